@@ -118,7 +118,7 @@ def _archived(commit: str, folder: Path) -> Path:
 
 
 def _write_posterior(path: Path, shape: tuple[int, int, int]) -> None:
-    from bayesmesh.store.arrays import chunk_shape, create_array, open_group
+    from bayesmesh.store.zarr_arrays import chunk_shape, create_array, open_group
 
     num_chains, num_draws, num_scalars = shape
     root, random = open_group(path, "w"), np.random.default_rng(0)

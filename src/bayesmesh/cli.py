@@ -138,7 +138,7 @@ VERBS = {
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
     from bayesmesh.planning.flow import STAGES
-    from bayesmesh.reproduction.verbs import add_verbs
+    from bayesmesh.reproduction.reproduction_verbs import add_verbs
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

@@ -15,9 +15,9 @@ from bayesmesh.analyses.base import Subject
 from bayesmesh.cli import VERBS
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.refits import Folds, LeftOut
+from bayesmesh.config.refit_settings import Folds, LeftOut
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component
-from bayesmesh.figures.sections import Section
+from bayesmesh.figures.figure_sections import Section
 from bayesmesh.operations.check.analysis_subject import OTHER, find_offering, make_posterior, named_in
 from bayesmesh.planning.flow import STAGES
 

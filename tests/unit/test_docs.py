@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from bayesmesh.cli import make_parser
-from bayesmesh.config.loading import load_experiment, load_file, load_run
+from bayesmesh.config.config_loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.flow import LATER, STAGES
 from tool_modules import load_tool
@@ -245,9 +245,7 @@ def load_shown(block: Block, tree: Path) -> str:
     path.write_text(text, encoding="utf-8")
     if block.page in (EXTENDING, MODELS_PAGE):
         # Names components and modules that only the copy has.
-        code = (
-            "from bayesmesh.config.loading import load_experiment as load; from pathlib import Path; load(Path({!r}))"
-        )
+        code = "from bayesmesh.config.config_loading import load_experiment as load; from pathlib import Path; load(Path({!r}))"
         return refusal(block, lambda: run_in(tree, "-c", code.format(str(path))))
     return refusal(block, lambda: load_file(path))
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BROKEN = {
     "layers": ("store/layout.py", "bayesmesh.planning.specs"),
-    "reproduction": ("operations/gc.py", "bayesmesh.reproduction.verbs"),
+    "reproduction": ("operations/gc.py", "bayesmesh.reproduction.reproduction_verbs"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
     "tables": ("report/page.py", "bayesmesh.models.base"),
     "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.mesh"),
@@ -21,7 +21,7 @@ BROKEN = {
     "without-jax-themselves": ("cli.py", "jax"),
     "sections": ("analyses/averaging/section.py", "jax"),
     "circles": ("errors.py", "bayesmesh.files"),
-    "pickle": ("reproduction/verbs.py", "pickle"),
+    "pickle": ("reproduction/reproduction_verbs.py", "pickle"),
     "pymc": ("kernels/hmc.py", "pymc"),
     "numpyro": ("kernels/hmc.py", "numpyro"),
 }
@@ -74,8 +74,8 @@ def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
 
 def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
-        "cli", "config.loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
-        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "reproduction.planning", "reproduction.verbs", "stages.diagnose",
+        "cli", "config.config_loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
+        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "reproduction.reproduction_rules", "reproduction.reproduction_verbs", "stages.diagnose",
         "stages.report", "store.segments",
     )  # fmt: skip
     code = (

@@ -60,7 +60,7 @@ SOURCES: list[tuple[str, list[str]]] = [
     ("kernels/chees.py", DIGITS_FROM_COMPILE),
     ("models/matrix_factorization.py", FILMS_FROM_COMPILE),
     ("data/sources/films.py", ["Fetch dataset films", *FILMS_FROM_SHARD]),
-    ("config/loading.py", []),
+    ("config/config_loading.py", []),
     ("models/gaussian.py", []),
 ]
 

@@ -15,7 +15,7 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.planning.specs import make_spec
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.zarr_arrays import open_group
 from zygote import zygote
 
 ENDLESS = 50_000_000

@@ -1,5 +1,5 @@
 # Outside the flow: compare implementations that take turns, in one run on one machine.
-from bayesmesh.reproduction import planning as reproduction
+from bayesmesh.reproduction import reproduction_rules as reproduction
 
 
 wildcard_constraints:

@@ -1,6 +1,6 @@
 # Compare published figures with ours, from existing results; missing ones are `not run`. The params make it run again when
 # a result or the code changes. Results are inputs only in `reproduce`; otherwise Snakemake would remake them.
-from bayesmesh.reproduction import planning as reproduction
+from bayesmesh.reproduction import reproduction_rules as reproduction
 
 
 rule claims:

@@ -1,5 +1,5 @@
 # Outside the flow: measure what a choice of method costs, on known posteriors.
-from bayesmesh.reproduction import planning as reproduction
+from bayesmesh.reproduction import reproduction_rules as reproduction
 
 
 rule study:

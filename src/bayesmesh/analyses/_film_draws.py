@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import read_part
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import read_part
 
 READ_BYTES = 384 * 2**20
 """Limit on the chunks that are decoded, in bytes, beyond the first of each array."""

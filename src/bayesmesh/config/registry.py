@@ -25,7 +25,7 @@ from pydantic_core import SchemaError
 
 from bayesmesh.config.blocks import AUTO, METRICS, HamiltonianSettings, MetricName, metric_path
 from bayesmesh.config.named_code import load_named
-from bayesmesh.config.refits import Folds, LeftOut, Refits
+from bayesmesh.config.refit_settings import Folds, LeftOut, Refits
 from bayesmesh.config.settings import NO_SOURCE, Argument, CodeName, Files, Settings, code_names
 from bayesmesh.config.source_imports import file_in, forget_imports, parse_file, python_path, statements
 from bayesmesh.config.user_code import explaining

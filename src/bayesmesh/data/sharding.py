@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.left_out import leave_out
 from bayesmesh.data.row_fields import Use, read_column
@@ -26,10 +26,10 @@ from bayesmesh.data.split import (
 )
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
-from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
 from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.zarr_arrays import CHUNK_BYTES, create_array, open_group, write_array
 
 SHARD_ROWS = 8192
 """Rows per shard, which is one file; a process reads a range of rows from a few files."""

@@ -12,8 +12,8 @@ import zarr
 from jaxtyping import Int, Shaped
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.zarr_arrays import dimension_names, read_part
 
 _FEWEST_PARTS = 3
 """Blocks from which writing and reading a file costs less than decompressing the array once for each block."""

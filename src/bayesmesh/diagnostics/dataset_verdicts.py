@@ -14,8 +14,8 @@ from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.assessment import Draws, assess
 from bayesmesh.diagnostics.coordinates import coordinate_index
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
-from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import DATASET
+from bayesmesh.store.zarr_arrays import dimension_names, read_part
 
 BLOCK_BYTES = 128 * 2**20
 """Limit of the draws of a block of datasets, in bytes; a block has one dataset at least."""

@@ -29,10 +29,10 @@ from bayesmesh.diagnostics.summary_file import READ_BYTES, Efficiency, SummaryFi
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
-from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.receipts import receipt_file
+from bayesmesh.store.zarr_arrays import read_part
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, num_threads: int = 1) -> Verdict:

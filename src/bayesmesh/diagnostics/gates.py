@@ -14,8 +14,8 @@ import pandas as pd
 from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.chance import LEVEL
 from bayesmesh.diagnostics.convergence import within, worst_position
+from bayesmesh.diagnostics.gate_wording import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
-from bayesmesh.diagnostics.wording import WORDINGS
 
 MOST_ISOLATED = 1e-3
 """Share of draws with a divergence up to which these are isolated, and the gate may warn: so few draws, whatever they would

@@ -282,7 +282,7 @@ class Model(ByUnit, ABC):
         return ()
 
     def described(self) -> Mapping[str, object]:
-        """Return what the page says of the model: see `bayesmesh.store.model_description.ModelDescription`.
+        """Return what the page says of the model: see `bayesmesh.store.stored_description.ModelDescription`.
 
         For example ``{"facts": {"Family": "Poisson", "Link": "log"}, "meanings": {"rate": "events in an hour"}}``.
         """

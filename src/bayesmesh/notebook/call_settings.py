@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesmesh.config.config_loading import check_experiment, check_name
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.loading import check_experiment, check_name
 from bayesmesh.config.registry import PACKAGES, component_path, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_imports import PACKAGE, digest_syntax

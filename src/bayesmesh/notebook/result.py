@@ -7,8 +7,8 @@ from pathlib import Path
 import xarray as xr
 from markupsafe import Markup
 
+from bayesmesh.diagnostics.gate_wording import wording
 from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
-from bayesmesh.diagnostics.wording import wording
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
 from bayesmesh.store.hashes import check_metadata

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.refits import Refits
+from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.source_imports import INSTALLED
 from bayesmesh.errors import (
     NOT_AGAIN,

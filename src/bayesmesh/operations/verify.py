@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.operations.findings import Findings, check, is_stored, list_owners, read_seals
 from bayesmesh.operations.repair import repair
+from bayesmesh.operations.verify_findings import Findings, check, is_stored, list_owners, read_seals
 
 
 def run(arguments: argparse.Namespace) -> int:

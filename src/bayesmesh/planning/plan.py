@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bayesmesh.config.blocks import check_start_file
+from bayesmesh.config.config_loading import load_configuration
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.experiment_files import experiment_file
-from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
@@ -29,8 +29,8 @@ from bayesmesh.planning.site import Site, load_site
 from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
-from bayesmesh.store.input_files import is_of_mirror
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
+from bayesmesh.store.sealed_inputs import is_of_mirror
 
 _log = logging.getLogger("bayesmesh")
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.planning.flow import analysis_of
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.receipts import receipt_file
+from bayesmesh.store.sealed_inputs import InputFiles
 from bayesmesh.store.seals import seal_file
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.planning.observed_inputs import changed
 from bayesmesh.planning.planned_jobs import Job
-from bayesmesh.store.input_files import is_of_mirror
+from bayesmesh.store.sealed_inputs import is_of_mirror
 from bayesmesh.store.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
 
 

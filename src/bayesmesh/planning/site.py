@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from bayesmesh.config.explain import explain
+from bayesmesh.config.config_errors import explain
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, UserError

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
+from bayesmesh.config.config_errors import explain
 from bayesmesh.config.declarations import OWN_KEY, OWN_VERB, AnalysisDeclaration, declared, key_of, read_mirror_files
 from bayesmesh.config.experiment import (
     ExperimentBase,
@@ -22,7 +23,6 @@ from bayesmesh.config.experiment import (
     experiment_class,
     requested,
 )
-from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import component_files, component_path, read_options, resolve_component
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
@@ -38,8 +38,8 @@ from bayesmesh.planning.flow import (
     reads,
     stage_word,
 )
-from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.sealed_inputs import InputFiles
 
 
 class StageSpec(Settings):

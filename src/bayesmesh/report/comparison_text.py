@@ -12,7 +12,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import Comparison
 from bayesmesh.report.model_comparison import ModelComparison
 from bayesmesh.report.model_evidence import say_probabilities
-from bayesmesh.store.pointwise import SINGLE_ROWS
+from bayesmesh.store.stored_scores import SINGLE_ROWS
 
 FEW_ROWS = 100
 SMALL_DIFFERENCE = 4.0

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.figures import formats
 from bayesmesh.figures.fit_check import Aspect, FitCheck
-from bayesmesh.store.model_description import ModelDescription
+from bayesmesh.store.stored_description import ModelDescription
 
 _BADGES = {
     "fail": ("fail", "✗ refuted"),

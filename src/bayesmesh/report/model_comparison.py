@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
 from bayesmesh.report.model_evidence import ModelProbability
-from bayesmesh.store.pointwise import SINGLE_ROWS, RowScores, sum_clusters, sum_error
+from bayesmesh.store.stored_scores import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""

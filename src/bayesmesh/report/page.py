@@ -14,10 +14,10 @@ from markupsafe import Markup
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
 from bayesmesh.config.experiment import requested
+from bayesmesh.diagnostics.gate_wording import wording
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
-from bayesmesh.diagnostics.wording import wording
-from bayesmesh.figures import formats, sections
-from bayesmesh.figures.sections import KeyNumber
+from bayesmesh.figures import figure_sections, formats
+from bayesmesh.figures.figure_sections import KeyNumber
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import build_analyses
@@ -34,8 +34,8 @@ from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.model_description import ModelDescription
 from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.stored_description import ModelDescription
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
 """Attributes of the posterior that say where its draws come from; others are shown elsewhere, or are for programs."""
@@ -46,7 +46,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
     """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
     about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": verdict_text}
-    return sections.render(folder / template, _TEMPLATES, **about | context)
+    return figure_sections.render(folder / template, _TEMPLATES, **about | context)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.refits import Folds
+from bayesmesh.config.refit_settings import Folds
 from bayesmesh.config.registry import read_options
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
@@ -14,8 +14,8 @@ from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evide
 from bayesmesh.report.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.report.model_evidence import ModelProbability, model_probabilities
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, read_scheme
 from bayesmesh.store.seals import check_output, find_seal, stale_inputs
+from bayesmesh.store.stored_scores import POINTWISE, RowScores, read_pointwise, read_scheme
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:

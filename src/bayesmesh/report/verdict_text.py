@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bayesmesh.diagnostics.gate_wording import wording
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
-from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats
 
 

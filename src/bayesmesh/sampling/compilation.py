@@ -13,7 +13,7 @@ import jax
 
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
-from bayesmesh.sampling.cache import count_misses, note_key
+from bayesmesh.sampling.compilation_cache import count_misses, note_key
 from bayesmesh.sampling.program import PROGRAMS, Program
 
 QUICK_EQUATIONS = 6_000

@@ -24,7 +24,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.position import resize_local
-from bayesmesh.store.model_description import ModelDescription
+from bayesmesh.store.stored_description import ModelDescription
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 """Name -> shape and dtype."""

@@ -23,8 +23,8 @@ from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.derive import in_dtype, spread_evenly
 from bayesmesh.sampling.position import resize_local
-from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
 """Summaries of every model -> their names among the sampler's statistics."""

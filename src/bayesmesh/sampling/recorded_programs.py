@@ -38,9 +38,9 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.observed_inputs import note_read, present_digests
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.sampling.cache import load_executable
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation
+from bayesmesh.sampling.compilation_cache import load_executable
 from bayesmesh.sampling.costs import equations_of
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu

@@ -20,14 +20,13 @@ from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.cache import use_cache
+from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.derive import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.model_check import check_described
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.stages.stage_requirements import check_derived
-from bayesmesh.store.arrays import write_array, write_texts
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
@@ -52,6 +51,7 @@ from bayesmesh.store.markers import DAMAGE_REMEDY
 from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import write_array, write_texts
 
 _SAMPLE = "run the sample stage again"
 

@@ -18,8 +18,8 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling import audit
-from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.compilation import Compilation, compile_programs
+from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.derive import Extent, lower_derived

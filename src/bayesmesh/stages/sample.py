@@ -20,9 +20,9 @@ from bayesmesh.running import staying
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
-from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
+from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption

@@ -21,8 +21,8 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
 from bayesmesh.files import read_bytes, sync_all
-from bayesmesh.store.arrays import DESCRIPTION, chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.zarr_arrays import DESCRIPTION, chunk_file, chunk_shape, create_array
 
 DRAWS = "draws.zarr"
 STAGED = "staged"

@@ -17,9 +17,9 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
-from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
+from bayesmesh.store.zarr_arrays import chunk_file, create_array, open_group, write_array
 
 _REMEDY = "sample this group again"
 

@@ -18,7 +18,7 @@ SHOWN = "shown"
 """Attribute of the root: what the page shows as findings, as `bayesmesh.models.base.Shown` has it."""
 
 DESCRIBED = "described"
-"""Attribute of the root: what the model says of itself, a `bayesmesh.store.model_description.ModelDescription`."""
+"""Attribute of the root: what the model says of itself, a `bayesmesh.store.stored_description.ModelDescription`."""
 
 LEVEL_ROWS = "level_rows"
 """Attribute of the root: column that is a category -> level -> its number of training rows."""

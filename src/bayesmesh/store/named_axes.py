@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import zarr
 
-from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
 from bayesmesh.store.layout import CHAIN, DRAW, ROW
+from bayesmesh.store.zarr_arrays import dimension_names, read_part, write_array, write_texts
 
 type NamedAxis = tuple[str, tuple[str, ...] | None]
 """Name of an axis, and the names of its entries, or None where they are numbered."""

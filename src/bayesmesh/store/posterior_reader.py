@@ -10,8 +10,8 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 BLOCK_BYTES = 64 * 2**20
 """Target size of a block of draws in memory, over all requested latents, in bytes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.config.blocks import StopSettings
-from bayesmesh.config.loading import load_experiment
+from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.errors import ConfigError
 
 Refused = Callable[..., ConfigError]

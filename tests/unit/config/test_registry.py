@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from bayesmesh.config import registry
 from bayesmesh.config.blocks import HamiltonianSettings, metric_path
+from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
     component_files,

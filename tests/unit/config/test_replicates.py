@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.loading import check_experiment
+from bayesmesh.config.config_loading import check_experiment
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import make_spec
 

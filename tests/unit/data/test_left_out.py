@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.left_out import deal, leave_out

@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.diagnostics import coordinates
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks
-from bayesmesh.store.arrays import create_array, open_group
+from bayesmesh.store.zarr_arrays import create_array, open_group
 
 CHAINS, DRAWS = 4, 41
 

@@ -12,8 +12,8 @@ import pytest
 from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics import dataset_verdicts as module
 from bayesmesh.diagnostics.diagnosis import diagnose
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CHAINS, DRAWS, DATASETS = 4, 401, 3
 

@@ -23,8 +23,8 @@ from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.diagnostics.summary_file import SUMMARY_COLUMNS
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
 from bayesmesh.store.layout import UNADJUSTED, ExperimentLayout
+from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 
 CHAINS, DRAWS = 4, 401
 

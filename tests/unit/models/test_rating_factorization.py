@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.analyses._rating_fold_in import expected_ratings, scales_of
+from bayesmesh.analyses.fold_in.rating_fold_in import expected_ratings, scales_of
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows

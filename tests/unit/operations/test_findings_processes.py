@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.findings import check
+from bayesmesh.operations.verify_findings import check
 from bayesmesh.stages.assemble import _verified
 from bayesmesh.store.layout import ExperimentLayout, process_folder
 from bayesmesh.store.manifests import PROCESSES_REMEDY, read_manifest

@@ -20,8 +20,8 @@ from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CHAINS, DRAWS, WARMUP = 4, 600, 200
 

@@ -6,7 +6,7 @@ import pytest
 
 from bayesmesh.figures.fit_check import FitCheck
 from bayesmesh.report.fit_mark import mark_fit
-from bayesmesh.store.model_description import ModelDescription
+from bayesmesh.store.stored_description import ModelDescription
 
 NONE = ModelDescription()
 POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})

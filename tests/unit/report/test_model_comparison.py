@@ -16,7 +16,7 @@ from bayesmesh.report.comparison_text import sentences
 from bayesmesh.report.model_comparison import Feature, compare_models
 from bayesmesh.report.model_evidence import model_probabilities
 from bayesmesh.store.layout import ComparisonLayout
-from bayesmesh.store.pointwise import RowScores
+from bayesmesh.store.stored_scores import RowScores
 
 NUM_ROWS = 400
 

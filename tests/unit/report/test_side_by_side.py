@@ -11,8 +11,8 @@ from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report import side_by_side as module
 from bayesmesh.report.side_by_side import read_shared
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
 def write(results: Path, name: str, centre: float, quantities: tuple[str, ...]) -> ExperimentLayout:

@@ -22,8 +22,8 @@ from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.starts import NoFiniteStart, choose_starts
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import open_group
 
 COUNTS = (4, 9, 6)
 SEED, CHAINS, WARMUP, DRAWS, SLICE, SEGMENT = 3, 2, 12, 22, 4, 16

@@ -14,9 +14,9 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.derive import derive, spread_evenly
 from bayesmesh.sampling.monitored import MonitoredProgram, MonitoredSummaries, compile_monitored, summary_names
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from levels import GROUP_SIZES, groups_case
 
 CHAINS, DRAWS, PROBES = 2, 23, 4

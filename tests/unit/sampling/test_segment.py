@@ -14,8 +14,8 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import open_group
 
 WARMUP, DRAWS, SLICE, SEGMENT = 8, 22, 4, 16
 

@@ -19,8 +19,8 @@ from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.start_points import sample_starts
 from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import open_group
 from levels import Levels, levels_case
 
 tfd = tfp.distributions

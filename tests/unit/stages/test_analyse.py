@@ -16,10 +16,10 @@ from bayesmesh.operations.scaffold.templates import analysis as template
 from bayesmesh.planning.specs import StageSpec, make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import analyse
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CONFIG = {
     "title": "Small", "data": {"source": "digits"}, "model": {"name": "softmax_regression"},

@@ -13,9 +13,9 @@ import pytest
 
 from bayesmesh.sampling import derive as module
 from bayesmesh.sampling.derive import Extent, derive, lower_derived, spread_evenly, summaries_at_truth
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from posteriors import POSTERIORS
 
 CHAINS, DRAWS = 2, 5

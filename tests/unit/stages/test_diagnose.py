@@ -18,8 +18,8 @@ from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.slurm.queue import Queue
 from bayesmesh.stages import diagnose, report
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from resealing import seal_as
 
 EXPERIMENT = (

@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.loading import load_experiment
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.planned_devices import check_devices

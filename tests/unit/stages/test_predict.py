@@ -20,9 +20,9 @@ from bayesmesh.errors import DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.predict import _is_same, predict_table
 from bayesmesh.store import draw_chunks
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from resealing import seal_as
 
 NUM_ROWS, SHAPE = 60, (2, 150)

@@ -18,9 +18,9 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError, DataError, StoreError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from resealing import seal_as
 
 NUM_USERS, NUM_FILMS, WIDTH, DRAWS = 30, 25, 2, (2, 60)

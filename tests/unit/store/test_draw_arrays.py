@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.store import draw_arrays
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.draw_arrays import DrawArrays
+from bayesmesh.store.zarr_arrays import open_group
 
 
 def _write(arrays: DrawArrays, value: np.ndarray, start: int) -> Path:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bayesmesh.store import draw_chunks
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.draw_chunks import StoredDraws, in_dtype
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 SHAPE = (2, 50)
 

@@ -14,10 +14,10 @@ import pytest
 import xarray as xr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.joining import join_groups
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import open_group
 
 Advance = Callable[..., ChainStore]
 

@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 import zarr
 
-from bayesmesh.store.arrays import create_array, open_group
 from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, read_labels
+from bayesmesh.store.zarr_arrays import create_array, open_group
 
 SITES = ("Bönn", "Aachen")
 SHAPES = {"effects": (2, 3), "sd": (3,), "mean": (), "site": (2,)}

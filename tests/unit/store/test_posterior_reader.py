@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CHAINS, DRAWS = 3, 11
 

@@ -15,10 +15,10 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store import markers, segments
-from bayesmesh.store.arrays import open_group
 from bayesmesh.store.draw_arrays import staged_name
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.zarr_arrays import open_group
 
 Advance = Callable[..., ChainStore]
 ReadTree = Callable[[Path], Mapping[str, bytes]]

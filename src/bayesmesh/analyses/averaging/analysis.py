@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
-from bayesmesh.figures.sections import Section
+from bayesmesh.figures.figure_sections import Section
 
 
 class Averaging(Analysis):

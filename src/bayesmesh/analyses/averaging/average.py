@@ -23,10 +23,10 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.diagnostics.jackknife import jackknife_se
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.draw_chunks import iterate_chunks
 from bayesmesh.store.layout import ROW
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 MAX_BLOCK_DRAWS = 16
 """Largest number of draws combined into one matrix product with a tile of rows."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import zarr
 
-from bayesmesh.store.arrays import write_array
+from bayesmesh.store.zarr_arrays import write_array
 
 NUM_CASES = 24
 

@@ -13,7 +13,7 @@ import zarr
 
 from bayesmesh.analyses.averaging.cases import CLASSES, IMAGE_SHAPE
 from bayesmesh.figures.images import png_address
-from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 MOST_CLASSES = 30
 

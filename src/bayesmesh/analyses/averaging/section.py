@@ -19,8 +19,8 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, log_axis, series
 from bayesmesh.figures.comparison import Comparison, error_text
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, render
-from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.figures.figure_sections import KeyNumber, Section, render
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 MEASURES = {
     "accuracy": ("Accuracy", "higher is better"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, Subject
 from bayesmesh.analyses.divergent_draws.settings import Options
-from bayesmesh.figures.sections import Section
+from bayesmesh.figures.figure_sections import Section
 
 
 class DivergentDraws(Analysis):

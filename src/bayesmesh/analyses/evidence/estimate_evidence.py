@@ -18,8 +18,8 @@ from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered import tempered_evidence
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.models.base import Model
-from bayesmesh.store.pointwise import digest_outcomes
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.stored_scores import digest_outcomes
 
 KEY = "evidence"
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from bayesmesh.figures.evidence_table import Estimate
-from bayesmesh.store.arrays import read_part
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import read_part
 
 STATISTIC = "log_evidence"
 """Statistic of a kernel that estimates the evidence."""

@@ -19,7 +19,7 @@ from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
 from bayesmesh.analyses.k_fold.whole_rows import KEY, SomeRows, log_ratios
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
-from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 WIDE = "float64"
 """Dtype of likelihoods: a density of few rows is the difference of those of many."""

@@ -18,7 +18,7 @@ from bayesmesh.analyses.k_fold.joint_folds import score_whole_folds
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.analyses.k_fold.whole_rows import KEY
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
-from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 
 def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Options, files: Mapping[str, Path]) -> str:

@@ -21,8 +21,8 @@ from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_momen
 from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.psis import good_k, smooth_weights
-from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 KEY = "loo"
 

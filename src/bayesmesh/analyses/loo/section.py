@@ -15,9 +15,9 @@ from bayesmesh.analyses.loo.sums import read_sums
 from bayesmesh.diagnostics.uniformity import NUM_SIMULATIONS, assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
 from bayesmesh.figures.fit_check import Aspect, FitCheck
-from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, say_impossible
+from bayesmesh.store.stored_scores import POINTWISE, RowScores, read_pointwise, say_impossible
 
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""

@@ -17,9 +17,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
+from bayesmesh.figures.figure_sections import KeyNumber, Section, render
 from bayesmesh.figures.fit_check import Aspect, FitCheck, State
-from bayesmesh.figures.sections import KeyNumber, Section, render
-from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")
 BIN_NUMBERS = tuple(name for name in Bin._fields if name not in ("variable", "label"))

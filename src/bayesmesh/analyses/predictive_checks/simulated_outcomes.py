@@ -32,9 +32,9 @@ from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 KEY = "predictive_checks"
 

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from bayesmesh.analyses._film_draws import FactorDraws, read_factors
-from bayesmesh.analyses._fold_in import sigmoid
-from bayesmesh.analyses._rating_fold_in import (
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.fold_in.fold_in_users import FoldedDraw, over_draws
+from bayesmesh.analyses.fold_in.rating_fold_in import (
     GivenRatings,
     RatingOptions,
     RatingScales,
@@ -18,8 +19,7 @@ from bayesmesh.analyses._rating_fold_in import (
     fold_in_run,
     scales_of,
 )
-from bayesmesh.analyses._unseen_users import FoldedDraw, over_draws
-from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
 from bayesmesh.analyses.rating_scores.hidden_ratings import Cells, Predicted
 from bayesmesh.data.split import held_out_count
 from bayesmesh.store.posterior_reader import Posterior

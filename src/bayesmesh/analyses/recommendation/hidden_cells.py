@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses._film_draws import FactorDraws
-from bayesmesh.analyses._fold_in import sigmoid
-from bayesmesh.analyses._unseen_users import fold_in_run, over_draws
+from bayesmesh.analyses.fold_in.fold_in_users import fold_in_run, over_draws
+from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
 
 NUM_FOLDS = 5
 

@@ -11,7 +11,7 @@ import logging
 import numpy as np
 
 from bayesmesh.analyses._film_draws import FactorDraws
-from bayesmesh.analyses._fold_in import Films, films_of, find_modes
+from bayesmesh.analyses.fold_in.watch_fold_in import Films, films_of, find_modes
 from bayesmesh.analyses.recommendation.baselines import Baseline
 
 _log = logging.getLogger("bayesmesh")

@@ -9,7 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses._film_draws import FactorDraws, read_factors
-from bayesmesh.analyses._rating_fold_in import GivenRatings, RatingScales, expected_ratings, fold_in_run, scales_of
+from bayesmesh.analyses.fold_in.rating_fold_in import (
+    GivenRatings,
+    RatingScales,
+    expected_ratings,
+    fold_in_run,
+    scales_of,
+)
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
 from bayesmesh.analyses.recommendation.film_list_request import (
     MAX_DRAWS,

@@ -20,7 +20,7 @@ from bayesmesh.analyses.recommendation.score_section import (
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import SAME, Comparison, error_text
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, render
+from bayesmesh.figures.figure_sections import KeyNumber, Section, render
 
 MAX_FILMS = 10
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses._film_draws import FactorDraws
-from bayesmesh.analyses._fold_in import sigmoid
-from bayesmesh.analyses._unseen_users import NUM_RUNS, fold_in_run, over_draws
+from bayesmesh.analyses.fold_in.fold_in_users import NUM_RUNS, fold_in_run, over_draws
+from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
 from bayesmesh.analyses.recommendation.baselines import Baseline
 from bayesmesh.analyses.recommendation.ranked_lists import (
     Ranked,

@@ -17,9 +17,9 @@ from bayesmesh.data import base
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.tables.array_files import open_arrays
 from bayesmesh.errors import DataError, suggest
-from bayesmesh.store.arrays import create_array, open_group
-from bayesmesh.store.input_files import find_files, stores_of
 from bayesmesh.store.sealed import read_sealed, write_sealed
+from bayesmesh.store.sealed_inputs import find_files, stores_of
+from bayesmesh.store.zarr_arrays import create_array, open_group
 
 _FOLDER, _ABOUT = "arrays.zarr", "arrays.json"
 _BLOCK_BYTES = 2**22

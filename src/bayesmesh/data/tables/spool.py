@@ -13,7 +13,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import DataError
-from bayesmesh.store.arrays import create_array, open_group, read_part
+from bayesmesh.store.zarr_arrays import create_array, open_group, read_part
 
 FOLDER = "table.zarr"
 

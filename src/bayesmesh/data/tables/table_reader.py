@@ -25,7 +25,7 @@ from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.spool import Spool, SpoolWriter
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
 from bayesmesh.errors import DataError
-from bayesmesh.store.input_files import find_files
+from bayesmesh.store.sealed_inputs import find_files
 
 ROLES = ("weights", "offset", "exposure")
 """Options that give a column a role."""

@@ -21,7 +21,7 @@ class _Words(NamedTuple):
         family: its name.
         link: what the predictor is.
         unit: of the predictor.
-        scale, of: how changes of predictors act, as `bayesmesh.store.model_description.Effects` has it.
+        scale, of: how changes of predictors act, as `bayesmesh.store.stored_description.Effects` has it.
     """
 
     family: str
@@ -116,7 +116,7 @@ def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Sho
 
 
 def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> dict[str, object]:
-    """Return the parts of a `bayesmesh.store.model_description.ModelDescription`.
+    """Return the parts of a `bayesmesh.store.stored_description.ModelDescription`.
 
     Args:
         plan, options, spec: of the model.

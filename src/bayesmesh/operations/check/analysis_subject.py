@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.config.blocks import DataSettings, GateSettings
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
-from bayesmesh.config.refits import LeftOut, Refits
+from bayesmesh.config.refit_settings import LeftOut, Refits
 from bayesmesh.config.registry import list_components, load_component, resolve_component
 from bayesmesh.data.base import Source
 from bayesmesh.data.prepared_shards import prepared
@@ -25,10 +25,10 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec, make_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
-from bayesmesh.store.arrays import chunk_shape, create_array, dimension_names, open_group, write_array, write_texts
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.zarr_arrays import chunk_shape, create_array, dimension_names, open_group, write_array, write_texts
 
 OTHER = "another"
 """Name of the second built-in experiment, for an analysis of several."""

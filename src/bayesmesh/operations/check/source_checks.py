@@ -17,7 +17,7 @@ from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
-from bayesmesh.store.input_files import find_files
+from bayesmesh.store.sealed_inputs import find_files
 
 _BLOCK_ROWS = 4096
 

@@ -218,7 +218,7 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
     # Imported late, because the import takes most of a second.
-    from bayesmesh.operations.status.committed_draws import log_density_so_far
+    from bayesmesh.operations.status.status_draws import log_density_so_far
 
     found = log_density_so_far(groups)
     return ("-", "-", "-") if found is None else (f"~{found[0]:.3f}", f"~{found[1]:.0f}", "-")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from bayesmesh.figures import formats
 from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.store.model_description import Change, Effects
+from bayesmesh.store.stored_description import Change, Effects
 
 MOST_SENTENCES = 4
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.figures.canvas import Panel
-from bayesmesh.figures.sections import Section
+from bayesmesh.figures.figure_sections import Section
 
 MOST_FIGURES = 6
 """Predictors of a formula with a figure."""

@@ -14,7 +14,7 @@ from bayesmesh.figures.images import png_address
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned.estimates import INTERVAL, READ_BYTES
 from bayesmesh.report.tables import Coordinate
-from bayesmesh.store.arrays import read_part
+from bayesmesh.store.zarr_arrays import read_part
 
 MOST_CLASSES = 40
 

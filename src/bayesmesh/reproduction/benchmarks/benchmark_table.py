@@ -61,8 +61,8 @@ def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, .
         dims: dimensions of every array.
     """
     # The rules read this module through `planning`, which must not import Zarr.
-    from bayesmesh.store.arrays import open_group, write_array
     from bayesmesh.store.hashes import write_hashes
+    from bayesmesh.store.zarr_arrays import open_group, write_array
 
     with atomic_folder(path) as partial:
         group = open_group(partial, "w").create_group("posterior")

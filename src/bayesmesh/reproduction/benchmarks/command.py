@@ -15,8 +15,8 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from bayesmesh.config.blocks import BenchmarkSettings
-from bayesmesh.config.explain import explain
-from bayesmesh.config.loading import load_run
+from bayesmesh.config.config_errors import explain
+from bayesmesh.config.config_loading import load_run
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Options, Outcome

@@ -21,9 +21,9 @@ from bayesmesh.planning.specs import make_spec
 from bayesmesh.reproduction.benchmarks.worker import memory_mib
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import read_lengths
-from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
+from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from bayesmesh.files import write_text
-from bayesmesh.reproduction.studies.stopping import Setting, measure
+from bayesmesh.reproduction.studies.stopping_study import Setting, measure
 from bayesmesh.store.layout import study_file
 
 _PANELS = (

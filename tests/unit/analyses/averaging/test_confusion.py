@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.analyses.averaging.cases import Entropies, entropy, write_cases
 from bayesmesh.analyses.averaging.confusion import MOST_CLASSES, read_mistakes, wilson
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.zarr_arrays import open_group
 
 PROBABILITIES = np.array([[0.9, 0.1, 0.0], [0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.3, 0.4, 0.3]])
 LABELS = np.array([0, 0, 1, 1])

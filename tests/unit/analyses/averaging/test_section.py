@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.analyses.averaging.scores import COLUMNS
 from bayesmesh.analyses.averaging.section import build_section, read_predictions
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
 def write_scores(files: dict[str, Path], **values: float) -> None:

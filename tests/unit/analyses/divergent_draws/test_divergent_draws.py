@@ -14,9 +14,9 @@ from bayesmesh.analyses.divergent_draws.section import build_section, describe, 
 from bayesmesh.analyses.divergent_draws.settings import Options
 from bayesmesh.config.declarations import declared
 from bayesmesh.figures.documents import read_csv
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 SHAPE = (4, 500)
 

@@ -41,9 +41,9 @@ from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Options as TemperedOptions
 from bayesmesh.kernels.tempered_smc import TemperedSmc
 from bayesmesh.models.base import Model
-from bayesmesh.store.arrays import create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import create_array, open_group, write_array
 
 tfd = tfp.distributions
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))

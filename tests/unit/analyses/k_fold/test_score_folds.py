@@ -23,7 +23,7 @@ from bayesmesh.analyses.k_fold.section import build_section, describe
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
@@ -31,9 +31,9 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.pointwise import RowScores, read_pointwise, write_pointwise
+from bayesmesh.store.stored_scores import RowScores, read_pointwise, write_pointwise
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
 

@@ -23,15 +23,15 @@ from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.analyses.k_fold.whole_rows import SomeRows
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import log_density
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.pointwise import read_pointwise
+from bayesmesh.store.stored_scores import read_pointwise
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
 

@@ -27,7 +27,7 @@ from bayesmesh.analyses.loo.settings import Options as LooOptions
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
@@ -39,10 +39,10 @@ from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.models.glm.model import Options as GlmOptions
 from bayesmesh.models.matrix_factorization import MatrixFactorization
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.pointwise import RowScores, read_pointwise
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.stored_scores import RowScores, read_pointwise
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
 

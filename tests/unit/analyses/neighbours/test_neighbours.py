@@ -17,8 +17,8 @@ from bayesmesh.analyses.neighbours.section import build_section
 from bayesmesh.analyses.neighbours.settings import Options
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.models.matrix_factorization import MatrixFactorization
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CHAINS, DRAWS, FILMS, WIDTH = 2, 30, 7, 3
 

@@ -33,9 +33,9 @@ from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
 from bayesmesh.report.learned.outcomes import choose_outcomes
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
 def test_quantities_are_those_of_scipy_however_rows_are_cut() -> None:

@@ -18,9 +18,9 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NUM_USERS, NUM_FILMS, WIDTH, NUM_CHAINS, NUM_DRAWS = 29, 17, 3, 2, 11
 

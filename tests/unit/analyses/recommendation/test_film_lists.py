@@ -12,8 +12,8 @@ from bayesmesh.analyses._film_draws import FILM_LATENTS, choose_runs, read_facto
 from bayesmesh.analyses.recommendation.film_list import list_films
 from bayesmesh.analyses.recommendation.film_names import read_watched
 from bayesmesh.errors import DataError, StoreError
-from bayesmesh.store.arrays import chunk_file, create_array, open_group
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import chunk_file, create_array, open_group
 
 COLUMNS = {
     "film_id": [5, 6, 9, 1984],

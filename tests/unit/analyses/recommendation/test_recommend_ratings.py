@@ -26,10 +26,10 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 from resealing import seal_as
 
 USERS, FILMS, WIDTH, NOISE, DRAWS = 400, 40, 2, 0.6, (2, 40)

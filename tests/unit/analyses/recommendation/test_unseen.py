@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses import _unseen_users as unseen_users
 from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
 from bayesmesh.analyses.recommendation.hidden_cells import bin_cells, calibrate, covered_share, randomised_pit
 from bayesmesh.analyses.recommendation.logits import check_recommendation
 from bayesmesh.analyses.recommendation.ranked_lists import list_first

@@ -21,9 +21,9 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NOISE, SHAPE = 2.0, (4, 500)
 

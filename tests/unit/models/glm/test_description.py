@@ -17,7 +17,7 @@ from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.model_check import check_described
-from bayesmesh.store.model_description import ModelDescription
+from bayesmesh.store.stored_description import ModelDescription
 from cases import trees
 
 OUTCOMES = {

@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations import doctor
-from bayesmesh.operations.doctor import cluster, hardware, storage
+from bayesmesh.operations.doctor import doctor_cluster, doctor_storage, hardware
 from bayesmesh.operations.doctor.finding import BLOCKS, OK, WARNS, Finding, ask
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -119,7 +119,7 @@ def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
 
 
 def test_a_machine_without_slurm_is_fine(tmp_path: Path) -> None:
-    found = cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
+    found = doctor_cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
     assert {f.state for f in found} == {OK}
     assert one(found, "job").seen == "not inside a job"
 
@@ -130,7 +130,7 @@ def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_p
         "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2",
         "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
     }  # fmt: skip
-    found = cluster.check_scheduler(tmp_path, environ, tmp_path)
+    found = doctor_cluster.check_scheduler(tmp_path, environ, tmp_path)
     assert one(found, "job").seen == "JOB_ID=7, NTASKS=2, PROCID=1, JOB_GPUS=0"
     assert one(found, "processes").seen.startswith("process 1 of 2, who meet at n1:")
     assert one(found, "partitions").seen == "gpu up 1:00:00 gpu:4"
@@ -140,14 +140,16 @@ def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_p
 @pytest.mark.parametrize(("name", "value"), [("SLURM_NTASKS", "abc"), ("SLURM_PROCID", "9"), ("JAX_PROCESS_ID", "0")])
 def test_a_place_that_no_stage_would_take_blocks(tmp_path: Path, name: str, value: str) -> None:
     step = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
-    found = one(cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes")
+    found = one(
+        doctor_cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes"
+    )
     assert found.state == BLOCKS
     assert name in found.seen
 
 
 def test_a_scheduler_that_is_down_is_said_with_its_own_words(commands: Any, tmp_path: Path) -> None:
     environ = commands(sbatch="", sinfo="echo 'slurm_load_partitions: cannot contact' >&2; exit 1", sacct="")
-    found = one(cluster.check_scheduler(tmp_path, environ, tmp_path), "partitions")
+    found = one(doctor_cluster.check_scheduler(tmp_path, environ, tmp_path), "partitions")
     assert (found.seen, found.state) == ("slurm_load_partitions: cannot contact", WARNS)
 
 
@@ -193,7 +195,7 @@ def test_gpus_that_were_hidden_on_purpose_are_not_missed(environ: dict[str, str]
 
 
 def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -> None:
-    found = storage.check_disk(tmp_path / "a" / "results", {}, tmp_path)
+    found = doctor_storage.check_disk(tmp_path / "a" / "results", {}, tmp_path)
     assert one(found, "results").seen.endswith("a/results, does not exist yet")
     assert one(found, "rename and fsync").seen.startswith("work, ")
     assert list(tmp_path.iterdir()) == []
@@ -201,7 +203,7 @@ def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -
 
 def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
     # Not by permissions, which a superuser does not feel.
-    found = storage.check_disk(Path("/proc/self/results"), {}, tmp_path)
+    found = doctor_storage.check_disk(Path("/proc/self/results"), {}, tmp_path)
     assert [f.state for f in found] == [BLOCKS]
     assert found[0].remedy.startswith("make ")
 
@@ -210,8 +212,8 @@ def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: p
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(storage, "_exercise", fail)
-    (found,) = storage.check_disk(tmp_path, {}, tmp_path)
+    monkeypatch.setattr(doctor_storage, "_exercise", fail)
+    (found,) = doctor_storage.check_disk(tmp_path, {}, tmp_path)
     assert found.seen.endswith("No space left on device")
     assert found.remedy.startswith("free some space")
 
@@ -221,24 +223,24 @@ def test_a_file_system_without_links_costs_a_copy(tmp_path: Path, monkeypatch: p
         raise OSError("no links")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    assert one(storage.check_disk(tmp_path, {}, tmp_path), "hard links").state == WARNS
+    assert one(doctor_storage.check_disk(tmp_path, {}, tmp_path), "hard links").state == WARNS
 
 
 def test_a_cache_that_others_may_write_is_a_warning(tmp_path: Path) -> None:
     folder = tmp_path / ".cache" / "xla"
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").remedy == f"chmod 700 {folder}"
+    assert one(doctor_storage.check_disk(tmp_path, {}, tmp_path), "cache").remedy == f"chmod 700 {folder}"
     folder.chmod(0o700)
-    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
+    assert one(doctor_storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
 
 
 def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path) -> None:
     folder = tmp_path / ".cache" / "xla"
     folder.mkdir(parents=True, mode=0o700)
     (folder / "dangling").symlink_to("gone")
-    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
-    assert storage._size(folder / "gone") == 0
+    assert one(doctor_storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
+    assert doctor_storage._size(folder / "gone") == 0
 
 
 @pytest.mark.parametrize(
@@ -254,18 +256,18 @@ def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path
 )
 def test_a_mirror_is_looked_into(tmp_path: Path, mirror: str | None, state: str, said: str) -> None:
     (tmp_path / "empty").mkdir()
-    files = [f"full/mnist/{name}" for name in storage.FOLDERS["mnist"]]
+    files = [f"full/mnist/{name}" for name in doctor_storage.FOLDERS["mnist"]]
     for name in (*files, "half/ml-1m/movies.dat", "zip/ml-1m.zip"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     environ = {"BAYESMESH_MIRROR": str(tmp_path / mirror)} if mirror else {}
-    (found,) = storage.check_mirror(tmp_path, environ, tmp_path)
+    (found,) = doctor_storage.check_mirror(tmp_path, environ, tmp_path)
     assert found.state == state
     assert said in found.seen
 
 
 def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
-    (found,) = storage.check_configuration(tmp_path, {}, tmp_path / "config")
+    (found,) = doctor_storage.check_configuration(tmp_path, {}, tmp_path / "config")
     assert found.state == BLOCKS
     assert "cannot be read" in found.seen
 
@@ -273,11 +275,11 @@ def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
 def test_a_wrong_site_blocks(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
     environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
-    (found,) = cluster.check_site(tmp_path, environ, tmp_path)
+    (found,) = doctor_cluster.check_site(tmp_path, environ, tmp_path)
     assert found.state == BLOCKS
     assert "max_minuts" in found.seen
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
-    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+    assert [f.state for f in doctor_cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
 
 
 def test_the_scheduler_is_asked_as_the_profiles_do(
@@ -291,8 +293,8 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
         if nodes:
             raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
 
-    monkeypatch.setattr(cluster, "check_with_scheduler", refuse)
-    found = cluster.check_site(tmp_path, environ, tmp_path)
+    monkeypatch.setattr(doctor_cluster, "check_with_scheduler", refuse)
+    found = doctor_cluster.check_site(tmp_path, environ, tmp_path)
     assert one(found, "profiles").seen == "the scheduler accepts jobs of slurm-cpu, slurm-gpu"
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
@@ -300,12 +302,12 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
     def hang(path: Path, found: Any, kind: str, nodes: bool) -> None:
         raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
 
-    monkeypatch.setattr(cluster, "check_with_scheduler", hang)
-    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+    monkeypatch.setattr(doctor_cluster, "check_with_scheduler", hang)
+    assert [f.state for f in doctor_cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
 
 
 def test_every_profile_of_a_scheduler_is_asked_about() -> None:
     folder = Path(__file__).parents[4] / "profiles"
-    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in cluster.PROFILES.values()}
-    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == cluster.PROFILES.keys()
+    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in doctor_cluster.PROFILES.values()}
+    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == doctor_cluster.PROFILES.keys()
     assert all(any(call in path.read_text() for path in folder.glob("slurm-*/config.yaml")) for call in calls)

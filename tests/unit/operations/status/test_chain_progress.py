@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesmesh.operations.status import status_table
 from bayesmesh.operations.status.chain_progress import read_group
-from bayesmesh.operations.status.committed_draws import log_density_so_far
+from bayesmesh.operations.status.status_draws import log_density_so_far
 from bayesmesh.planning.plan import Plan
 from bayesmesh.store.segments import ChainStore
 

@@ -9,7 +9,7 @@ import pytest
 from bayesmesh.report.learned.effects import build_effects
 from bayesmesh.report.learned.estimates import Estimate
 from bayesmesh.report.tables import Coordinate
-from bayesmesh.store.model_description import Change, Effects
+from bayesmesh.store.stored_description import Change, Effects
 
 
 def estimate(name: str, low: float, median: float, high: float) -> Estimate:

@@ -15,8 +15,8 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned import section as module
 from bayesmesh.report.learned.section import Learned, build_learned
 from bayesmesh.report.tables import read_summary
-from bayesmesh.store.arrays import open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array, write_texts
 
 Build = Callable[..., tuple[Learned, Verdict]]
 LEVELS = 60

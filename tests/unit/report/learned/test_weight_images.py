@@ -13,7 +13,7 @@ from PIL import Image
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned.weight_images import ABOVE, BELOW, WeightImages, draw_units, draw_weights
 from bayesmesh.report.tables import Coordinate
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NAMES = ("one", "two", "three")
 

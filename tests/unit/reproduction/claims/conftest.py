@@ -22,9 +22,9 @@ from bayesmesh.reproduction.claims.claim import Check, Claim, Entry, Piece, Prin
 from bayesmesh.reproduction.claims.judge import Finding, judge_all
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import analyse
-from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NAME = "small"
 

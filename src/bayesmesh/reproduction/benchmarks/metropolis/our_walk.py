@@ -8,8 +8,8 @@ import jax
 
 from bayesmesh.reproduction.benchmarks.metropolis.states import JaxWalk, describe_states
 from bayesmesh.reproduction.benchmarks.metropolis.target import START, density
-from bayesmesh.reproduction.streaming.adaptation import adapt_scale
-from bayesmesh.reproduction.streaming.metropolis import TILE_CHAINS, compile_walk
+from bayesmesh.reproduction.streaming.streaming_adaptation import adapt_scale
+from bayesmesh.reproduction.streaming.streaming_metropolis import TILE_CHAINS, compile_walk
 from bayesmesh.reproduction.streaming.variates import exponential
 from bayesmesh.running.machine import usable_cores
 
@@ -24,7 +24,7 @@ def target(x: jax.Array) -> jax.Array:
 
 
 class Ours(JaxWalk):
-    """`bayesmesh.reproduction.streaming.metropolis`; moments of all states are always kept."""
+    """`bayesmesh.reproduction.streaming.streaming_metropolis`; moments of all states are always kept."""
 
     is_wide = True
 

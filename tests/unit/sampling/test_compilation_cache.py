@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import sys, jax, jax.numpy as jnp
-from bayesmesh.sampling.cache import count_misses, use_cache
+from bayesmesh.sampling.compilation_cache import count_misses, use_cache
 use_cache(sys.argv[1])
 with count_misses() as misses:
     values = [float(jax.jit(f)(jnp.float32(3))) for f in (lambda x: x + 1, lambda x: x * 2)]

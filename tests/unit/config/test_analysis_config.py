@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayesmesh.config.config_loading import load_configuration, load_experiment
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.loading import load_configuration, load_experiment
 from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
 

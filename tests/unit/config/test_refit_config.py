@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.loading import load_configuration
-from bayesmesh.config.refit_experiments import make_refits
-from bayesmesh.config.refits import Folds, LeftOut
+from bayesmesh.config.config_loading import load_configuration
+from bayesmesh.config.refit_config import make_refits
+from bayesmesh.config.refit_settings import Folds, LeftOut
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.planned_jobs import job_of

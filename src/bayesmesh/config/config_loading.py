@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from bayesmesh.config.analysis_config import check_own_analyses, find_clashes
 from bayesmesh.config.blocks import check_chains, check_start
+from bayesmesh.config.config_errors import explain
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
@@ -32,13 +34,11 @@ from bayesmesh.config.experiment import (
     experiment_class,
 )
 from bayesmesh.config.experiment_files import list_experiment_files
-from bayesmesh.config.explain import explain
-from bayesmesh.config.own_analyses import check_own_analyses, find_clashes
-from bayesmesh.config.refit_experiments import make_refits
+from bayesmesh.config.refit_config import make_refits
 from bayesmesh.config.registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
-from bayesmesh.config.sweep import Sweep, load_members
+from bayesmesh.config.sweep_config import Sweep, load_members
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest
 

@@ -12,8 +12,8 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import atomic_folder
-from bayesmesh.store.arrays import open_group, read_part, write_array
 from bayesmesh.store.layout import ROW
+from bayesmesh.store.zarr_arrays import open_group, read_part, write_array
 
 POINTWISE = "pointwise.zarr"
 """Name of the output of an analysis that scores every row."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import DataError
-from bayesmesh.store.input_files import find_files
+from bayesmesh.store.sealed_inputs import find_files
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.config.loading import load_all
+from bayesmesh.config.config_loading import load_all
 from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.data.sources import _movielens_files, mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayesmesh.analyses._film_draws import FactorDraws
-from bayesmesh.analyses._fold_in import (
+from bayesmesh.analyses.fold_in.fold_in_users import SEED, FoldedDraw
+from bayesmesh.analyses.fold_in.watch_fold_in import (
     NUM_PROPOSALS,
     Films,
     FoldedUsers,
@@ -25,7 +26,6 @@ from bayesmesh.analyses._fold_in import (
     sample_at_mode,
     sigmoid,
 )
-from bayesmesh.analyses._unseen_users import SEED, FoldedDraw
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
 

@@ -11,8 +11,8 @@ import zarr
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import StoreError
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress
-from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
+from bayesmesh.store.zarr_arrays import open_group, read_part
 
 LOG_DENSITY = "sample_stats/lp"
 

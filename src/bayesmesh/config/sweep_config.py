@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from bayesmesh.config.explain import explain
+from bayesmesh.config.config_errors import explain
 from bayesmesh.config.settings import NAME_PATTERN, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
 

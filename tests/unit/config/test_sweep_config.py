@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config.loading import load_configuration, load_experiment, load_file
+from bayesmesh.config.config_loading import load_configuration, load_experiment, load_file
 from bayesmesh.errors import ConfigError
 
 

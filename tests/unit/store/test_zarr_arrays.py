@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array, open_group, write_array
+from bayesmesh.store.zarr_arrays import chunk_file, chunk_shape, create_array, open_group, write_array
 
 # What Zarr and its codecs raise on a wrong checksum, a missing or a shortened file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)

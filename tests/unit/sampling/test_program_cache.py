@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.store import program_cache
-from bayesmesh.store.program_cache import ProgramCache
+from bayesmesh.sampling import program_cache
+from bayesmesh.sampling.program_cache import ProgramCache
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_jobs_that_start_together_compile_a_program_once(tmp_path: Path) -> None
 
 
 def test_nobody_waits_for_a_process_that_is_gone(tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from bayesmesh.store.program_cache import ProgramCache; print(ProgramCache(Path({str(tmp_path)!r})).get('one'))"
+    code = f"from pathlib import Path; from bayesmesh.sampling.program_cache import ProgramCache; print(ProgramCache(Path({str(tmp_path)!r})).get('one'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
     assert len(list(tmp_path.iterdir())) == 1, "it left its claim"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayesmesh.config.config_errors import locate
+from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.explain import locate
-from bayesmesh.config.loading import load_experiment
 from bayesmesh.errors import ConfigError
 
 Refused = Callable[..., ConfigError]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.operations.findings import Findings, check, list_owners
+from bayesmesh.operations.verify_findings import Findings, check, list_owners
 from bayesmesh.report.time_spent import read_time, write_ledger
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout

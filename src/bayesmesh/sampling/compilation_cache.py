@@ -14,7 +14,7 @@ from jax import monitoring
 from jax._src import compilation_cache, distributed
 from jax._src.lib import xla_client
 
-from bayesmesh.store.program_cache import ProgramCache
+from bayesmesh.sampling.program_cache import ProgramCache
 
 _log = logging.getLogger("bayesmesh")
 

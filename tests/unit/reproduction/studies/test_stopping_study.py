@@ -10,8 +10,8 @@ import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
-from bayesmesh.reproduction.studies import stopping, study_files
-from bayesmesh.reproduction.studies.stopping import RULES, SPEEDS, Setting, make_draws, measure, stop_runs
+from bayesmesh.reproduction.studies import stopping_study, study_files
+from bayesmesh.reproduction.studies.stopping_study import RULES, SPEEDS, Setting, make_draws, measure, stop_runs
 from bayesmesh.reproduction.studies.study_files import draw_stopping, run_stopping
 
 SMALL = Setting(
@@ -91,8 +91,8 @@ def test_rows_compare_both_ways_on_the_same_length(rows: list[dict[str, object]]
 def test_a_greedy_rule_is_optimistic(monkeypatch: pytest.MonkeyPatch) -> None:
     """As documented, on fewer runs: the sd and the standard error of the log density are too small."""
     name = "MCSE 0.1, often"
-    monkeypatch.setattr(stopping, "RULES", {name: RULES[name]})
-    monkeypatch.setattr(stopping, "SPEEDS", {"quick": SPEEDS["quick"]})
+    monkeypatch.setattr(stopping_study, "RULES", {name: RULES[name]})
+    monkeypatch.setattr(stopping_study, "SPEEDS", {"quick": SPEEDS["quick"]})
     setting = Setting(replications=300, limits=dict.fromkeys(RULES, (300, 300)), seed=3)
     found = {(r["chains"], r["rule"], r["quantity"]): r for r in measure(setting) if r["ended"] == "rule"}
     greedy = found["quick", name, "log density"]

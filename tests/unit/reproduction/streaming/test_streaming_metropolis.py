@@ -13,9 +13,9 @@ from scipy import optimize
 
 from bayesmesh.reproduction.benchmarks.metropolis import target
 from bayesmesh.reproduction.benchmarks.metropolis.states import effective_sample_size
-from bayesmesh.reproduction.streaming import metropolis
-from bayesmesh.reproduction.streaming.adaptation import adapt_scale
-from bayesmesh.reproduction.streaming.metropolis import BLOCK_STEPS, Program, Walk, compile_walk, lay_out
+from bayesmesh.reproduction.streaming import streaming_metropolis
+from bayesmesh.reproduction.streaming.streaming_adaptation import adapt_scale
+from bayesmesh.reproduction.streaming.streaming_metropolis import BLOCK_STEPS, Program, Walk, compile_walk, lay_out
 from bayesmesh.reproduction.streaming.variates import exponential
 
 CHAINS, BURN, STEPS, SCALE = 4_000, 200, 400, 6.0
@@ -80,14 +80,14 @@ BROKEN: dict[str, tuple[str, Callable[..., Any]]] = {
     "acceptance turned round": ("uniform", lambda bits: 1 / (metropolis_uniform(bits) + 1e-30)),
     "a proposal that drifts": ("normal_pair", lambda a, b: [z + 0.05 for z in metropolis_normal(a, b)]),
 }
-metropolis_philox, metropolis_uniform = metropolis.philox4x32, metropolis.uniform
-metropolis_normal = metropolis.normal_pair
+metropolis_philox, metropolis_uniform = streaming_metropolis.philox4x32, streaming_metropolis.uniform
+metropolis_normal = streaming_metropolis.normal_pair
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_kernel_is_detected(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, broken = BROKEN[what]
-    monkeypatch.setattr(metropolis, name, broken)
+    monkeypatch.setattr(streaming_metropolis, name, broken)
     program = compile_walk(density, CHAINS, jax.devices()[:1], tile_chains=1024)
     assert max(map(abs, z_scores(program).values())) > 2 * WORST
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.refits import Refits
+from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 

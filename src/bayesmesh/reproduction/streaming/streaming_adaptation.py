@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from bayesmesh.reproduction.streaming.metropolis import DensityFn
+from bayesmesh.reproduction.streaming.streaming_metropolis import DensityFn
 
 ACCEPTANCE = 0.44
 

@@ -7,8 +7,14 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses._film_draws import FactorDraws
-from bayesmesh.analyses._fold_in import films_of
-from bayesmesh.analyses._rating_fold_in import GivenRatings, RatingScales, draw_normal, expected_ratings, fold_in_run
+from bayesmesh.analyses.fold_in.rating_fold_in import (
+    GivenRatings,
+    RatingScales,
+    draw_normal,
+    expected_ratings,
+    fold_in_run,
+)
+from bayesmesh.analyses.fold_in.watch_fold_in import films_of
 
 SCALES = RatingScales(0.7, 0.4, np.zeros(0))
 EMBEDDINGS = np.array([[1.0], [-0.5], [2.0], [0.3]])

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayesmesh.config.loading import (
+from bayesmesh.config.config_loading import (
     load_all,
     load_configuration,
     load_experiment,
@@ -339,7 +339,7 @@ def test_config_yaml_is_checked(tmp_path: Path, text: str, said: str) -> None:
 
 def test_loading_imports_neither_jax_nor_tensorflow() -> None:
     code = (
-        "import sys; from pathlib import Path; from bayesmesh.config.loading import load_all\n"
+        "import sys; from pathlib import Path; from bayesmesh.config.config_loading import load_all\n"
         "from bayesmesh.planning.plan import Plan\n"
         "run, experiments = load_all(Path('config')); plan = Plan()\n"
         "specs = [plan._spec(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"

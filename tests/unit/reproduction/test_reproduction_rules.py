@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from bayesmesh.planning.plan import Plan
-from bayesmesh.reproduction import planning
+from bayesmesh.reproduction import reproduction_rules
 from bayesmesh.store.receipts import write_receipts
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -36,10 +36,10 @@ def _plan(config: Path, target: str) -> Plan:
 
 def test_claims_read_existing_results_or_all_that_reproduce_makes(config: Path) -> None:
     alone, whole = _plan(config, "claims"), _plan(config, "reproduce")
-    assert planning.claims_inputs(alone) == []
-    made = planning.reproduced(whole)
-    assert planning.claims_inputs(whole) == made
-    assert {whole.layout("b").page, planning.benchmark_layout(whole).page} < set(made)
+    assert reproduction_rules.claims_inputs(alone) == []
+    made = reproduction_rules.reproduced(whole)
+    assert reproduction_rules.claims_inputs(whole) == made
+    assert {whole.layout("b").page, reproduction_rules.benchmark_layout(whole).page} < set(made)
 
 
 def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) ->
         (results / "other" / "table.csv").write_text("a")
         write_receipts(results, "test", [results / "other" / "table.csv"])
 
-    seen = [planning.claims_digest(plan)]
+    seen = [reproduction_rules.claims_digest(plan)]
     for change in (
         lambda: table.write_text("a"),
         lambda: write_receipts(results, "test", [table]),
@@ -62,13 +62,17 @@ def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) ->
         write_elsewhere,
     ):
         change()
-        seen.append(planning.claims_digest(plan))
+        seen.append(reproduction_rules.claims_digest(plan))
     is_new = [after != before for before, after in itertools.pairwise(seen)]
     assert is_new == [True, True, True, True, False]
 
 
 def test_each_rule_has_the_fingerprint_of_its_own_code(config: Path) -> None:
-    codes = [planning.code_of_benchmark(name) for name in planning.benchmark_names()]
-    codes += [planning.code_of_benchmark_page(), planning.code_of_study(), planning.code_of_claims()]
+    codes = [reproduction_rules.code_of_benchmark(name) for name in reproduction_rules.benchmark_names()]
+    codes += [
+        reproduction_rules.code_of_benchmark_page(),
+        reproduction_rules.code_of_study(),
+        reproduction_rules.code_of_claims(),
+    ]
     assert len(set(codes)) == len(codes) > 5
-    assert '"quick":false' in planning.benchmark_settings(_plan(config, "all"))
+    assert '"quick":false' in reproduction_rules.benchmark_settings(_plan(config, "all"))
