@@ -119,7 +119,7 @@ def test_it_is_sampled_as_any_model(dtype: str) -> None:
     spec = DataSpec(NUM_ROWS, SPEC.fields, {}, dtype)
     target = Target(Regression(Settings(), spec), spec, lay_out_rows(NUM_ROWS, 2, 3))
     data = {k: jnp.asarray(v) for k, v in target.lay_out(DATA).items()}
-    kernel = Chees(CheesOptions(), 5)
+    kernel = Chees(CheesOptions(metric="diagonal"), 5)
 
     @jax.jit
     def run(key: jax.Array) -> Any:
