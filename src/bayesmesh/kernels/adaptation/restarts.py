@@ -135,6 +135,11 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     return jnp.where(is_lost, taken.astype(jnp.int32), chains)
 
 
-def _count_coordinates(position: Position, mask: Position) -> Int[Array, ""] | int:
-    pairs = zip(position, mask, strict=True)
-    return sum(x[0].size if counts is None else jnp.sum(counts > 0) for x, counts in pairs if x is not None)
+def _count_coordinates(square: Position, mask: Position) -> Float[Array, " chain"]:
+    count = jnp.zeros((), jnp.float64)
+    for x, counts in zip(square, mask, strict=True):
+        if x is not None:
+            # Of the mask alone, every device would make the rows of all.
+            is_coordinate = (x >= 0) & (True if counts is None else counts[None] > 0)
+            count = count + jnp.sum(is_coordinate, tuple(range(1, x.ndim)))
+    return count
