@@ -90,19 +90,19 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     def adapt_extra(
         self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
     ) -> LengthState:
-        """Make one ascent step on the criterion; in the early phase, keep the initial number of steps."""
+        """Make one ascent step on the criterion; keep the initial number of steps in the early phase, and begin anew after it."""
         jitter = halton(before.num_steps)
         assert info.trajectory is not None  # of `run_trajectory`
         counted = info.trajectory._replace(acceptance_rate=jnp.where(counts, info.acceptance_rate, jnp.nan))
         length = update_length(adaptation.extra, before.position, counted, self.metric, adaptation.metric, jitter)
         num_steps, num_early = before.num_steps + 1, self.num_early()
-        few = self.options.initial_leapfrog_steps * jnp.median(info.step_size)
+        step_size, average = jnp.median(info.step_size), jnp.median(averaged_step_size(adaptation.step_size))
+        few = self.options.initial_leapfrog_steps * step_size
         early = init_length(jnp.where(num_steps == num_early, FIRST_LENGTH, few))
         is_early = num_steps <= num_early
         length = jax.tree.map(lambda e, later: jnp.where(is_early, e, later), early, length)
         # At the cap, or at one step, the search has no effect. The step size in use fluctuates during adaptation, and
         # bounds that followed it down would cut the length permanently.
-        step_size, average = jnp.median(info.step_size), jnp.median(averaged_step_size(adaptation.step_size))
         shortest = jnp.log(jnp.minimum(step_size, average))
         longest = jnp.log(jnp.maximum(step_size, average) * self.options.max_leapfrog_steps)
         return length._replace(log_length=jnp.clip(length.log_length, shortest, longest))
