@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,13 @@ class Extent(NamedTuple):
 
 
 def derive(
-    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int, pointwise_bytes: float
+    model: Model,
+    spec: DataSpec,
+    shards: Shards,
+    posterior: Posterior,
+    probe_rows: int,
+    pointwise_bytes: float,
+    ahead: Sequence[jax.stages.Compiled] = (),
 ) -> Derived:
     """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``.
 
@@ -67,13 +73,15 @@ def derive(
         posterior: the draws.
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
+        ahead: programs that `lower_derived` gave for this posterior, compiled; those that lack are compiled here.
     """
     out: Derived = {}
-    extent = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes)
+    extent, programs = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes), iter(ahead)
     for numbers, functions in _functions(model, spec, shards, extent):
         rows, entries = shards.read_chosen(numbers), spec.entries_of(numbers)
         given = in_dtype(rows, spec)
-        out |= {group: _map_draws(posterior, model, given, entries, function) for group, function in functions.items()}
+        for group, function in functions.items():
+            out[group] = _map_draws(posterior, model, given, entries, function, next(programs, None))
         if "posterior_predictive" in functions:
             observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
             out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
@@ -192,18 +200,23 @@ def _map_draws(
     data: Mapping[str, np.ndarray],
     entries: np.ndarray,
     function: _Function,
+    of_first: Callable[..., Any] | None = None,
 ) -> dict[str, np.ndarray]:
     """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
 
-    Local latents are aligned with the rows of `data`, which belong to `entries`.
+    Local latents are aligned with the rows of `data`, which belong to `entries`. `of_first` is the function's program for
+    blocks as long as the first.
     """
     # Without a program for each field, which `jnp.asarray` would compile.
-    on_device, block_function = jax.device_put(dict(data)), _compiled_for_blocks(function)
-    parts, done = [], 0
+    on_device, of_any = jax.device_put(dict(data)), _compiled_for_blocks(function)
+    parts, done, longest = [], 0, 0
     for block in posterior.blocks():
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
-        parts.append(jax.device_get(block_function({**block, **aligned}, np.uint32(done), on_device)))
-        done += len(next(iter(block.values())))
+        length = len(next(iter(block.values())))
+        longest = longest or length
+        program = of_first if of_first is not None and length == longest else of_any
+        parts.append(jax.device_get(program({**block, **aligned}, np.uint32(done), on_device)))
+        done += length
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return {
         k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1)

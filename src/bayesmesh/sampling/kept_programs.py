@@ -1,13 +1,15 @@
 """Keep the programs that `compile` has made for `sample`, where a fork does both (`running.staying`).
 
 They are the same executables, and so the same draws, as those that `sample` would find in the persistent cache; without
-tracing, lowering and loading them again.
+tracing, lowering and loading them again. Those of `assemble` are compiled, or loaded, while the fork samples.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +23,13 @@ from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.program import Program
 
 
+class Later(NamedTuple):
+    """Programs of a later stage: its specification, and what traces and lowers them one by one."""
+
+    spec: StageSpec
+    lower: Callable[[], Iterator[jax.stages.Lowered]]
+
+
 class _Kept(NamedTuple):
     spec: StageSpec
     fingerprint: str
@@ -29,7 +38,15 @@ class _Kept(NamedTuple):
     compiled: Mapping[str, Callable[..., Any]]
 
 
+class _Prepared(NamedTuple):
+    spec: StageSpec
+    fingerprint: str
+    compiled: Sequence[jax.stages.Compiled]
+
+
 _kept: list[_Kept] = []
+_later: list[Later] = []
+_prepared: list[_Prepared] = []
 
 
 def keep_programs(
@@ -38,6 +55,7 @@ def keep_programs(
     observed: Mapping[str, str],
     program: Program,
     compiled: Mapping[str, Callable[..., Any]],
+    later: Sequence[Later] = (),
 ) -> None:
     """Keep the programs of a chain group, and let this process stay, if it is a fork of a single process on a CPU.
 
@@ -46,11 +64,17 @@ def keep_programs(
         fingerprint: of the shards.
         observed: file -> stamp of what the job has read besides, see `Observation.files`.
         program, compiled: the programs, and their executables by name.
+        later: programs that `assemble` will run, made while this process samples.
     """
-    if staying.is_fork() and is_on_cpu(program) and not isinstance(program, DatasetPrograms):
+    if may_keep(program):
         digests = {name: stamp.rsplit(" ", 2)[0] for name, stamp in observed.items()}
-        _kept[:] = [_Kept(spec, fingerprint, digests, program, dict(compiled))]
+        _kept[:], _later[:] = [_Kept(spec, fingerprint, digests, program, dict(compiled))], later
         staying.stay()
+
+
+def may_keep(program: Program) -> bool:
+    """Return whether this process can keep the programs of a chain group for the next stage."""
+    return staying.is_fork() and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
 
 
 def take_programs(
@@ -69,6 +93,53 @@ def take_programs(
         if is_same and kept.program.slice_draws == slice_draws and _compiles_for(kept.spec, spec):
             return with_settings(kept.program, spec.sampling), kept.compiled
     return None
+
+
+@contextlib.contextmanager
+def preparing_later(fingerprint: str) -> Iterator[None]:
+    """Compile the programs of the later stage in a thread, or load them from the persistent cache, while a block samples.
+
+    Waits for the thread, unless the block raises. Where the thread fails, `assemble` meets the same error.
+
+    Args:
+        fingerprint: of the shards.
+    """
+    if not _later:
+        yield
+        return
+    later, found, is_over = _later.pop(), list[jax.stages.Compiled](), threading.Event()
+    _prepared.clear()
+
+    def prepare() -> None:
+        for lowered in later.lower():
+            if is_over.is_set():
+                return
+            found.append(lowered.compile())
+        _prepared[:] = [_Prepared(later.spec, fingerprint, found)]
+
+    # A job that is asked to stop does not wait for it.
+    thread = threading.Thread(target=prepare, name="programs of assemble", daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        is_over.set()
+        raise
+    thread.join()
+
+
+def take_later(spec: StageSpec, fingerprint: str) -> Sequence[jax.stages.Compiled]:
+    """Return the programs that were compiled for `assemble` while this process sampled, in their order; none if it has none.
+
+    Args:
+        spec: specification of `assemble`.
+        fingerprint: of the shards.
+    """
+    while _prepared:
+        prepared = _prepared.pop()
+        if (prepared.spec, prepared.fingerprint) == (spec, fingerprint):
+            return prepared.compiled
+    return ()
 
 
 def with_settings(program: Program, sampling: SamplingSettings) -> Program:

@@ -112,12 +112,29 @@ class Loop:
         )  # fmt: skip
         self._chains.check(num_draws)
         phase, done, state = self._restore(last)
-        for current in ("warmup", "sample"):
-            if current == "sample" and phase == "warmup":
-                phase, done = "sample", 0
-            if current == phase and done < wanted[current]:
-                state = self._run_phase(current, done, wanted[current], state)
-                self._chains.check(num_draws)
+        writer, seconds = Writer(self.store, self._should_stop, None if self._peers.is_alone else self._meet), {}
+        try:
+            with writer:
+                for current in ("warmup", "sample"):
+                    if current == "sample" and phase == "warmup":
+                        phase, done = "sample", 0
+                    if current == phase and done < wanted[current]:
+                        begun = time.perf_counter()
+                        done, state = self._run_phase(current, done, wanted[current], state, writer)
+                        seconds[current] = time.perf_counter() - begun
+                        self._check_end(current, done, wanted[current], writer)
+        finally:
+            for ended, taken in seconds.items():
+                made = writer.written[ended]
+                self._ledger.add(ended, taken, gradients=made.gradients, detail=f"{made.num_iterations} iterations")
+                self._ledger.add("write", made.seconds, num_bytes=made.num_bytes, detail=f"beside {ended}")
+
+    def _check_end(self, phase: str, done: int, wanted: int, writer: Writer) -> None:
+        """Raise if the job was asked to stop, or if the chains are lost; all that was made is committed."""
+        if self._chains.ended is None and self._stopped_by and done < wanted and not writer.is_enough:
+            self._peers.have_parted = True
+            raise self._not_finished(phase, wanted)
+        self._chains.check(wanted)
 
     def _restore(self, commit: Commit | None) -> tuple[str, int, ChainState]:
         """Return phase, iterations done and state: from a commit, or from the start."""
@@ -133,13 +150,18 @@ class Loop:
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
 
-    def _run_phase(self, phase: str, done: int, wanted: int, state: ChainState) -> ChainState:
-        """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
-        unit = "iteration" if phase == "warmup" else "draw"
-        begun = self._ended = time.perf_counter()
-        writer = Writer(self.store, self._should_stop, None if self._peers.is_alone else self._meet)
-        shown = Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first)
-        with shown as progress, writer:
+    def _run_phase(
+        self, phase: str, done: int, wanted: int, state: ChainState, writer: Writer
+    ) -> tuple[int, ChainState]:
+        """Run one phase to its end; copying lags one slice behind the devices, writing one segment.
+
+        The last segment of warmup is still being written when this returns.
+
+        Returns:
+            The iterations done and the state.
+        """
+        unit, self._ended = "iteration" if phase == "warmup" else "draw", time.perf_counter()
+        with Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first) as progress:
             segment, running = self._segment(phase, done, wanted), None
             try:
                 while done < wanted or running is not None:
@@ -163,13 +185,9 @@ class Loop:
                     writer.submit(segment)
                     writer.drain()
                 raise self._not_finished(phase, wanted, is_abrupt=True) from None
-        seconds = time.perf_counter() - begun
-        self._ledger.add(phase, seconds, gradients=writer.gradients, detail=f"{writer.num_iterations} iterations")
-        self._ledger.add("write", writer.seconds, num_bytes=writer.num_bytes, detail=f"beside {phase}")
-        if self._chains.ended is None and self._stopped_by and done < wanted and not writer.is_enough:
-            self._peers.have_parted = True
-            raise self._not_finished(phase, wanted)
-        return state
+        if phase == "sample" or self._chains.ended is not None or (self._stopped_by and done < wanted):
+            writer.drain()
+        return done, state
 
     def _segment(self, phase: str, start: int, wanted: int) -> Segment:
         room = self.store.next_count(start, wanted)

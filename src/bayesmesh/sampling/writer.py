@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -125,8 +127,20 @@ class Segment:
         )
 
 
+@dataclasses.dataclass
+class Written:
+    """Seconds that commits took, and the gradients, bytes and iterations in them."""
+
+    seconds: float = 0.0
+    gradients: int = 0
+    num_bytes: int = 0
+    num_iterations: int = 0
+
+
 class Writer:
     """Commits segments in a thread of its own, one after the other; as a context manager it ends with the last.
+
+    The last segment of warmup is written while the devices already sample.
 
     Args:
         store: the store.
@@ -138,6 +152,7 @@ class Writer:
     Attributes:
         has_enough: what `should_stop` said last.
         is_enough: the same, of all processes, as of the last time they met.
+        written: phase -> what has been written of it.
     """
 
     def __init__(
@@ -145,7 +160,7 @@ class Writer:
     ) -> None:
         self._store, self._should_stop, self._meet = store, should_stop, meet
         self.has_enough = self.is_enough = False
-        self.seconds, self.gradients, self.num_bytes, self.num_iterations = 0.0, 0, 0, 0
+        self.written: dict[str, Written] = collections.defaultdict(Written)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._pending: Future[None] | None = None
 
@@ -183,9 +198,11 @@ class Writer:
     def _commit(self, segment: Segment) -> None:
         start = time.perf_counter()
         commit, num_bytes = segment.commit(self._store, is_final=self._meet is None)
-        self.seconds += time.perf_counter() - start
-        self.num_iterations += commit.facts["count"]
-        self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
+        written = self.written[commit.phase]
+        written.seconds += time.perf_counter() - start
+        written.num_iterations += commit.facts["count"]
+        written.gradients += commit.facts["gradients"]
+        written.num_bytes += num_bytes
         if commit.phase == "sample":
             self.has_enough = self._should_stop(commit)
 

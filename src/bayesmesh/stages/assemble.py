@@ -23,6 +23,7 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.derive import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.derive_datasets import derive_datasets
+from bayesmesh.sampling.kept_programs import take_later
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.model_check import check_described
 from bayesmesh.stages.stage_inputs import model_of, shards_of
@@ -166,7 +167,8 @@ def _derive(
     if isinstance(shards, ReplicatedShards):
         derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
     else:
-        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
+        ahead = take_later(spec, shards.fingerprint)
+        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes, ahead)
         truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
         derived |= {TRUTH: truth} if truth else {}
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))

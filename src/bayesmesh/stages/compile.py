@@ -24,7 +24,7 @@ from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.derive import Extent, lower_derived
 from bayesmesh.sampling.distributed import joined
-from bayesmesh.sampling.kept_programs import keep_programs
+from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
 from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
@@ -86,7 +86,8 @@ def run(
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})
             if made.compilations and peers.is_alone:
                 records.save(program, made.compilations, observed, made.record)
-            keep_programs(spec, shards.fingerprint, observed, program, {k: compiled[k] for k in PROGRAMS})
+            kept = {k: compiled[k] for k in PROGRAMS}
+            keep_programs(spec, shards.fingerprint, observed, program, kept, _make_later(work, made))
     return _line(program, lengths, seconds, made.about, made.growth)
 
 
@@ -171,9 +172,9 @@ def _compile(work: _Work) -> _Made:
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
     # Wait for each other, so that no process with cached programs exits while another compiles.
     with peers.together():
-        derived = _lower_derived(later, program, model, data_spec, shards, latents)
+        is_now = peers.is_alone and not _waits_for_sampling(spec, program)
         made = compile_programs(
-            program, ledger, later=derived if peers.is_alone else (), meanwhile=check,
+            program, ledger, later=_lower_derived(work, program, model, latents) if is_now else (), meanwhile=check,
             gradients=functools.partial(audit.trace_gradients, program),
         )  # fmt: skip
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
@@ -240,20 +241,30 @@ def _compile_looks(work: _Work, model: Model) -> None:
             compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
 
 
-def _lower_derived(
-    later: Sequence[StageSpec], program: Program, model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes
-) -> Iterator[jax.stages.Lowered]:
+def _waits_for_sampling(spec: StageSpec, program: Program) -> bool:
+    """Return whether the programs of `assemble` are made by a thread of `sample`, in this process, which does all three."""
+    return may_keep(program) and is_of_package(spec)
+
+
+def _make_later(work: _Work, made: _Made) -> list[Later]:
+    """Return the programs that a thread of `sample` makes; none if `compile` has made them."""
+    if not _waits_for_sampling(work.spec, made.program):
+        return []
+    lower = functools.partial(_lower_derived, work, made.program, made.model, made.latents)
+    return [Later(spec, lower) for spec in work.later if spec.stage == "assemble"]
+
+
+def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes) -> Iterator[jax.stages.Lowered]:
     """Yield the programs of `assemble`, unless a rule ends sampling and decides how many draws there are.
 
     Those of many datasets are compiled when they run.
     """
-    for spec in later if program.sampling.stop is None and not data_spec.dataset_counts else ():
+    for spec in work.later if program.sampling.stop is None and not work.data_spec.dataset_counts else ():
         if spec.stage == "assemble":
             num_chains = program.num_reported * spec.sampling.chain_groups
             limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20
-            yield from lower_derived(
-                model, data_spec, shards, latents, Extent(num_chains, spec.sampling.draws, *limits)
-            )
+            extent = Extent(num_chains, spec.sampling.draws, *limits)
+            yield from lower_derived(model, work.data_spec, work.shards, latents, extent)
 
 
 def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[str, Any], growth: str) -> str:

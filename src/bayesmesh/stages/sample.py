@@ -26,7 +26,7 @@ from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
-from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, take_programs
+from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, preparing_later, take_programs
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.new_chains import explain_new_chains
 from bayesmesh.sampling.peers import Peers, resume_together
@@ -103,7 +103,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers, "first_draws": lengths.first_draws}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
-        with _explaining_starts(spec, program, key, sampled):
+        with preparing_later(shards.fingerprint), _explaining_starts(spec, program, key, sampled):
             loop.run(settings.draws if rule is None else rule.num_draws, last)
         num_draws = settings.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
