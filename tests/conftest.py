@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import hashlib
 import logging
@@ -13,10 +14,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
-from jaxtyping import install_import_hook
+from _pytest.assertion import rewrite
+from jaxtyping import _import_hook, install_import_hook
 
 import cases
 import programs
@@ -90,6 +94,17 @@ INSTRUMENTED = [
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
     *(f"sampling.{module}" for module in ("initial", "position", "rows")),
 ]
+
+
+def _instrument(loader: Any, module: ModuleType) -> None:
+    """Load an instrumented module: jaxtyping would compile anew, as if instrumented, whatever the module imports."""
+    name = functools.partial(_import_hook._optimized_cache_from_source, loader._typechecker.get_hash())
+    with mock.patch("importlib._bootstrap_external.cache_from_source", name):
+        code = loader.get_code(module.__name__)
+    exec(code, module.__dict__)
+
+
+_import_hook._JaxtypingLoader.exec_module = _instrument  # type: ignore[method-assign]
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 
 # Jobs of tests are forks of a process that serves all tests.
@@ -100,8 +115,10 @@ ROOM = 4 * 2**30
 """Bytes that must be free there."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
+    if hasattr(config, "workerinput"):
+        _share_rewriting(config)
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
 
@@ -119,6 +136,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         kept += size
         if kept > CACHE_BYTES:
             path.unlink(missing_ok=True)
+
+
+def _share_rewriting(config: pytest.Config) -> None:
+    """Rewrite the assertions of every n-th module, and leave the others to the other n - 1 workers.
+
+    All workers import all modules, in the same order: each would rewrite them all.
+    """
+    worker = config.workerinput  # type: ignore[attr-defined]
+    own, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for folder in config.getini("testpaths"):
+        for path in sorted(config.rootpath.glob(f"{folder}/**/test_*.py"))[own::workers]:
+            kept = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
+            if rewrite._read_pyc(path, kept) is None:
+                rewrite.try_makedirs(kept.parent)
+                digest, code = rewrite._rewrite_test(path, config)
+                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, digest, kept)
 
 
 collect_ignore = ["posteriors/make_table_reference.py"]
