@@ -19,7 +19,10 @@ samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/test_gates.py \
     $(addprefix tests/unit/sampling/test_, constrained.py density.py initial.py program.py unit_density.py)
 
-.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
+# Shared by all checkouts: mypy compares the hash of each file, and most files are those of libraries.
+types_cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/bayesmesh/mypy
+
+.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -37,8 +40,11 @@ bench: env peers-env ## published benchmarks on this machine, and their page (ke
 gpu-check: env ## what needs an accelerator, in pieces under ten minutes (ACCELERATOR=cuda; PIECES="--only mnist")
 	@$(in_venv) .venv/bin/python tools/gpu_check.py $(PIECES)
 
-test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
-	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
+test: check suite ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4); -j2 runs them side by side
+
+# Tests that run make are not to ask this one for jobs.
+suite: dev-env
+	@$(in_venv) MAKEFLAGS= .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 slurm-test: dev-env ## tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
 	@tools/slurm-test.sh $(PYTEST_ARGS)
@@ -64,7 +70,7 @@ check-imports: dev-env
 
 check-types: dev-env
 	@.venv/bin/python tools/guide_examples.py .venv/examples
-	@.venv/bin/mypy src .venv/examples
+	@.venv/bin/mypy --cache-dir "$(types_cache)" src .venv/examples
 
 check-workflow: dev-env
 	@.venv/bin/snakefmt --check Snakefile workflow
