@@ -398,3 +398,13 @@ class HamiltonianSettings(Settings):
         if self.metric not in (*METRICS, AUTO):
             raise does_not_fit("metric", f"unknown metric '{self.metric}'", suggest(self.metric, (*METRICS, AUTO)))
         return self
+
+
+class RestartingSettings(HamiltonianSettings):
+    """Settings of the warmup of Hamiltonian kernels that restart lost chains."""
+
+    metric: MetricName = AUTO
+    restart_lost_chains: bool = Field(
+        True,
+        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
+    )

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeGuard
 from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
-from bayesmesh.config.blocks import AUTO, METRICS, HamiltonianSettings, MetricName, metric_path
+from bayesmesh.config.blocks import AUTO, METRICS, HamiltonianSettings, MetricName, RestartingSettings, metric_path
 from bayesmesh.config.named_code import load_named
 from bayesmesh.config.refit_settings import Folds, LeftOut, Refits
 from bayesmesh.config.settings import NO_SOURCE, Argument, CodeName, Files, Settings, code_names
@@ -37,8 +37,8 @@ PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel
 """Kind of component -> folder of its files, relative to the package."""
 
 _IN_OPTIONS: dict[str, Any] = {
-    "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "Argument": Argument, "CodeName": CodeName,
-    "Files": Files, "MetricName": MetricName, "Field": Field, "Literal": Literal, "Annotated": Annotated,
+    "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "RestartingSettings": RestartingSettings,
+    "Argument": Argument, "CodeName": CodeName, "Files": Files, "MetricName": MetricName, "Field": Field, "Literal": Literal, "Annotated": Annotated,
     "Refits": Refits, "Folds": Folds, "LeftOut": LeftOut,
 }  # fmt: skip
 """Names that a class ``Options`` may use."""

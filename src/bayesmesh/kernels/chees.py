@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
@@ -32,22 +32,17 @@ FIRST_LENGTH = 1.0
 maximum at every half turn of a normal; from below, the search finds the first."""
 
 
-class Options(HamiltonianSettings):
+class Options(RestartingSettings):
     """Options of `chees`."""
 
     target_acceptance: Argument[float] = Field(
         0.7, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
     )
-    metric: MetricName = "auto"
     initial_leapfrog_steps: Argument[float] = Field(
         10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
     )
     max_leapfrog_steps: Argument[int] = Field(
         256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
-    )
-    restart_lost_chains: bool = Field(
-        True,
-        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
     )
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
@@ -34,22 +34,17 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
 _STATISTICS = {name: statistic for name, statistic in Chees.statistics.items() if name != "energy"}
 
 
-class Options(HamiltonianSettings):
+class Options(RestartingSettings):
     """Options of `mams`."""
 
     target_acceptance: Argument[float] = Field(
         0.8, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
     )
-    metric: MetricName = "auto"
     initial_leapfrog_steps: Argument[float] = Field(
         10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
     )
     max_leapfrog_steps: Argument[int] = Field(
         256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
-    )
-    restart_lost_chains: bool = Field(
-        True,
-        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
     )
 
 

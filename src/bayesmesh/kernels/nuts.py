@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
@@ -21,22 +21,17 @@ from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, Hami
 from bayesmesh.kernels.hamiltonian.tree import grow_tree
 
 
-class Options(HamiltonianSettings):
+class Options(RestartingSettings):
     """Options of `nuts`."""
 
     target_acceptance: Argument[float] = Field(
         0.9, gt=0, lt=1, description="Mean acceptance over the points of a trajectory that the step size is adapted to."
     )
-    metric: MetricName = "auto"
     max_tree_depth: int = Field(
         10,
         ge=1,
         le=20,
         description="Most doublings of a trajectory; it has at most 2 to this power, less 1, gradients.",
-    )
-    restart_lost_chains: bool = Field(
-        True,
-        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
     )
 
 
