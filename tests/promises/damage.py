@@ -13,6 +13,7 @@ import argparse
 import collections
 import contextlib
 import difflib
+import functools
 import hashlib
 import json
 import os
@@ -70,6 +71,12 @@ def _swap(path: Path, chance: random.Random) -> None:
 def _namesakes(path: Path) -> list[Path]:
     """Return the files of the same name elsewhere: of another experiment, dataset, group, array or job."""
     return [p for p in sorted(RESULTS.rglob(path.name)) if p.is_file() and p.read_bytes() != path.read_bytes()]
+
+
+@functools.cache
+def _has_namesake(name: str) -> bool:
+    """Return whether files of that name differ, before anything is damaged."""
+    return len({path.read_bytes() for path in RESULTS.rglob(name) if path.is_file()}) > 1
 
 
 def _exchange(path: Path, chance: random.Random) -> None:
@@ -147,7 +154,7 @@ POSSIBLE: dict[str, Callable[[Path, bytes], object]] = {
     "digit": lambda _, data: re.search(rb"\d", data),
     "elsewhere": lambda path, _: path.parent != RESULTS,
     "emptied folder": lambda path, _: path.parent != RESULTS,
-    "exchanged": lambda path, _: _namesakes(path),
+    "exchanged": lambda path, _: _has_namesake(path.name),
     "key twice": lambda path, data: path.suffix in (".json", ".jsonl") and b'":' in data,
     "line ends": lambda _, data: b"\n" in data,
     "nan": lambda path, data: path.suffix in (".json", ".jsonl", ".csv") and re.search(NUMBER, data.decode()),
@@ -191,16 +198,14 @@ def choose(count: int, seed: int) -> list[Damage]:
     # The page that explains the folder belongs to the project.
     found = (p for p in sorted(RESULTS.rglob("*")) if p.is_file() and not p.name.startswith("."))
     files = [p for p in found if p != RESULTS / "README.md"]
-    every = [
-        Damage(file, kind) for file in files if ".cache" not in file.parts for kind in KINDS if _is_possible(file, kind)
-    ]
+    every = [Damage(file, kind) for file in files if ".cache" not in file.parts for kind in _possible_kinds(file)]
     random.Random(seed).shuffle(every)  # noqa: S311
     return every[:count]
 
 
-def _is_possible(file: Path, kind: str) -> bool:
+def _possible_kinds(file: Path) -> list[str]:
     data = file.read_bytes()
-    return bool(data) and (kind not in POSSIBLE or bool(POSSIBLE[kind](file, data)))
+    return [kind for kind in KINDS if kind not in POSSIBLE or POSSIBLE[kind](file, data)] if data else []
 
 
 def call(*words: str) -> Answer:
