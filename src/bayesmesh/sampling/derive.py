@@ -2,6 +2,9 @@
 
 Their size is bounded: summaries use a few probe rows, and the pointwise groups keep evenly spaced rows within a number
 of bytes. Nothing grows with draws x observations.
+
+On CPUs these programs are optimised lightly, because they run once and samplers by rejection compile for long, and
+outcomes are simulated a few draws at a time, because all that are simulated together wait for the last to be accepted.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
+
+_SIMULATED = "posterior_predictive"
+"""The group whose function is random."""
+
+_SIMULATED_TOGETHER = 2**12
+"""Most outcomes that are simulated together on a CPU, but for those of one draw."""
 
 Derived = dict[str, dict[str, np.ndarray]]
 """Group -> name -> array; those of draws are (chain, draw, ...)."""
@@ -81,8 +90,9 @@ def derive(
         rows, entries = shards.read_chosen(numbers), spec.entries_of(numbers)
         given = in_dtype(rows, spec)
         for group, function in functions.items():
-            out[group] = _map_draws(posterior, model, given, entries, function, next(programs, None))
-        if "posterior_predictive" in functions:
+            of_any = _compiled_for_blocks(group, function)
+            out[group] = _map_draws(posterior, model, given, entries, of_any, next(programs, None))
+        if _SIMULATED in functions:
             observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
             out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
     return out
@@ -132,8 +142,8 @@ def lower_derived(
         }
         aligned = resize_local(latents, model.local_latents, len(numbers))
         block = {k: s.update(shape=(num_draws, *s.shape)) for k, s in aligned.items()}
-        for function in functions.values():
-            yield _compiled_for_blocks(function).lower(block, first, rows)
+        for group, function in functions.items():
+            yield _compiled_for_blocks(group, function).lower(block, first, rows)
 
 
 def _functions(
@@ -152,7 +162,7 @@ def _functions(
         def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
             return {"y": model.predict(latents, data).sample(seed=key).astype(of_outcome)}
 
-        yield numbers, {"log_likelihood": log_likelihood, "posterior_predictive": predictive}
+        yield numbers, {"log_likelihood": log_likelihood, _SIMULATED: predictive}
 
 
 def _outcome_type(dtype: np.dtype) -> np.dtype:
@@ -182,14 +192,32 @@ def _stored_outcome(model: Model, shards: Shards) -> jax.ShapeDtypeStruct:
     return outcome
 
 
-def _compiled_for_blocks(function: _Function) -> jax.stages.Wrapped:
-    """Return the function from a block of draws, the number of the first, and rows to what is computed from each."""
+def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
+    """Return the function from a block of draws, the number of the first, and rows to what a group has of each."""
+    is_on_cpu = jax.default_backend() == "cpu"
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1} if is_on_cpu else None)
     def block_function(block: Latents, first: jax.Array, on_device: Rows) -> Latents:
-        numbers = first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32)
-        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(numbers)
-        return jax.vmap(function, in_axes=(0, None, 0))(block, on_device, keys)
+        def of_draws(start: int | jax.Array, size: int) -> Latents:
+            draws = {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in block.items()}
+            numbers = first + jnp.asarray(start, jnp.uint32) + jnp.arange(size, dtype=jnp.uint32)
+            keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(numbers)
+            return jax.vmap(function, in_axes=(0, None, 0))(draws, on_device, keys)
+
+        num_draws = len(next(iter(block.values())))
+        if group != _SIMULATED or not is_on_cpu:
+            return of_draws(0, num_draws)
+        of_one = jax.eval_shape(lambda: of_draws(0, 1))
+        size = min(num_draws, max(1, _SIMULATED_TOGETHER // sum(math.prod(s.shape) for s in of_one.values())))
+
+        def fill(i: jax.Array, made: Latents) -> Latents:
+            # The last part begins earlier where parts do not fill the block; draws of both are the same.
+            start = jnp.minimum(i * size, num_draws - size)
+            part = of_draws(start, size)
+            return {k: jax.lax.dynamic_update_slice_in_dim(v, part[k], start, 0) for k, v in made.items()}
+
+        empty = {k: jnp.zeros((num_draws, *s.shape[1:]), s.dtype) for k, s in of_one.items()}
+        return jax.lax.fori_loop(0, -(-num_draws // size), fill, empty)
 
     return block_function
 
@@ -199,16 +227,16 @@ def _map_draws(
     model: Model,
     data: Mapping[str, np.ndarray],
     entries: np.ndarray,
-    function: _Function,
+    of_any: Callable[..., Any],
     of_first: Callable[..., Any] | None = None,
 ) -> dict[str, np.ndarray]:
     """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
 
-    Local latents are aligned with the rows of `data`, which belong to `entries`. `of_first` is the function's program for
-    blocks as long as the first.
+    Local latents are aligned with the rows of `data`, which belong to `entries`. `of_any` is the function for blocks of
+    any length, and `of_first` its program for those as long as the first.
     """
     # Without a program for each field, which `jnp.asarray` would compile.
-    on_device, of_any = jax.device_put(dict(data)), _compiled_for_blocks(function)
+    on_device = jax.device_put(dict(data))
     parts, done, longest = [], 0, 0
     for block in posterior.blocks():
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}

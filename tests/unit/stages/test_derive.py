@@ -66,10 +66,10 @@ def test_programs_that_are_compiled_ahead_are_those_that_run(
     latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in arrays.items()}
     rows, run, compiled = Rows(case.rows), list[str](), module._compiled_for_blocks
 
-    def spied(function: Any) -> Callable[..., Any]:
+    def spied(*of: Any) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            run.append(compiled(function).lower(*arguments).as_text())
-            return compiled(function)(*arguments)
+            run.append(compiled(*of).lower(*arguments).as_text())
+            return compiled(*of)(*arguments)
 
         return call
 
@@ -197,3 +197,15 @@ def test_size_of_blocks_changes_nothing(case: Any, posterior: Posterior, monkeyp
     one_by_one = derive(case.model, case.spec, Rows(case.rows), posterior, 4, 10**7)
     np.testing.assert_array_equal(one_by_one["posterior_predictive"]["y"], at_once["posterior_predictive"]["y"])
     np.testing.assert_allclose(one_by_one["log_likelihood"]["y"], at_once["log_likelihood"]["y"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["gaussian"], indirect=True)
+def test_outcomes_do_not_depend_on_how_many_are_simulated_together(
+    case: Any, posterior: Posterior, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of ten draws at a time, so that parts do not fill the block."""
+    of_draw = whole["posterior_predictive"]["y"][0, 0].size
+    assert CHAINS * DRAWS * of_draw < module._SIMULATED_TOGETHER
+    monkeypatch.setattr(module, "_SIMULATED_TOGETHER", 3 * of_draw)
+    found = derive(case.model, case.spec, Rows(case.rows), posterior, 2, 10**9)
+    np.testing.assert_array_equal(found["posterior_predictive"]["y"], whole["posterior_predictive"]["y"])
