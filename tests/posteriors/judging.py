@@ -83,13 +83,20 @@ def judge(name: str, built: Any, run: Any) -> Judged:
 
     statistics = {k: np.moveaxis(v, 0, -1) for k, v in run.statistics.items()}
     summaries = {k: np.moveaxis(v, 0, 1).reshape(*v.shape[1::-1], -1) for k, v in run.draws.items()}
-    monitored = summaries | {"log_density": statistics["lp"][..., None]}
+    monitored = summaries | {
+        name: statistics[key][..., None] for name, key in (("log_density", "lp"), ("log_likelihood", "log_likelihood"))
+    }
     movement, finite, parts = Movement(), NonFinite(), []
     for latent, draws in monitored.items():
         index = [str(i) for i in range(draws.shape[-1])]
         movement.add(draws)
         finite.add(draws, [f"{latent}[{i}]" for i in index])
-        columns = {"variable": latent, "index": index, "label": "", **convergence_table(draws)}
+        columns = {
+            "variable": latent,
+            "index": "" if latent.startswith("log_") else index,
+            "label": "",
+            **convergence_table(draws),
+        }
         parts.append(pd.DataFrame(columns | {"chance": chance_of_r_hat(draws)}))
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())

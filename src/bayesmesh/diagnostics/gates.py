@@ -23,6 +23,8 @@ have been, move no mean by a tenth of a standard deviation unless they are a hun
 still be the edge of a region that chains do not enter, and that a warning says. Draws are counted even where they take a
 trajectory of each of many units: one unit that always diverges has a small share of these, and is wrong."""
 
+_IS_PRIOR = "; log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
+
 _ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
 
 
@@ -58,6 +60,8 @@ def evaluate_gates(
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
+    assessed = _without_constant_likelihood(table)
+    is_prior, table = len(assessed) < len(table), assessed
     sd = table["sd"].to_numpy(np.float64)
     reasons = [_reason(value) for value in sd]
     names = zip(*(table[key].astype(str) for key in ("variable", "index", "label")), strict=True)
@@ -77,7 +81,21 @@ def evaluate_gates(
         draws = divergence_share if share_of_draws is None else share_of_draws
         results = [_allow_isolated(result, draws) for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
-    return [_allow_for_chance(results[0], statistics["r_hat"], is_explained, places), *results[1:]]
+    r_hat = _allow_for_chance(results[0], statistics["r_hat"], is_explained, places)
+    if is_prior:
+        r_hat = r_hat.model_copy(update={"message": r_hat.message + _IS_PRIOR})
+    return [r_hat, *results[1:]]
+
+
+def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without that of a log likelihood which is constant while the log density is not: a posterior that is the prior.
+
+    It is a sum that the sampler makes, not a coordinate that could be stuck: those are judged by their own rows.
+    """
+    constant = table["sd"] == 0
+    said = constant & (table["variable"] == "log_likelihood") if constant.any() else constant
+    moves = said.any() and (table["variable"] == "log_density") & ~constant
+    return table[~said] if np.any(moves) else table
 
 
 def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateResult:

@@ -47,12 +47,14 @@ def late_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, tuple[int, flo
     A chain that was apart all the time is one of `separated_chains`; one of fewer than `NUM_PARTS * FEWEST_DRAWS` draws is
     not looked at.
     """
-    usable, kept, limit = _usable(lp)
+    usable, kept, _ = _usable(lp)
     length = lp.shape[1] // NUM_PARTS
     if not usable.size or length < FEWEST_DRAWS:
         return {}
-    parts = kept[:, : NUM_PARTS * length].reshape(len(kept), NUM_PARTS, length).mean(axis=2)
-    apart = parts - np.median(kept.mean(axis=1))
+    cut = kept[:, : NUM_PARTS * length].reshape(len(kept), NUM_PARTS, length)
+    # Within parts, because a chain that leaves a mode has two levels; and their end, where all may have arrived.
+    parts, limit = cut.mean(axis=2), max(SEPARATION * float(np.median(cut.std(axis=2))), FEWEST_NATS)
+    apart = parts - np.median(parts[:, -1])
     num_first = np.cumprod(np.abs(apart) > limit, axis=1).sum(axis=1)
     chosen = np.flatnonzero((num_first > 0) & (num_first < NUM_PARTS))
     return {int(usable[i]): (int(num_first[i]) * length, float(apart[i, : num_first[i]].mean())) for i in chosen}

@@ -100,6 +100,20 @@ def test_a_constant_coordinate_is_named_as_such() -> None:
     assert "a draw is not finite" in gates["r_hat"]["message"]
 
 
+@pytest.mark.parametrize(("sd_of_density", "verdict"), [(2.0, "pass"), (0.0, "fail")])
+def test_a_posterior_that_is_the_prior_passes_although_its_log_likelihood_is_constant(sd_of_density, verdict) -> None:
+    constant = GOOD | {"sd": 0.0, "mcse_mean": 0.0, "r_hat": np.nan}
+    density = GOOD if sd_of_density else constant
+    rows = [
+        {"variable": "log_density"} | density,
+        {"variable": "log_likelihood"} | constant,
+        {"variable": "level"} | GOOD,
+    ]
+    results = evaluate_gates(pd.DataFrame([row | {"index": ""} for row in rows]), 0.0, np.full(4, 0.9), GateSettings())
+    assert overall(results) == verdict
+    assert results[0].message.endswith("this is the prior") == (verdict == "pass")
+
+
 def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
     table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
     gate = dumped(evaluate_gates(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]

@@ -45,6 +45,13 @@ def test_a_chain_that_comes_late_is_named_with_the_draws_that_it_missed() -> Non
     assert late_chains(lp[:, :100]) == {}, "too few draws of a part"
 
 
+def test_most_chains_may_come_late() -> None:
+    lp = densities(4)
+    for chain, draw in ((0, 120), (1, 140), (3, 150)):
+        lp[chain, :draw] -= 40
+    assert "chains 0, 1 and 3 had a log density" in modes_gate(lp).message
+
+
 def test_a_chain_that_was_away_for_a_moment_is_not_late() -> None:
     lp = densities(32)
     lp[3, :5] -= 40
