@@ -33,7 +33,10 @@ _FEWEST_CHAINS, _SHARE = 2, 0.25
 """Chains, and share of all chains, that must be in modes of at least the mass with which others are compared."""
 
 _MOST_TREND = 1 / 3
-"""Squared correlation of a chain's log density with time, from which the chain is on its way and is left alone."""
+"""Squared correlation of a chain's log density with time, from which the chain may be on its way and is left alone."""
+
+_MOST_WINDOWS = 10.0
+"""Windows like the present one within which a chain on its way arrives; fewer remain of warmup."""
 
 
 class Seen(NamedTuple):
@@ -109,10 +112,19 @@ def bound_log_masses(seen: Seen, mask: Position) -> tuple[Float[Array, " chain"]
     return below, above
 
 
-def is_steady(seen: Seen) -> Bool[Array, " chain"]:
-    """Return which chains move without climbing or falling all through the window."""
+def is_steady(seen: Seen, missing: Float[Array, " chain"]) -> Bool[Array, " chain"]:
+    """Return which chains do not climb or fall all through the window so fast that this explains how low they are.
+
+    One that hardly moves is not on its way, whichever way its few steps went.
+
+    Args:
+        seen: by the chains.
+        missing: log mass below the limit, nats.
+    """
     time_square = seen.count * (seen.count**2 - 1) / 12
-    return jnp.square(seen.lp_time) < _MOST_TREND * time_square * seen.lp_square
+    change = jnp.abs(seen.lp_time) / time_square * seen.count
+    trends = jnp.square(seen.lp_time) >= _MOST_TREND * time_square * seen.lp_square
+    return ~trends | (_MOST_WINDOWS * change < missing)
 
 
 def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
@@ -129,7 +141,7 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     below = jnp.where(jnp.isfinite(below), below, -jnp.inf)
     best = jnp.sort(below)[num_chains - num_compared]
     least = best - _NATS - _NATS_PER_COORDINATE * _count_coordinates(seen.square, mask)
-    is_lost, stays = is_steady(seen) & (above < least), below >= least
+    is_lost, stays = (above < least) & is_steady(seen, least - above), below >= least
     places = jnp.argsort(~stays, stable=True)
     taken = places[(jnp.cumsum(is_lost) - 1) % jnp.maximum(stays.sum(), 1)]
     return jnp.where(is_lost, taken.astype(jnp.int32), chains)

@@ -65,13 +65,15 @@ def test_a_chain_that_has_not_seen_its_mode_counts_by_the_curvature_there() -> N
     assert below < -10, "and what was seen of it has little mass"
 
 
-def test_chains_that_climb_fall_or_do_not_move_are_not_steady() -> None:
+def test_chains_that_climb_or_fall_are_not_steady_where_that_explains_how_low_they_are() -> None:
     noise = np.random.default_rng(2).normal(size=50)
     course = np.stack([noise, noise + 0.2 * np.arange(50), noise - 0.2 * np.arange(50), np.full(50, -3.0)], axis=1)
     seen = init_seen(Position(jnp.zeros((4, 1)), None))
     for lp in course:
         seen = update_seen(seen, jnp.asarray(lp), seen.mean, seen.mean)
-    assert is_steady(seen).tolist() == [True, False, False, False]
+    assert is_steady(seen, jnp.full(4, 20.0)).tolist() == [True, False, False, True]
+    # Ten nats a window do not climb as many in the rest of warmup.
+    assert is_steady(seen, jnp.full(4, 300.0)).all()
 
 
 @pytest.mark.parametrize(("log_mass", "lost"), [(-8.0, []), (-40.0, [3])])
