@@ -1,7 +1,4 @@
-"""The blocks of a configuration: one class per top-level key whose shape does not depend on the registries.
-
-Also the settings that all Hamiltonian kernels share: what their common warmup adapts, and from where.
-"""
+"""The blocks of a configuration, a class for each top-level key that does not depend on the registries, and settings of warmup."""
 
 from __future__ import annotations
 
@@ -370,11 +367,10 @@ def metric_path(name: str) -> Path:
 MetricName = Annotated[
     str,
     Field(
-        description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
-        "gives each the scale that warmup estimates for it, `low_rank` also stretches `metric_rank` directions, "
-        "`dense` takes all correlations of at most 1,000 shared coordinates, and `curvature` takes those of the normal "
-        "from which chains start with `sampling.initial.method: laplace`. `auto` chooses by the number of coordinates and by "
-        "where the chains start.",
+        description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` gives each the scale that "
+        "warmup estimates for it, `low_rank` also stretches `metric_rank` directions, `dense` takes all correlations of at most 1,000 "
+        "shared coordinates, and `curvature` takes those of the normal from which chains start with `sampling.initial.method: laplace`. "
+        "`auto` chooses by the number of coordinates and by where the chains start.",
         json_schema_extra={"enum": [*METRICS, AUTO]},
     ),
 ]
@@ -384,12 +380,8 @@ MetricName = Annotated[
 class HamiltonianSettings(Settings):
     """Settings of the warmup of Hamiltonian kernels; a kernel's `Options` may give them other defaults."""
 
-    target_acceptance: Argument[float] = Field(
-        0.8, gt=0, lt=1, description="Acceptance statistic that the step size is adapted to."
-    )
-    initial_step_size: Argument[float] = Field(
-        0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
-    )
+    target_acceptance: Argument[float] = Field(0.8, gt=0, lt=1, description="Acceptance statistic that the step size is adapted to.")  # fmt: skip
+    initial_step_size: Argument[float] = Field(0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric.")  # fmt: skip
     metric: MetricName = "diagonal"
     metric_rank: int = Field(64, ge=1, le=1024, description="Directions that `metric: low_rank` corrects; it learns them from twice as many points.")  # fmt: skip
 
@@ -404,7 +396,4 @@ class RestartingSettings(HamiltonianSettings):
     """Settings of the warmup of Hamiltonian kernels that restart lost chains."""
 
     metric: MetricName = AUTO
-    restart_lost_chains: bool = Field(
-        True,
-        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
-    )
+    restart_lost_chains: bool = Field(True, description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.")  # fmt: skip
