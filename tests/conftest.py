@@ -19,7 +19,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from _pytest.assertion import rewrite
 from jaxtyping import _import_hook, install_import_hook
 
 import cases
@@ -115,10 +114,8 @@ ROOM = 4 * 2**30
 """Bytes that must be free there."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
-    if hasattr(config, "workerinput"):
-        _share_rewriting(config)
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
 
@@ -136,22 +133,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         kept += size
         if kept > CACHE_BYTES:
             path.unlink(missing_ok=True)
-
-
-def _share_rewriting(config: pytest.Config) -> None:
-    """Rewrite the assertions of every n-th module, and leave the others to the other n - 1 workers.
-
-    All workers import all modules, in the same order: each would rewrite them all.
-    """
-    worker = config.workerinput  # type: ignore[attr-defined]
-    own, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    for folder in config.getini("testpaths"):
-        for path in sorted(config.rootpath.glob(f"{folder}/**/test_*.py"))[own::workers]:
-            kept = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
-            if rewrite._read_pyc(path, kept) is None:
-                rewrite.try_makedirs(kept.parent)
-                digest, code = rewrite._rewrite_test(path, config)
-                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, digest, kept)
 
 
 collect_ignore = ["posteriors/make_table_reference.py"]
