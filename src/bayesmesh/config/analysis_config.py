@@ -1,4 +1,4 @@
-"""Check the analyses of users' packages that experiments ask for: code, options, and names beside those of others."""
+"""Check the analyses that experiments ask for: files of this package, and code, options and names of those of users."""
 
 from __future__ import annotations
 
@@ -10,11 +10,28 @@ from pydantic import ValidationError
 
 from bayesmesh.config.config_errors import explain
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, key_of
-from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.registry import check_class, list_components, read_options
 from bayesmesh.config.settings import CODE_PATTERN
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.errors import ConfigError, suggest
+
+
+def check_readable(path: Path, content: Mapping[str, object]) -> None:
+    """Refuse keys of analyses whose files cannot be read.
+
+    Args:
+        path: file of the experiment, for the message.
+        content: what was written.
+
+    Raises:
+        ConfigError: a key is the name of such an analysis; the message names its file and line.
+    """
+    for name in sorted((content.keys() - experiment_class().model_fields.keys()) & {*list_components("analysis")}):
+        try:
+            read_options(declared(name).path)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: key '{name}': {error.message}", error.remedy) from error
 
 
 def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:

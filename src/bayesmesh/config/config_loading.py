@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bayesmesh.config.analysis_config import check_own_analyses, find_clashes
+from bayesmesh.config.analysis_config import check_own_analyses, check_readable, find_clashes
 from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.config_errors import explain
 from bayesmesh.config.declarations import (
@@ -100,6 +100,7 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
         if content.get(name, "") is None:
             problem = f"{path}: key '{name}': holds nothing, so that the analysis would not run"
             raise ConfigError(problem, f"write `{name}: {{}}` to run it as it is, or remove the key")
+    check_readable(path, content)
     if content.get("sweep") is None:
         return {path.stem: check_experiment(path, content)}, None
     return load_members(path, content, check_experiment)

@@ -6,6 +6,7 @@ Nothing is imported, so that parsing the Snakefile needs no array library. Decla
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 from collections.abc import Collection
@@ -113,8 +114,17 @@ class AnalysisDeclaration(Settings):
 
 
 def list_analyses() -> list[AnalysisDeclaration]:
-    """Return the analyses of this package, sorted by name."""
-    return [declared(name) for name in list_components("analysis")]
+    """Return the analyses of this package that can be read, sorted by name: a mistake in one concerns those who ask for it.
+
+    Raises:
+        ConfigError: a name is taken.
+    """
+    readable = []
+    for name in list_components("analysis"):
+        with contextlib.suppress(ConfigError):
+            _read(name, component_path("analysis", name))
+            readable.append(name)
+    return [declared(name) for name in readable]
 
 
 def key_of(name: str) -> str:
@@ -137,6 +147,13 @@ def declared(name: str) -> AnalysisDeclaration:
 
 @functools.cache
 def _declared(name: str, path: Path) -> AnalysisDeclaration:
+    declaration = _read(name, path)
+    _check_names(declaration)
+    return declaration
+
+
+@functools.cache
+def _read(name: str, path: Path) -> AnalysisDeclaration:
     node = _class_of(name, path)
     found = {k: v for k, v in _literals(node).items() if k in AnalysisDeclaration.model_fields}
     word = _snake_case(name.partition(":")[2]) or name
@@ -153,7 +170,6 @@ def _declared(name: str, path: Path) -> AnalysisDeclaration:
         line = f", line {found[key][1]}" if key in found else f": class {node.name}"
         remedy = "write it out, as docs/contracts/analysis.md says"
         raise ConfigError(f"{path}{line}: {key}: {problem}", remedy) from error
-    _check_names(declaration)
     if declaration.outputs[0].endswith(".zarr"):
         remedy = 'for example `outputs = ("scores.csv", "draws.zarr")`'
         raise ConfigError(f"{path}, line {found['outputs'][1]}: outputs: the first must be a file", remedy)

@@ -326,12 +326,15 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
 
 
 def _analysis_fields() -> dict[str, Any]:
-    """Return one optional key per analysis, named after it."""
+    """Return one optional key per analysis whose options can be read, named after it."""
     fields: dict[str, Any] = {}
     for each in list_analyses():
         if each.name in _KEYS_OF_ALL:
             raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "choose another name")
-        options = read_options(each.path)
+        try:
+            options = read_options(each.path)
+        except ConfigError:
+            continue
         # Give the class a unique name, because all are called Options in their files.
         block = create_model(
             f"{each.name}_settings", __base__=options, __doc__=options.__doc__, __cls_kwargs__=NO_SOURCE

@@ -51,8 +51,16 @@ def list_components(kind: str) -> list[str]:
     folder = _ROOT / PACKAGES[kind]
     found = {p.stem for p in folder.glob("*.py") if p.stem != "base" and not p.stem.startswith("_")}
     if kind in ("analysis", "model"):
-        found |= {p.parent.name for p in folder.glob(f"*/{kind}.py") if _has_options(p)}
+        found |= {p.parent.name for p in folder.glob(f"*/{kind}.py") if _seems_component(p)}
     return sorted(found)
+
+
+def _seems_component(path: Path) -> bool:
+    """Return whether a file has options, or cannot be read, which concerns those who name it."""
+    try:
+        return _has_options(path)
+    except ConfigError:
+        return True
 
 
 def list_readable(kind: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from typing import NamedTuple
@@ -74,9 +75,9 @@ def make_program(
     if kernel_class.starts_from_prior:
         check_start(where, spec.kernel.name, sampling.initial)
         _check_prior(model, spec)
-    if missing := sorted({"lp", "log_likelihood", "n_steps"} - kernel_class.statistics.keys()):
+    if missing := sorted({"lp", "log_likelihood", "n_steps"} - getattr(kernel_class, "statistics", {}).keys()):
         raise ConfigError(
-            f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
+            f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
     mesh, target, tile = _lay_out(spec, data_spec, model, num_devices)

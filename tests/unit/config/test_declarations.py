@@ -8,6 +8,7 @@ import pytest
 
 from bayesmesh.cli import make_parser
 from bayesmesh.config import registry
+from bayesmesh.config.analysis_config import check_readable
 from bayesmesh.config.declarations import (
     EXPERIMENT_FOLDERS,
     OTHER_VERBS,
@@ -54,6 +55,20 @@ def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:
     assert found.files(Path("x"))["draws.zarr"] == Path("x/some_analysis/draws.zarr")
     assert found.section_file == found.path
     assert (found.templates, found.caption, found.names_others, offer_words()) == ([], None, False, [])
+
+
+@pytest.mark.parametrize("broken", ["broken.py", "broken/analysis.py"])
+@pytest.mark.parametrize("text", [TEXT + "\nclass Other(:\n", TEXT.replace('("table.csv", "draws.zarr")', "()")])
+def test_an_analysis_that_cannot_be_read_concerns_those_alone_who_ask_for_it(
+    analyses: Path, broken: str, text: str
+) -> None:
+    (analyses / "some_analysis.py").write_text(TEXT)
+    (analyses / broken).parent.mkdir(exist_ok=True)
+    (analyses / broken).write_text(text)
+    assert [each.name for each in list_analyses()] == ["some_analysis"]
+    check_readable(Path("a.yaml"), {"title": "A", "some_analysis": {}})
+    with pytest.raises(ConfigError, match=rf"a.yaml: key 'broken': .*{broken}, line \d+: (invalid Python|outputs)"):
+        check_readable(Path("a.yaml"), {"title": "A", "broken": {}})
 
 
 def test_a_folder_has_its_section_templates_and_caption_beside_the_class(analyses: Path) -> None:

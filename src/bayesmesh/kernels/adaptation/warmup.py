@@ -30,7 +30,7 @@ from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size
 from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
 
 _RESTART_SHRINKAGE = 2.0
@@ -172,6 +172,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
         learnt = self.metric.estimate(adaptation.estimate)
+        check_estimate(self.metric, learnt, adaptation.metric)
         # Numbers that are not finite would end every chain: the metric stays until a window gives a better one.
         is_finite = jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(learnt)]).all()
         metric = jax.lax.cond(is_finite, lambda new, old: new, lambda new, old: old, learnt, adaptation.metric)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.pooling import near_others
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.windows import window_ends
@@ -141,3 +142,21 @@ def test_chains_that_are_lost_have_no_say_in_the_step_size() -> None:
         counts = near_others(info.lp.at[0].set(lost))
         found = kernel.acceptance_statistic(info._replace(acceptance_rate=rate), counts)
         np.testing.assert_allclose(found, 0.9, rtol=1e-12)
+
+
+def test_an_estimate_with_other_arrays_than_the_metric_names_the_file_of_the_metric() -> None:
+    class Longer(DiagonalMetric):
+        """Forgets what it began with."""
+
+        def estimate(self, estimate: Any) -> Any:
+            return jax.tree.map(lambda x: jnp.append(x, x[:1]), super().estimate(estimate))
+
+    kernel = Hmc(Options(num_leapfrog_steps=3), NUM_WARMUP)
+    kernel.metric = Longer()
+    state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
+    adaptation = kernel.init_adaptation(state, TARGET)
+    after, info = kernel.step(keys(1), state, TARGET, kernel.tuning(adaptation, True))
+    with pytest.raises(
+        ConfigError, match=r"test_warmup.py: estimate\(\) returns .*of shape \(3,\).* start is .*of shape \(2,\)"
+    ):
+        kernel.adapt(adaptation, state, after, info, TARGET)

@@ -7,14 +7,16 @@ section 4.1). Kernels work with p alone, so only the metric knows the form of A.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
 from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position, Target
 
 
@@ -103,6 +105,21 @@ class FixedMetric[Data](Metric[Data, tuple[()]]):
     def estimate_axes(self) -> tuple[()]:
         """Return empty axes."""
         return ()
+
+
+def check_estimate(metric: Metric[Any, Any], learnt: Any, present: Any) -> None:
+    """Refuse an estimate whose arrays are not those of the metric that it replaces.
+
+    Raises:
+        ConfigError: they differ; the message names the file of the metric.
+    """
+    now, then = ([f"{x.dtype} of shape {x.shape}" for x in jax.tree.leaves(each)] for each in (learnt, present))
+    if (now, str(jax.tree.structure(learnt))) != (then, str(jax.tree.structure(present))):
+        raise ConfigError(
+            f"{inspect.getfile(type(metric))}: estimate() returns {', '.join(now)} as {type(learnt).__name__}, and the metric"
+            f" at the start is {', '.join(then)} as {type(present).__name__}",
+            "return from estimate() the arrays that init() and start() return: as many, with their shapes and dtypes",
+        )
 
 
 def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
