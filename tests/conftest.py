@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import hashlib
 import logging
@@ -14,12 +13,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import pytest
-from jaxtyping import _import_hook, install_import_hook
+from jaxtyping import install_import_hook
 
 import cases
 import programs
@@ -93,17 +90,6 @@ INSTRUMENTED = [
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
     *(f"sampling.{module}" for module in ("initial", "position", "rows")),
 ]
-
-
-def _instrument(loader: Any, module: ModuleType) -> None:
-    """Load an instrumented module: jaxtyping would compile anew, as if instrumented, whatever the module imports."""
-    name = functools.partial(_import_hook._optimized_cache_from_source, loader._typechecker.get_hash())
-    with mock.patch("importlib._bootstrap_external.cache_from_source", name):
-        code = loader.get_code(module.__name__)
-    exec(code, module.__dict__)
-
-
-_import_hook._JaxtypingLoader.exec_module = _instrument  # type: ignore[method-assign]
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 
 # Jobs of tests are forks of a process that serves all tests.

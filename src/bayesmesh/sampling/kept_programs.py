@@ -120,11 +120,10 @@ def preparing_later(fingerprint: str) -> Iterator[None]:
     # A job that is asked to stop does not wait for it.
     thread = threading.Thread(target=prepare, name="programs of assemble", daemon=True)
     thread.start()
-    try:
+    with contextlib.ExitStack() as after_error:
+        after_error.callback(is_over.set)
         yield
-    except BaseException:
-        is_over.set()
-        raise
+        after_error.pop_all()
     thread.join()
 
 
