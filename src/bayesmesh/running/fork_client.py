@@ -51,7 +51,7 @@ def identity_of(environ: Mapping[str, str]) -> str:
         for path, about in sorted(_source(_PACKAGE))
     ]
     variables = sorted(item for item in environ.items() if item[0].startswith(READ_BY_IMPORTS))
-    return hashlib.sha256(repr((sys.prefix, sys.version, files, variables)).encode()).hexdigest()
+    return hashlib.sha256(repr((os.path.realpath(sys.prefix), sys.version, files, variables)).encode()).hexdigest()
 
 
 def _source(folder: str) -> Iterator[tuple[str, os.stat_result]]:

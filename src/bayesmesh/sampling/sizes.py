@@ -50,6 +50,7 @@ def make_program(
     slice_draws: int,
     read_blocks: ReadBlocks | None = None,
     num_devices: int | None = None,
+    row_tile: int | None = None,
 ) -> Program:
     """Return the program of one chain group as the spec describes it.
 
@@ -58,7 +59,8 @@ def make_program(
         data_spec: the data.
         slice_draws: most iterations of a call.
         read_blocks: reads the rows, for a model that starts from the data.
-        num_devices: devices along the rows, where an earlier run has chosen them; chosen here if None.
+        num_devices, row_tile: devices along the rows, and rows to take at a time, where an earlier run has chosen them; chosen
+            here if None.
 
     Raises:
         DeviceError: its mesh does not fit the devices.
@@ -80,7 +82,7 @@ def make_program(
             f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
-    mesh, target, tile = _lay_out(spec, data_spec, model, num_devices)
+    mesh, target, tile = _lay_out(spec, data_spec, model, num_devices, row_tile)
     if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and mesh.shape[CHAIN_AXIS] > 1:
         raise ConfigError(
             f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
@@ -94,7 +96,9 @@ def make_program(
     return _of_datasets(program, spec, tile) if data_spec.dataset_counts else program
 
 
-def _lay_out(spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: int | None) -> tuple[Mesh, Target, int]:
+def _lay_out(
+    spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: int | None, known_tile: int | None
+) -> tuple[Mesh, Target, int]:
     """Return the mesh, the log density with its rows laid out over it, and the tile; of many datasets, those of one."""
     compute, chains = spec.compute, spec.num_chains
     # Condensed rows are few: devices that share the chains need not wait for each other at every step.
@@ -105,7 +109,7 @@ def _lay_out(spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: in
         mesh = build_mesh(compute, num_chains=chains, is_sharded=shares_rows)
         if (tile := compute.row_tile) == "auto":
             of_device = max(1, chains // mesh.shape[CHAIN_AXIS])
-            tile = row_tile(model, data_spec, of_device, mesh.devices.flat[0].platform)
+            tile = known_tile or row_tile(model, data_spec, of_device, mesh.devices.flat[0].platform)
         layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
         return mesh, make_target(model, data_spec, layout, mesh, compute.sharding), tile
 

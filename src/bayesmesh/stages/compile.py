@@ -138,8 +138,10 @@ class _Made(NamedTuple):
     @property
     def record(self) -> dict[str, Any]:
         """What a record must hold besides the programs."""
+        layout = self.program.target.layout
         return {
             "slice_draws": self.program.slice_draws, "devices": self.program.mesh.shape[DATA_AXIS],
+            "row_tile": None if self.program.target.spec.entry_counts else layout.tile_rows,
             "num_devices": self.program.mesh.size, "cost": self.cost, "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
         }  # fmt: skip
@@ -190,7 +192,7 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     with ledger.phase("condense"):
         sampled = shards.condensed()
     sampled_spec = sampled.spec(spec.compute.dtype)
-    lengths = found["slice_draws"], shards.blocks, found["devices"]
+    lengths = found["slice_draws"], shards.blocks, found["devices"], found["row_tile"]
     with ledger.phase("load", "recorded programs"):
         loaded = records.load(found, functools.partial(make_program, spec, sampled_spec, *lengths))
     if loaded is None:

@@ -75,3 +75,11 @@ def test_a_job_imports_little_before_it_is_handed_over() -> None:
 def test_jobs_differ_in_what_imports_read() -> None:
     assert identity_of({"HOME": "/a"}) == identity_of({"HOME": "/b"})
     assert identity_of({"JAX_ENABLE_X64": "1"}) != identity_of({})
+
+
+def test_an_environment_reached_by_a_link_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Homes on clusters often are links, which a script's first line has resolved.
+    there = identity_of({})
+    (tmp_path / "home").symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "home"))
+    assert identity_of({}) == there
