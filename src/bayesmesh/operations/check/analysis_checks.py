@@ -28,6 +28,9 @@ from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
 """Draws of the shorter posterior, bytes that the longer one has more, and the largest draw for which this is tried."""
 
+MOST_BYTES = 2**26
+"""Bytes of the longest posterior on which memory is watched."""
+
 
 class Ran(NamedTuple):
     """An analysis that has run twice.
@@ -259,17 +262,32 @@ def check_memory(name: str, ran: Ran) -> Line:
         return Line(
             name, LEFT_OUT, f"a draw of all chains has {per_draw:,} bytes: watch the peak in the ledger of its job"
         )
+    _peak(ran, FEW_DRAWS)  # what is loaded or remembered in the first run is not counted
     counts = FEW_DRAWS, FEW_DRAWS + max(1, ADDED_BYTES // per_draw)
-    # What is loaded or remembered in the first run is not counted.
-    peaks = [_peak(ran, count) for count in (counts[0], *counts)][1:]
+    grown = _growth(ran, counts, per_draw)
+    if grown is None:
+        return Line(name, OK, f"{counts[1]} draws take no more than {counts[0]}, as Python and NumPy count it")
+    # A bound on the draws shows only above it: two numbers of draws that no option exceeds.
+    bound, option = max(((v, k) for k, v in checked.options if isinstance(v, int) and "seed" not in k), default=(0, ""))
+    low = max(2 * counts[1], bound)
+    if 2 * low * per_draw > MOST_BYTES:
+        return Line(name, LEFT_OUT, f"{grown}: option '{option}' = {bound} may bound it above this", "lower the option to see")  # fmt: skip
+    above = _growth(ran, (low, 2 * low), per_draw)
+    if above is None:
+        return Line(name, OK, f"{2 * low} draws take no more than {low}; below, memory grows up to a bound")
+    if "data" in checked.declaration.reads:
+        # What is computed for rows times draws may have a bound that so few draws do not reach.
+        return Line(name, LEFT_OUT, f"{above}: if that has a bound, it is above this")
+    return Line(name, FAILS, above, "read the draws in blocks and keep sums: `subject.posterior.blocks()`")
+
+
+def _growth(ran: Ran, counts: tuple[int, int], per_draw: int) -> str | None:
+    """Return in words that memory grows between two numbers of draws, or None if by less than half of the draws."""
+    fewer, more = (_peak(ran, count) for count in counts)
     added = (counts[1] - counts[0]) * per_draw
-    if peaks[1] - peaks[0] > added / 2:
-        seen = f"{counts[1]} draws take {(peaks[1] - peaks[0]) / 2**20:.1f} MiB more than {counts[0]}; the draws have {added / 2**20:.1f} MiB"  # fmt: skip
-        if "data" in checked.declaration.reads:
-            # What is computed for rows times draws may have a bound that so few draws do not reach.
-            return Line(name, LEFT_OUT, f"{seen}: if that has a bound, it is above this")
-        return Line(name, FAILS, seen, "read the draws in blocks and keep sums: `subject.posterior.blocks()`")
-    return Line(name, OK, f"{counts[1]} draws take no more than {counts[0]}, as Python and NumPy count it")
+    if more - fewer <= added / 2:
+        return None
+    return f"{counts[1]} draws take {(more - fewer) / 2**20:.1f} MiB more than {counts[0]}; the draws have {added / 2**20:.1f} MiB"
 
 
 def _peak(ran: Ran, num_draws: int) -> int:

@@ -73,7 +73,7 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ("section", "return Section(html_table(", "return str(html_table(", "`section` returns str", "return a Section"),
     ("cell", "    def section(", "    def cell(self, files):\n        return 3 if files['moments.csv'].exists() else ''\n\n    def section(", "`cell` returns 3", "a few words"),
     ("imports", "import numpy as np\n", "import jax\nimport numpy as np\n", "imports jax", "inside of `run` and `check`"),
-    ("memory", "for block in posterior.blocks([latent]):", "for block in list(posterior.blocks([latent])):", "MiB more than 16", "keep sums"),
+    ("memory", "for block in posterior.blocks([latent]):", "for block in list(posterior.blocks([latent])):", "MiB more than 131104", "keep sums"),
 ]  # fmt: skip
 
 
@@ -89,6 +89,19 @@ def test_a_breach_is_seen_and_named(
     assert failed[0].startswith(f"{line}: ")
     assert said in failed[0]
     assert remedy in failed[1]
+
+
+@pytest.mark.parametrize(("bound", "said"), [(120_000, "131104; below"), (10**7, "'draws' = 10000000 may bound")])
+def test_draws_that_an_option_bounds_are_no_growth(
+    check: Any, monkeypatch: pytest.MonkeyPatch, bound: int, said: str
+) -> None:
+    monkeypatch.setattr(analysis_checks, "CHECKS", {"memory": analysis_checks.check_memory})
+    option = f'    draws: int = Field({bound}, ge=1, description="Draws to use.")\n\n\nclass Moments'
+    blocks = "for block in list(itertools.islice(posterior.blocks([latent]), self.options.draws * 8 // 2**14)):"
+    text = GOOD.replace("\n\nclass Moments", option, 1).replace("import numpy", "import itertools\n\nimport numpy", 1)
+    code, found = check(text.replace("for block in posterior.blocks([latent]):", blocks))
+    assert code == 0, found
+    assert said in found
 
 
 def test_without_an_experiment_it_may_refuse_the_built_in_data(check: Any) -> None:
