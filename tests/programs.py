@@ -139,11 +139,11 @@ def make_program(
 
     from bayesmesh.config.blocks import SamplingSettings
     from bayesmesh.config.registry import component_path, load_component, read_options
-    from bayesmesh.sampling.collective import make_target
-    from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
     from bayesmesh.sampling.program import Program
-    from bayesmesh.sampling.rows import lay_out_rows
-    from bayesmesh.sampling.sizes import resolve_metric
+    from bayesmesh.sampling.program_rows import lay_out_rows
+    from bayesmesh.sampling.program_sharding import make_target
+    from bayesmesh.sampling.program_sizes import resolve_metric
+    from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)

@@ -17,10 +17,10 @@ from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import POSITION, Axes
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.sampling.audit import check_growth, count_equations, growth_of_equations, memory_of
-from bayesmesh.sampling.costs import cost_of_gradient
 from bayesmesh.sampling.program import PROGRAMS, place
-from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.program_audit import check_growth, count_equations, growth_of_equations, memory_of
+from bayesmesh.sampling.program_costs import cost_of_gradient
+from bayesmesh.sampling.program_rows import lay_out_rows
 from kernel_options import kernels_of_any_target
 from levels import groups_case
 
@@ -247,7 +247,7 @@ def test_memory_is_bounded_by_a_tile(make_case, make_target) -> None:
     case = make_case("softmax_regression")
 
     def temporaries(num_rows: int, row_tile: int) -> int:
-        from bayesmesh.sampling.density import Target
+        from bayesmesh.sampling.sampled_density import Target
 
         spec = dataclasses.replace(case.spec, num_rows=num_rows)
         target = Target(case.model_class(case.options, spec), spec, lay_out_rows(num_rows, 1, row_tile))

@@ -20,7 +20,7 @@ from scipy import stats
 from bayesmesh.config.registry import load_component
 from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
-from bayesmesh.kernels.hamiltonian import trajectory, tree
+from bayesmesh.kernels.hamiltonian import trajectory, trajectory_tree
 from bayesmesh.kernels.hamiltonian.metrics import base as metrics
 from bayesmesh.kernels.targets import FunctionTarget
 from kernel_options import kernel_options, kernels_of_any_target
@@ -286,7 +286,7 @@ DEFECTS_OF_TREES = {
 
 @pytest.mark.parametrize("defect", DEFECTS_OF_TREES)
 def test_a_defect_of_the_tree_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
-    mutant, kernel = seed_defect(tree, *DEFECTS_OF_TREES[defect]), make("nuts")
+    mutant, kernel = seed_defect(trajectory_tree, *DEFECTS_OF_TREES[defect]), make("nuts")
     tuning = tuning_of("nuts")
     monkeypatch.setattr(nuts, "grow_tree", mutant.grow_tree)
     position, _ = Transitions(kernel, CHAINS["nuts"])(tuning)

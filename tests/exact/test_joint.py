@@ -25,8 +25,8 @@ from bayesmesh.kernels.base import Density, Position
 from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.kernels.hmc import Options as HmcOptions
 from bayesmesh.models import gaussian, softmax_regression
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampled_density import Target
 
 ALPHA = 1e-6
 NUM_ROWS = 7

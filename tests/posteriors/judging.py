@@ -71,14 +71,14 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.blocks import GateSettings
-    from bayesmesh.diagnostics.chance import chance_of_r_hat
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
-    from bayesmesh.diagnostics.finite import NonFinite
-    from bayesmesh.diagnostics.funnel import funnel_gate
+    from bayesmesh.diagnostics.finite_gate import NonFinite
+    from bayesmesh.diagnostics.funnel_diagnosis import funnel_gate
     from bayesmesh.diagnostics.gates import evaluate_gates
-    from bayesmesh.diagnostics.modes import modes_gate
-    from bayesmesh.diagnostics.movement import Movement
+    from bayesmesh.diagnostics.mode_gate import modes_gate
+    from bayesmesh.diagnostics.movement_gate import Movement
+    from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
     from bayesmesh.diagnostics.verdict import overall
 
     statistics = {k: np.moveaxis(v, 0, -1) for k, v in run.statistics.items()}

@@ -1,6 +1,6 @@
 """Simulation-based calibration of whole programs: starts, warmup and draws, with adaptation for every dataset.
 
-tests/exact/test_joint.py calibrates one kernel of fixed tuning; here the dataset axis of `sampling.datasets` runs what a
+tests/exact/test_joint.py calibrates one kernel of fixed tuning; here the dataset axis of `sampling.program_datasets` runs what a
 user would. The defects below are of the kind that moments of a single posterior hardly show.
 """
 
@@ -15,9 +15,9 @@ import pytest
 
 from bayesmesh.config.registry import load_component
 from bayesmesh.operations.check.calibration import Calibration, calibrate
-from bayesmesh.sampling.datasets import DatasetPrograms
+from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey
-from bayesmesh.sampling.simulation import Simulator
+from bayesmesh.sampling.program_datasets import DatasetPrograms
 from cases import Case, make_case
 from kernel_options import kernels_of_any_target
 from levels import GROUP_SIZES, groups_case

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_datasets import DatasetPrograms
 from cases import make_case
 
 COUNTS = (3, 11, 7)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian import tree
+from bayesmesh.kernels.hamiltonian import trajectory_tree
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.trajectory import init_state
 from bayesmesh.kernels.targets import FunctionTarget
@@ -80,14 +80,16 @@ def test_trees_have_the_size_of_plain_recursive_ones(record) -> None:
     def run(q: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array]:
         state = init_state(Position(q, None), target)
         step_size = jnp.asarray(STEP_SIZE)
-        grown = tree.grow_tree(
+        grown = trajectory_tree.grow_tree(
             keys, state, Position(p, None), target, load_metric("identity"), (), step_size, MAX_DEPTH
         )
         return grown.count, grown.depth
 
     count, depth = map(np.asarray, run(jnp.asarray(q), jnp.asarray(p)))
     # A direction is drawn when the part before it is whole: after 0, 1, 3, 7, ... points.
-    drawn = [np.asarray(tree._uniform(keys, jnp.full(NUM_CHAINS, 2**d - 1)))[:, 2] < 0.5 for d in range(MAX_DEPTH)]
+    drawn = [
+        np.asarray(trajectory_tree._uniform(keys, jnp.full(NUM_CHAINS, 2**d - 1)))[:, 2] < 0.5 for d in range(MAX_DEPTH)
+    ]
     expected = [grow(q[i], p[i], [bool(d[i]) for d in drawn]) for i in range(NUM_CHAINS)]
     assert len(set(expected)) > 10, "trees of many sizes"
     different = sum((int(c), int(d)) != e for c, d, e in zip(count, depth, expected, strict=True))

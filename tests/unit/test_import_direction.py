@@ -16,7 +16,7 @@ BROKEN = {
     "reproduction": ("operations/gc.py", "bayesmesh.reproduction.reproduction_verbs"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
     "tables": ("report/page.py", "bayesmesh.models.base"),
-    "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.mesh"),
+    "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.sampling_mesh"),
     "without-jax": ("files.py", "jax"),
     "without-jax-themselves": ("cli.py", "jax"),
     "sections": ("analyses/averaging/section.py", "jax"),

@@ -10,7 +10,7 @@ from jaxtyping import TypeCheckError
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.energy import divergence_share
-from bayesmesh.kernels.adaptation.pooling import mean_over
+from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.models.matrix_factorization import _sum_log1p
 
 

@@ -23,7 +23,7 @@ from bayesmesh.files import write_json
 from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.distributed import LEAVE_SECONDS
+from bayesmesh.sampling.sampling_processes import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
 from bayesmesh.store.layout import process_folder
 from resealing import seal_as

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from bayesmesh.analyses.base import BoundModel, Shapes, asking_model
 from bayesmesh.data.base import DataSpec
-from bayesmesh.models._local_latents import align_local
+from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Latents, Model, Predictive
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS, Chunks, StoredDraws, in_dtype, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior

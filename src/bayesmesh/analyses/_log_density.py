@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.models._local_latents import align_local
+from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior

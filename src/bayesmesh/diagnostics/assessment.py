@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_index
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
-from bayesmesh.diagnostics.finite import NonFinite
-from bayesmesh.diagnostics.funnel import MOST_LATENTS, judge_funnel
+from bayesmesh.diagnostics.finite_gate import NonFinite
+from bayesmesh.diagnostics.funnel_diagnosis import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
-from bayesmesh.diagnostics.modes import modes_gate
-from bayesmesh.diagnostics.movement import Movement
+from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.verdict import GateResult
+from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_index
 
 
 class Draws(NamedTuple):

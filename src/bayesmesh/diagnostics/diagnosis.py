@@ -11,25 +11,31 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
-from bayesmesh.diagnostics.dataset_verdicts import (
+from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
     count_outcomes,
     dataset_names,
     verdicts_table,
     worst_gates,
 )
+from bayesmesh.diagnostics.diagnostic_summary import (
+    READ_BYTES,
+    Efficiency,
+    SummaryFile,
+    name_coordinates,
+    writing_summary,
+)
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
-from bayesmesh.diagnostics.finite import NonFinite
-from bayesmesh.diagnostics.funnel import MOST_LATENTS, judge_funnel
+from bayesmesh.diagnostics.finite_gate import NonFinite
+from bayesmesh.diagnostics.funnel_diagnosis import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
-from bayesmesh.diagnostics.modes import modes_gate
-from bayesmesh.diagnostics.movement import Movement
-from bayesmesh.diagnostics.summary_file import READ_BYTES, Efficiency, SummaryFile, name_coordinates, writing_summary
+from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.layout import DECLARED, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.receipts import receipt_file
 from bayesmesh.store.zarr_arrays import read_part

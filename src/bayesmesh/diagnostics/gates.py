@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
-from bayesmesh.diagnostics.chance import LEVEL
 from bayesmesh.diagnostics.convergence import within, worst_position
-from bayesmesh.diagnostics.gate_wording import WORDINGS
+from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
 MOST_ISOLATED = 1e-3

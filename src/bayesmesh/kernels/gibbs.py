@@ -17,7 +17,7 @@ from pydantic import Field
 from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.base import CHAIN, POSITION, Kernel, Position, Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS
-from bayesmesh.kernels.targets.normals import normals_of
+from bayesmesh.kernels.targets.normal_target import normals_of
 
 
 class Options(Settings):

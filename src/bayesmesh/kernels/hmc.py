@@ -24,8 +24,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import COORDINATES, POSITION, Position, Target
-from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
-from bayesmesh.kernels.hamiltonian.rotation import place_in_normal, run_split_trajectory
+from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import NormalAtMode
 from bayesmesh.kernels.hamiltonian.trajectory import (
     STATISTICS,
     HamiltonianInfo,
@@ -33,6 +32,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     SplitPoint,
     run_trajectory,
 )
+from bayesmesh.kernels.hamiltonian.trajectory_rotation import place_in_normal, run_split_trajectory
 
 _NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\n  or use integrator: leapfrog"
 

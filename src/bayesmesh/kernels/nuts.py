@@ -18,7 +18,7 @@ from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
-from bayesmesh.kernels.hamiltonian.tree import grow_tree
+from bayesmesh.kernels.hamiltonian.trajectory_tree import grow_tree
 
 
 class Options(RestartingSettings):

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory

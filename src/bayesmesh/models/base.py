@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models._by_unit import ByUnit
+from bayesmesh.models._unit_model import ByUnit
 
 Latents = Mapping[str, Array]
 """Latent -> one draw of it."""

@@ -25,8 +25,8 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._maps import Maps
-from bayesmesh.models._priors import parse_prior
+from bayesmesh.models._model_bijectors import Maps
+from bayesmesh.models._model_priors import parse_prior
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd, tfb = tfp.distributions, tfp.bijectors

@@ -20,11 +20,8 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._by_unit import Regression
 from bayesmesh.models._factor_symmetry import redraw_factors
-from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
-from bayesmesh.models._ordered import OrderedValues, log_mass
-from bayesmesh.models._rating_columns import (
+from bayesmesh.models._factorization_columns import (
     all_levels,
     check_rating,
     check_repeated,
@@ -33,6 +30,9 @@ from bayesmesh.models._rating_columns import (
     moments,
     user_and_film_levels,
 )
+from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
+from bayesmesh.models._ordered import OrderedValues, log_mass
+from bayesmesh.models._unit_model import Regression
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions

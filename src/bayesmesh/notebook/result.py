@@ -7,7 +7,7 @@ from pathlib import Path
 import xarray as xr
 from markupsafe import Markup
 
-from bayesmesh.diagnostics.gate_wording import wording
+from bayesmesh.diagnostics.gate_messages import wording
 from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text

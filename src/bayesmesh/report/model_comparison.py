@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
+from bayesmesh.analyses.loo.psis import good_k
 from bayesmesh.diagnostics.hierarchical_weights import make_cells, stack_by_cell
 from bayesmesh.diagnostics.model_weights import pseudo_bma, share_draws, stack
-from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
 from bayesmesh.report.model_evidence import ModelProbability

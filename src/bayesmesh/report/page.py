@@ -14,7 +14,7 @@ from markupsafe import Markup
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
 from bayesmesh.config.experiment import requested
-from bayesmesh.diagnostics.gate_wording import wording
+from bayesmesh.diagnostics.gate_messages import wording
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.figures import figure_sections, formats
 from bayesmesh.figures.figure_sections import KeyNumber

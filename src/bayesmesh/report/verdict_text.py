@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayesmesh.diagnostics.gate_wording import wording
+from bayesmesh.diagnostics.gate_messages import wording
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
 from bayesmesh.figures import formats
 

@@ -19,7 +19,7 @@ from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.observed_inputs import present_digests
-from bayesmesh.sampling.mesh import describe_devices
+from bayesmesh.sampling.sampling_mesh import describe_devices
 from bayesmesh.store.sealed import read_sealed
 
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
@@ -44,7 +44,9 @@ def chain_identity(
         observed: file -> digest, of files that are read when the programs are made, see `observed_digests`.
     """
     entries = [
-        PACKAGE_ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
+        PACKAGE_ROOT
+        / "sampling"
+        / ("program_sharding.py" if config["compute"]["sharding"] == "shard_map" else "sampled_density.py"),
         PACKAGE_ROOT / "sampling" / "program.py",
         *component_files("model", config["model"]),
         *component_files("kernel", config["kernel"]),

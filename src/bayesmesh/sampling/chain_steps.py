@@ -14,8 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bayesmesh.kernels.base import Kernel
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
+from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 
 def can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mesh) -> bool:

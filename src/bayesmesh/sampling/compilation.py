@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import jax
 
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.compilation_cache import count_misses, note_key
 from bayesmesh.sampling.program import PROGRAMS, Program
+from bayesmesh.sampling.program_audit import count_equations
 
 QUICK_EQUATIONS = 6_000
 """Of a program that compiles within some seconds."""

@@ -10,9 +10,15 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from bayesmesh.kernels.base import Density, Position, map_parts
-from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode, Once, call_here, fit_normal, measure_curvature
+from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import (
+    NormalAtMode,
+    Once,
+    call_here,
+    fit_normal,
+    measure_curvature,
+)
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
-from bayesmesh.sampling.density import BoundTarget
+from bayesmesh.sampling.sampled_density import BoundTarget
 
 
 def climb(

@@ -19,8 +19,8 @@ from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running import staying
-from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_datasets import DatasetPrograms
 
 
 class Later(NamedTuple):

@@ -41,10 +41,10 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation
 from bayesmesh.sampling.compilation_cache import load_executable
-from bayesmesh.sampling.costs import equations_of
-from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu
 from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_costs import equations_of
+from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 type JSON = Any

@@ -19,13 +19,13 @@ from bayesmesh.errors import NotFinished, SamplingError
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.progress import Progress
 from bayesmesh.sampling.chain_watch import ChainWatch
-from bayesmesh.sampling.density import Arrays
-from bayesmesh.sampling.interruption import GraceOver, Interruption
-from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.chain_writer import Segment, Slice, Writer
 from bayesmesh.sampling.program import ChainState, GroupKey, Program
-from bayesmesh.sampling.sizes import SLICE_SECONDS
+from bayesmesh.sampling.program_sizes import SLICE_SECONDS
+from bayesmesh.sampling.sampled_density import Arrays
+from bayesmesh.sampling.sampling_interruption import GraceOver, Interruption
+from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.starts import NoFiniteStart, start_chains
-from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
 

@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Float, UInt32
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._local_latents import align_local
-from bayesmesh.sampling.density import Arrays, Target
+from bayesmesh.models._model_latents import align_local
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
+from bayesmesh.sampling.sampled_density import Arrays, Target
 from bayesmesh.sampling.start_points import choose_points, place_starts
 
 MOST_ATTEMPTS = 100

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Bool
 
 from bayesmesh.kernels.base import Axes
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS, sharding
 
 _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, "spread": DATA_AXIS, None: None}
 

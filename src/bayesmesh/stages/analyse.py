@@ -16,7 +16,7 @@ from bayesmesh.planning.flow import analysis_of
 from bayesmesh.planning.planned_jobs import read_by_analysis
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
 from bayesmesh.store.receipts import write_receipts
 

@@ -21,11 +21,11 @@ from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.derive import Derived, derive, spread_evenly, summaries_at_truth
-from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.kept_programs import take_later
-from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.sampling.model_check import check_described
+from bayesmesh.sampling.program_model_check import check_described
+from bayesmesh.sampling.sampled_dataset_summaries import derive_datasets
+from bayesmesh.sampling.sampled_summaries import Derived, derive, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.stages.stage_requirements import check_derived
 from bayesmesh.store.draw_arrays import DRAWS

@@ -17,23 +17,23 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
-from bayesmesh.sampling import audit
+from bayesmesh.sampling import program_audit
+from bayesmesh.sampling.chain_memory import check_memory
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds
-from bayesmesh.sampling.density import Arrays
-from bayesmesh.sampling.derive import Extent, lower_derived
-from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
-from bayesmesh.sampling.memory import check_memory
-from bayesmesh.sampling.mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
-from bayesmesh.sampling.model_check import Shapes
-from bayesmesh.sampling.monitored import compile_monitored
-from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.precision_check import check_precision
 from bayesmesh.sampling.program import PROGRAMS, Program
+from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
+from bayesmesh.sampling.program_model_check import Shapes
+from bayesmesh.sampling.program_precision_check import check_precision
+from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
-from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program, slice_length
+from bayesmesh.sampling.sampled_density import Arrays
+from bayesmesh.sampling.sampled_summaries import Extent, lower_derived
+from bayesmesh.sampling.sampling_mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.sampling_monitor import compile_monitored
+from bayesmesh.sampling.sampling_peers import Peers
+from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
 from bayesmesh.stages.stage_requirements import check_later, check_reading, check_stop, check_values
 from bayesmesh.store.sealed import write_sealed
@@ -76,7 +76,7 @@ def run(
         _compile_looks(work, made.model)
         with ledger.phase("measure", "one gradient"):
             # The same for all, so that they make calls of the same length.
-            seconds = audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
+            seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
         with peers.together():
             expected = expected_seconds(made.cost, program.mesh)
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
@@ -158,7 +158,7 @@ def _compile(work: _Work) -> _Made:
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
         growing = functools.cache(lambda: _growth(work, sampled_spec))
-        if audit.may_grow(*spec.component("model"), sampled_spec, latents):
+        if program_audit.may_grow(*spec.component("model"), sampled_spec, latents):
             growing()
         probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
@@ -177,7 +177,7 @@ def _compile(work: _Work) -> _Made:
         is_now = peers.is_alone and not _waits_for_sampling(spec, program)
         made = compile_programs(
             program, ledger, later=_lower_derived(work, program, model, latents) if is_now else (), meanwhile=check,
-            gradients=functools.partial(audit.trace_gradients, program),
+            gradients=functools.partial(program_audit.trace_gradients, program),
         )  # fmt: skip
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
     compiled, (equations, growth) = {name: each.compiled for name, each in made.items()}, growing()
@@ -219,7 +219,7 @@ def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
 def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], str]:
     """Count the equations of the log density at two data sizes, and check them; return them and the warning."""
     with work.ledger.phase("trace", "equations at two data sizes"):
-        equations = audit.growth_of_equations(*work.spec.component("model"), data_spec)
+        equations = program_audit.growth_of_equations(*work.spec.component("model"), data_spec)
     return equations, _check_growth(work.spec, equations, data_spec)
 
 
@@ -228,7 +228,7 @@ def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: Data
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
-        growth = audit.check_growth(equations, rows, spec.model.name)
+        growth = program_audit.check_growth(equations, rows, spec.model.name)
     if growth:
         _log.warning("%s", growth)
     return growth
@@ -306,5 +306,5 @@ def _describe(made: Compilation) -> dict[str, Any]:
     return {
         "equations": made.num_equations, "trace_seconds": made.trace_seconds, "lower_seconds": made.lower_seconds,
         "compile_seconds": made.compile_seconds, "cache": "warm" if made.is_warm else "cold",
-        "memory": audit.memory_of(made.compiled),
+        "memory": program_audit.memory_of(made.compiled),
     }  # fmt: skip

@@ -19,20 +19,20 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running import staying
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
-from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.datasets import DatasetPrograms
-from bayesmesh.sampling.distributed import joined
-from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, preparing_later, take_programs
-from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.new_chains import explain_new_chains
-from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
+from bayesmesh.sampling.program_audit import read_lengths
+from bayesmesh.sampling.program_datasets import DatasetPrograms
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_interruption import Interruption
+from bayesmesh.sampling.sampling_mesh import configure_jax, warn_of_idle_gpu
+from bayesmesh.sampling.sampling_peers import Peers, resume_together
+from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.segment import Compiled, Loop
-from bayesmesh.sampling.sizes import make_program
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start
 from bayesmesh.stages.stage_inputs import in_file_of, shards_of
 from bayesmesh.store.layout import group_name, process_folder

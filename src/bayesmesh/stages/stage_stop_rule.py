@@ -19,11 +19,11 @@ import numpy as np
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
+from bayesmesh.diagnostics.interim_diagnosis import evaluate_targets, look_numbers
 from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.monitored import STATISTICS, MonitoredSummaries
+from bayesmesh.sampling.sampling_monitor import STATISTICS, MonitoredSummaries
 from bayesmesh.stages.stage_inputs import model_of
 from bayesmesh.stages.stage_requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry

@@ -16,14 +16,15 @@ import pytest
 from pydantic import ValidationError
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics import convergence, coordinates, summary_file
+from bayesmesh.diagnostics import convergence, diagnostic_summary
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.coordinates import drawn_arrays
 from bayesmesh.diagnostics.diagnosis import diagnose
+from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.diagnostics.efficiency import efficiency_table
-from bayesmesh.diagnostics.summary_file import SUMMARY_COLUMNS
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.store import posterior_coordinates
 from bayesmesh.store.layout import UNADJUSTED, ExperimentLayout
+from bayesmesh.store.posterior_coordinates import drawn_arrays
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 
 CHAINS, DRAWS = 4, 401
@@ -236,7 +237,7 @@ def test_numbers_that_are_not_finite_leave_strict_json(run, layout) -> None:
 def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
     run(good_posterior())
     whole = layout.summary.read_bytes()
-    monkeypatch.setattr(summary_file, "READ_BYTES", 30_000)
+    monkeypatch.setattr(diagnostic_summary, "READ_BYTES", 30_000)
     run(good_posterior())
     assert layout.summary.read_bytes() == whole
 
@@ -261,7 +262,7 @@ def test_further_statistics_of_every_coordinate_are_listed_where_asked_for(run, 
 def test_the_next_block_is_read_while_one_is_computed(tmp_path, layout, monkeypatch) -> None:
     """The statistics of the first block end only when the second one has been asked for."""
     path, asked = write(tmp_path / "posterior.zarr", good_posterior()), threading.Event()
-    blocks, computed = coordinates.coordinate_blocks, summary_file.part_table
+    blocks, computed = posterior_coordinates.coordinate_blocks, diagnostic_summary.part_table
 
     def read(array, positions, block_bytes, scratch=None):
         for number, block in enumerate(blocks(array, positions, 16 * CHAINS * DRAWS * 4, scratch)):
@@ -274,8 +275,8 @@ def test_the_next_block_is_read_while_one_is_computed(tmp_path, layout, monkeypa
             assert asked.wait(10)
         return computed(draws)
 
-    monkeypatch.setattr(summary_file, "coordinate_blocks", read)
-    monkeypatch.setattr(summary_file, "part_table", compute)
+    monkeypatch.setattr(diagnostic_summary, "coordinate_blocks", read)
+    monkeypatch.setattr(diagnostic_summary, "part_table", compute)
     diagnose(path, GateSettings(), layout)
     assert asked.is_set()
 
@@ -283,7 +284,7 @@ def test_the_next_block_is_read_while_one_is_computed(tmp_path, layout, monkeypa
 def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monkeypatch) -> None:
     monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)
     monkeypatch.setattr(convergence, "_FASTEST_BYTES", 2**21)
-    monkeypatch.setattr(summary_file, "READ_BYTES", 2**19)
+    monkeypatch.setattr(diagnostic_summary, "READ_BYTES", 2**19)
     path = write(tmp_path / "posterior.zarr", good_posterior())
     shape = (CHAINS, DRAWS, 1200)
     group, dims = open_group(path, "a")["posterior"], ("chain", "draw", "m")
@@ -302,8 +303,8 @@ def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monke
 def test_names_with_quotes_are_written_as_by_the_library(tmp_path) -> None:
     table = {"mean": np.array([0.1, np.nan, -np.inf]), "sd": np.array([1e-300, 2.0, 3e16])}
     for labels in (["a", "b", "c"], ["north, far", "", "x"], ['say "a"', "two\nlines", "x,y"]):
-        names = summary_file.Names("w", ["0,0", "0,1", "1"], labels)
-        lines = list(csv.reader(io.StringIO(summary_file._text(names, table), newline="")))
+        names = diagnostic_summary.Names("w", ["0,0", "0,1", "1"], labels)
+        lines = list(csv.reader(io.StringIO(diagnostic_summary._text(names, table), newline="")))
         assert [line[:3] for line in lines] == [["w", *pair] for pair in zip(names.indices, labels, strict=True)]
         assert [line[3:] for line in lines] == [["0.1", "1e-300"], ["NaN", "2.0"], ["-inf", "3e+16"]]
 

@@ -117,12 +117,17 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(identity, "fingerprint", changed)
     assert identity_of() != before
     names = {"/".join(path.parts[-2:]) for path in seen}
-    assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/density.py"} <= names
-    assert {"sampling/rows.py", "sampling/position.py", "metrics/identity.py", "adaptation/warmup.py"} <= names
+    assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/sampled_density.py"} <= names
+    assert {
+        "sampling/program_rows.py",
+        "sampling/chain_position.py",
+        "metrics/identity.py",
+        "adaptation/warmup.py",
+    } <= names
     assert {"adaptation/step_size.py", "sampling/initial.py", "models/base.py"} <= names
-    assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/collective.py"} & names
+    assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/program_sharding.py"} & names
     identity_of({"compute.sharding": "shard_map"})
-    assert "sampling/collective.py" in {"/".join(path.parts[-2:]) for path in seen}
+    assert "sampling/program_sharding.py" in {"/".join(path.parts[-2:]) for path in seen}
 
 
 def test_the_identity_is_of_what_draws_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

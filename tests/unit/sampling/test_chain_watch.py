@@ -14,8 +14,8 @@ import pytest
 from bayesmesh.errors import SamplingError
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.chain_watch import WINDOW, ChainWatch
-from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.store.segments import ChainStore
 

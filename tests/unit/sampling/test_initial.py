@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.laplace import measure_curvature
+from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import measure_curvature
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
 from bayesmesh.sampling.initial import climb, draw_at_mode
 from bayesmesh.sampling.program import GroupKey

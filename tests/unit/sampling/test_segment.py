@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.store.segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
@@ -108,6 +108,6 @@ def test_memory_for_draws_is_that_of_a_segment(run: Any, built: Any, monkeypatch
             lengths.append(shape[1])
         return empty(shape, *rest, **more)
 
-    monkeypatch.setattr("bayesmesh.sampling.writer.np.empty", noted)
+    monkeypatch.setattr("bayesmesh.sampling.chain_writer.np.empty", noted)
     run("long", 60.0, 3 * SEGMENT + 5)
     assert lengths == [SEGMENT, SEGMENT, SEGMENT, 5]

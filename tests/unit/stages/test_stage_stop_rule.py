@@ -12,11 +12,11 @@ import pytest
 
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.looks import look_numbers
+from bayesmesh.diagnostics.interim_diagnosis import look_numbers
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.monitored import MonitoredSummaries
+from bayesmesh.sampling.sampling_monitor import MonitoredSummaries
 from bayesmesh.stages.stage_requirements import check_stop
 from bayesmesh.stages.stage_stop_rule import StopRule
 from bayesmesh.store.segments import ChainStore

@@ -14,13 +14,13 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses._jackknife import jackknife_se
 from bayesmesh.analyses.averaging.cases import Entropies, entropy, write_cases
 from bayesmesh.analyses.averaging.predictive import WORK_BYTES, BlockSums, Predictor, check_averaging
 from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import draw_shapes
 from bayesmesh.data.base import DataSpec
-from bayesmesh.diagnostics.jackknife import jackknife_se
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.draw_chunks import iterate_chunks

@@ -14,9 +14,9 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 from bayesmesh.analyses.divergent_draws.settings import Options
-from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, coordinate_index, event_size
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
+from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks, coordinate_index, event_size
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 from bayesmesh.store.zarr_arrays import read_part
 

@@ -18,9 +18,9 @@ from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_re
 from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
+from bayesmesh.analyses.loo.psis import good_k, smooth_weights
 from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.psis import good_k, smooth_weights
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses._jackknife import jackknife_se
 from bayesmesh.analyses.recommendation.ranking import Ranking
 from bayesmesh.analyses.recommendation.ranking_scores import entropy, left_out_entropies
 from bayesmesh.data.base import Column
-from bayesmesh.diagnostics.jackknife import jackknife_se
 
 GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
 

@@ -14,15 +14,15 @@ from jaxtyping import Float
 from bayesmesh.analyses._log_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.sensitivity.settings import Options
-from bayesmesh.diagnostics.coordinates import (
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import write_text
+from bayesmesh.store.posterior_coordinates import (
     choose_coordinates,
     coordinate_blocks,
     coordinate_index,
     drawn_arrays,
     event_size,
 )
-from bayesmesh.figures.documents import render_csv
-from bayesmesh.files import write_text
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 POWERS = (0.99, 1.01)

@@ -5,8 +5,8 @@ replaced when the window closes; the search for the step size then restarts from
 
 In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that all travel to where
 the mass is, each as fast as its surroundings permit. Then all share the median. To such a kernel, chains far below the
-others, and chains that do not move, teach nothing: see `pooling`. Of a kernel with `restarts_chains`, chains in a mode of
-negligible mass go on from the places of others: see `restarts`.
+others, and chains that do not move, teach nothing: see `warmup_pooling`. Of a kernel with `restarts_chains`, chains in a mode of
+negligible mass go on from the places of others: see `warmup_restarts`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.kernels.adaptation.pooling import is_moving, mean_over, near_others, update_running
-from bayesmesh.kernels.adaptation.restarts import (
+from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
+from bayesmesh.kernels.adaptation.warmup_pooling import is_moving, mean_over, near_others, update_running
+from bayesmesh.kernels.adaptation.warmup_restarts import (
     FEWEST_DRAWS,
     SEEN_AXES,
     Seen,
@@ -26,7 +27,6 @@ from bayesmesh.kernels.adaptation.restarts import (
     init_seen,
     update_seen,
 )
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric

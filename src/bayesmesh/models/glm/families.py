@@ -16,7 +16,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._ordered import cutpoints, log_mass
 from bayesmesh.models.base import Latents, Predictive, Rows
-from bayesmesh.models.glm import saddle_points
+from bayesmesh.models.glm import glm_densities
 
 tfd = tfp.distributions
 
@@ -52,7 +52,7 @@ class Family(ABC):
         """Return which outcomes are possible, (row,)."""
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
-        """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `saddle_points`."""
+        """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `glm_densities`."""
         del y, trials
         return None
 
@@ -147,7 +147,7 @@ class StudentT(Normal):
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         sigma = latents["sigma"]
-        return saddle_points.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
+        return glm_densities.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows
@@ -199,7 +199,7 @@ class Binomial(Family):
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         del latents
         y, trials = (rows[name].astype(eta.dtype) for name in ("outcome", "trials"))
-        return saddle_points.binomial(y, trials, eta)
+        return glm_densities.binomial(y, trials, eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return _working_shares(y, trials, eta)
@@ -227,7 +227,7 @@ class Poisson(Family):
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         del latents
-        return saddle_points.poisson(rows["outcome"].astype(eta.dtype), eta)
+        return glm_densities.poisson(rows["outcome"].astype(eta.dtype), eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials
@@ -245,7 +245,7 @@ class NegativeBinomial(Poisson):
     has_dispersion = True
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        return saddle_points.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
+        return glm_densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
 
     def fixed_dispersion(self, estimate: float) -> float:
         # Rows scatter more than their means say; how much more is taken as the same for all.
@@ -271,7 +271,7 @@ class Gamma(Family):
         return y > 0
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        return saddle_points.gamma(rows["outcome"], eta, latents["shape"])
+        return glm_densities.gamma(rows["outcome"], eta, latents["shape"])
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials

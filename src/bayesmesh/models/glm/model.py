@@ -1,7 +1,7 @@
 """Generalised linear models with effects of groups, from a formula.
 
 Columns are made once on the host and standardised there; coefficients and effects are in the units of the data. In what
-coordinates they are sampled, `unconstrained` says.
+coordinates they are sampled, `glm_coordinates` says.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
-from bayesmesh.models.glm.axes import axes_of
-from bayesmesh.models.glm.condensed import ROOT, make_layout
-from bayesmesh.models.glm.description import describe, shown_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
-from bayesmesh.models.glm.original import original_of
-from bayesmesh.models.glm.prepared import ROLES, Plan, make_plan, prepare_table
-from bayesmesh.models.glm.priors import GlmPrior, make_prior
+from bayesmesh.models.glm.glm_axes import axes_of
+from bayesmesh.models.glm.glm_coefficients import original_of
+from bayesmesh.models.glm.glm_condensed import ROOT, make_layout
+from bayesmesh.models.glm.glm_description import describe, shown_of
+from bayesmesh.models.glm.glm_priors import GlmPrior, make_prior
+from bayesmesh.models.glm.glm_rows import ROLES, Plan, make_plan, prepare_table
 
 
 class Options(Settings):

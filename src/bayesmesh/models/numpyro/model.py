@@ -25,7 +25,7 @@ from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
-from bayesmesh.models.numpyro.sites import MANY, Site, Sites
+from bayesmesh.models.numpyro.numpyro_sites import MANY, Site, Sites
 
 
 class Options(Settings):

@@ -40,7 +40,7 @@ from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
-from bayesmesh.models.pymc.graphs import Graphs
+from bayesmesh.models.pymc.pymc_graphs import Graphs
 
 
 class Options(Settings):

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
     kind = arguments.kind or _kind_of(arguments.model)
     # Loaded here, so that the command line starts without JAX.
-    importlib.import_module("bayesmesh.sampling.mesh").configure_jax(ComputeSettings(dtype="float64"))
+    importlib.import_module("bayesmesh.sampling.sampling_mesh").configure_jax(ComputeSettings(dtype="float64"))
     title, lines = _lines(kind, arguments.model, arguments.experiment)
     print(title, flush=True)
     failures = 0

@@ -19,14 +19,14 @@ from bayesmesh.kernels.base import Density, Position
 from bayesmesh.operations.check.calibration import FEWEST_DRAWS, calibrate
 from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
 from bayesmesh.operations.check.subject import Subject
-from bayesmesh.sampling.datasets import DatasetPrograms
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
-from bayesmesh.sampling.model_check import check_model, check_predictions
+from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey, Program
-from bayesmesh.sampling.rows import lay_out_rows
-from bayesmesh.sampling.simulation import Simulator
-from bayesmesh.sampling.sizes import resolve_metric
+from bayesmesh.sampling.program_datasets import DatasetPrograms
+from bayesmesh.sampling.program_model_check import check_model, check_predictions
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.program_sizes import resolve_metric
+from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 NUM_POINTS = 64
 """Draws of the prior at which densities are computed."""

@@ -21,11 +21,11 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
 from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
-from bayesmesh.sampling.rows import lay_out_rows
-from bayesmesh.sampling.sizes import resolve_metric
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.program_sizes import resolve_metric
+from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 NUM_ROWS, DIMENSION = 40, 3
 NUM_WARMUP, NUM_DRAWS, FEWEST_CHAINS = 300, 2000, 4

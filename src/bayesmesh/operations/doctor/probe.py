@@ -15,7 +15,7 @@ def look() -> dict[str, Any]:
     import jax
     import numpy as np
 
-    # The settings of `sampling.mesh.configure_jax`.
+    # The settings of `sampling.sampling_mesh.configure_jax`.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", "highest")
     devices = jax.devices()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.diagnostics.coordinates import coordinate_blocks
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.posterior_coordinates import coordinate_blocks
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the draws at the ends of an interval: 90%, equal-tailed."""

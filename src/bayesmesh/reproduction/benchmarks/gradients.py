@@ -129,7 +129,7 @@ def _make_data(case: GradientCase) -> tuple[DataSpec, dict[str, np.ndarray]]:
 def _devices() -> Mesh:
     """Return the mesh of a sharded experiment on all devices."""
     from bayesmesh.config.blocks import ComputeSettings
-    from bayesmesh.sampling.mesh import build_mesh, configure_jax
+    from bayesmesh.sampling.sampling_mesh import build_mesh, configure_jax
 
     compute = ComputeSettings()
     configure_jax(compute)
@@ -145,12 +145,12 @@ class Gradient:
         import jax.numpy as jnp
 
         from bayesmesh.kernels.base import Position
-        from bayesmesh.kernels.hamiltonian.laplace import Curvature
+        from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature
+        from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import split
         from bayesmesh.kernels.hamiltonian.metrics import load_metric
-        from bayesmesh.kernels.hamiltonian.triangle import split
         from bayesmesh.planning.specs import StageSpec
-        from bayesmesh.sampling.mesh import configure_jax
-        from bayesmesh.sampling.sizes import make_program
+        from bayesmesh.sampling.program_sizes import make_program
+        from bayesmesh.sampling.sampling_mesh import configure_jax
         from bayesmesh.sampling.state_leaves import place
 
         data_spec, rows = _make_data(case)
@@ -265,6 +265,6 @@ def _spread(values: np.ndarray, mesh: Mesh) -> jax.Array:
     """Place an array (device, ...) on the devices."""
     import jax
 
-    from bayesmesh.sampling.mesh import DATA_AXIS, sharding
+    from bayesmesh.sampling.sampling_mesh import DATA_AXIS, sharding
 
     return jax.device_put(values, sharding(mesh, DATA_AXIS))

@@ -20,15 +20,15 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.reproduction.benchmarks.worker import memory_mib
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.interruption import Interruption
-from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_audit import read_lengths
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_interruption import Interruption
+from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.sampling.sizes import make_program
 from bayesmesh.stages.stage_inputs import shards_of
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, Facts

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within
-from bayesmesh.diagnostics.looks import TARGETS, look_numbers
+from bayesmesh.diagnostics.interim_diagnosis import TARGETS, look_numbers
 from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 CHAINS, DIMENSION = 4, 2

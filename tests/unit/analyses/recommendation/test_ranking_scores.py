@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from bayesmesh.analyses._jackknife import jackknife_se
 from bayesmesh.analyses.recommendation.ranking_scores import (
     entropy,
     left_out_entropies,
@@ -18,7 +19,6 @@ from bayesmesh.analyses.recommendation.ranking_scores import (
     ratio_se,
     recall,
 )
-from bayesmesh.diagnostics.jackknife import jackknife_se
 
 HITS = np.array([[True, False, True], [False, False, False], [True, True, True]])
 

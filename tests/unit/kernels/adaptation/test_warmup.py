@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.adaptation.pooling import near_others
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
+from bayesmesh.kernels.adaptation.warmup_pooling import near_others
 from bayesmesh.kernels.adaptation.windows import window_ends
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric

@@ -18,9 +18,9 @@ from bayesmesh.config.registry import component_path, load_component, read_optio
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.model_check import check_model, check_predictions
-from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.program_model_check import check_model, check_predictions
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampled_density import Target
 
 GENERATOR = np.random.default_rng(3)
 DATA = {"x": GENERATOR.standard_normal((7, 2)), "y": GENERATOR.standard_normal(7)}

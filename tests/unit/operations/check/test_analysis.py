@@ -22,7 +22,7 @@ WRITE = 'write_text(files["moments.csv"], table.to_csv(index=False))'
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
     """Return a function that writes a module, checks its class, and gives the exit code and what it said."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bayesmesh.sampling.mesh.configure_jax", lambda *_: None)
+    monkeypatch.setattr("bayesmesh.sampling.sampling_mesh.configure_jax", lambda *_: None)
     jax.config.update("jax_enable_x64", True)
     number = iter(range(100))
 

@@ -53,7 +53,7 @@ class Mine(RandomWalk):
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
     """Return a function that writes a module, checks its class `Mine`, and gives the exit code and what it said."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bayesmesh.sampling.mesh.configure_jax", lambda *_: None)
+    monkeypatch.setattr("bayesmesh.sampling.sampling_mesh.configure_jax", lambda *_: None)
     jax.config.update("jax_enable_x64", True)
 
     def run(text: str, *words: str) -> tuple[int, str]:

@@ -18,8 +18,8 @@ from bayesmesh.reproduction.benchmarks.convergence.pymc_models import pymc_model
 from bayesmesh.reproduction.benchmarks.convergence.reference import importance_moments
 from bayesmesh.reproduction.benchmarks.convergence.targets import TARGETS
 from bayesmesh.reproduction.benchmarks.harness import Measurement
-from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampled_density import Target
 
 SMALL = [name for name in TARGETS if name not in ("german credit", "digits")]
 ONE_OF_EACH = ["eight schools", "funnel", "ten modes", "hidden Markov", *(n for n in SMALL if "100x3" in n)]

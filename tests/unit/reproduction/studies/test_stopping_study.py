@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
+from bayesmesh.diagnostics.interim_diagnosis import evaluate_targets, look_numbers
 from bayesmesh.reproduction.studies import stopping_study, study_files
 from bayesmesh.reproduction.studies.stopping_study import RULES, SPEEDS, Setting, make_draws, measure, stop_runs
 from bayesmesh.reproduction.studies.study_files import draw_stopping, run_stopping

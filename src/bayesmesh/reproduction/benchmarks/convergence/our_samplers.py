@@ -12,9 +12,9 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.reproduction.benchmarks.convergence.measuring import LOOKS, Round, measure
 from bayesmesh.reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh.reproduction.benchmarks.worker import timed
-from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import PROGRAMS, GroupKey
-from bayesmesh.sampling.sizes import make_program
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.starts import start_chains
 
 

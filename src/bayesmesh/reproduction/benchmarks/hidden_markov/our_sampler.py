@@ -12,9 +12,9 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh.reproduction.benchmarks.worker import timed
-from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import PROGRAMS, GroupKey
-from bayesmesh.sampling.sizes import make_program
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_mesh import configure_jax
 
 
 class Ours(Sampler):

@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.laplace import fit_normal
+from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import fit_normal
 from bayesmesh.kernels.hamiltonian.metrics.curvature import CurvatureMetric
 from bayesmesh.kernels.targets import FunctionTarget
 

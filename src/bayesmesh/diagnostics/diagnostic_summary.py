@@ -1,0 +1,280 @@
+"""Write ``summary.csv``: a row of convergence statistics for each coordinate, block by block in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+import pandas as pd
+import zarr
+from jaxtyping import Float, Int, Shaped
+
+from bayesmesh.diagnostics.convergence import (
+    BLOCK_BYTES,
+    STATISTICS,
+    coordinate_parts,
+    join_tables,
+    keep_freed_memory,
+    part_table,
+    within,
+)
+from bayesmesh.diagnostics.diagnostic_duplicates import repeats
+from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_table
+from bayesmesh.diagnostics.finite_gate import NonFinite
+from bayesmesh.diagnostics.movement_gate import Movement
+from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
+from bayesmesh.files import atomic_path
+from bayesmesh.store.named_axes import read_labels
+from bayesmesh.store.posterior_coordinates import (
+    choose_coordinates,
+    coordinate_blocks,
+    coordinate_indices,
+    coordinate_labels,
+    event_size,
+)
+
+READ_BYTES = 64 * 2**20
+"""Limit of the draws in memory, in bytes, and of the data read at a time."""
+
+_SPECIAL = frozenset('"\r\n')
+"""Characters of names that need more than quotes around them."""
+
+SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
+"""Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
+
+
+class Names(NamedTuple):
+    """Names of some coordinates of a variable: indices such as ``3,7``, and labels such as ``elm,intercept`` or empty."""
+
+    variable: str
+    indices: list[str]
+    labels: list[str]
+
+    def places(self) -> list[str]:
+        """Return whole names, such as ``b_species[elm]``."""
+        pairs = zip(self.labels, self.indices, strict=True)
+        return [f"{self.variable}[{label or index}]" if label or index else self.variable for label, index in pairs]
+
+
+def name_coordinates(group: zarr.Group, name: str, array: zarr.Array, positions: Int[np.ndarray, " n"]) -> Names:
+    """Return the names of coordinates of an array of the group at some flat positions."""
+    return _names(name, array.shape[2:], read_labels(group, array), positions)
+
+
+def _names(
+    name: str, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None], positions: Int[np.ndarray, " n"]
+) -> Names:
+    return Names(name, coordinate_indices(positions, shape), coordinate_labels(positions, shape, labels))
+
+
+class Part(NamedTuple):
+    """Statistics of a part of the coordinates of a block.
+
+    Attributes:
+        names, table: of the coordinates.
+        rows: in summary.csv.
+        further_rows: in efficiency.csv; empty without it.
+    """
+
+    names: Names
+    table: dict[str, Float[np.ndarray, " n"]]
+    rows: str
+    further_rows: str
+
+
+class Block(NamedTuple):
+    """Coordinates of a variable that were in memory together.
+
+    Attributes:
+        draws: (chain, draw, coordinate).
+        parts: their statistics, in order.
+    """
+
+    draws: Shaped[np.ndarray, "chain draw n"]
+    parts: list[Part]
+
+
+class Efficiency(NamedTuple):
+    """Further statistics of every coordinate that are asked for.
+
+    Attributes:
+        path: of their file.
+        superchains: number of the superchain of each chain; None without them.
+    """
+
+    path: Path
+    superchains: Int[np.ndarray, " number"] | None
+
+
+@contextlib.contextmanager
+def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None = None) -> Iterator[SummaryFile]:
+    """Yield a new summary file, which replaces the present one on success.
+
+    Args:
+        path: the file; draws that are put in another order lie in a temporary file in its folder.
+        num_threads: threads for the statistics.
+        efficiency: further statistics, in a file of their own with the same coordinates; None for none.
+    """
+    with contextlib.ExitStack() as at_end:
+
+        def opened(path: Path) -> TextIO:
+            partial = at_end.enter_context(atomic_path(path))
+            return at_end.enter_context(partial.open("w", encoding="utf-8", newline=""))
+
+        file, further = opened(path), None if efficiency is None else opened(efficiency.path)
+        pool = ThreadPoolExecutor(num_threads)
+        # After an error nothing that waits is begun.
+        at_end.callback(pool.shutdown, cancel_futures=True)
+        yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency)
+
+
+class SummaryFile:
+    """Compute the statistics of variables and write their rows; see `writing_summary`.
+
+    Attributes:
+        num_rows: rows written so far.
+    """
+
+    def __init__(
+        self, files: tuple[TextIO, TextIO | None], scratch: Path, pool: ThreadPoolExecutor, num_threads: int,
+        efficiency: Efficiency | None,
+    ) -> None:  # fmt: skip
+        (self._file, self._further), self._scratch, self.num_rows = files, scratch, 0
+        self._pool, self._num_threads, self._efficiency = pool, num_threads, efficiency
+        csv.writer(self._file, lineterminator="\n").writerow(SUMMARY_COLUMNS)
+        if self._further is not None and efficiency is not None:
+            columns = efficiency_columns(has_superchains=efficiency.superchains is not None)
+            csv.writer(self._further, lineterminator="\n").writerow((*SUMMARY_COLUMNS[:3], *columns))
+
+    def add_monitored(
+        self,
+        group: zarr.Group,
+        arrays: Mapping[str, zarr.Array],
+        limit: float,
+        movement: Movement,
+        non_finite: NonFinite,
+    ) -> pd.DataFrame:
+        """Write all coordinates of the arrays that gates assess.
+
+        Args:
+            group: of the arrays.
+            arrays: name -> dimensions (chain, draw, ...).
+            limit: R-hat above which its chance is computed.
+            movement, non_finite: collect what the draws show.
+
+        Returns:
+            The columns of the file and `chance`, which is 1 up to the limit of R-hat.
+        """
+        found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance")})]
+        for name, array in arrays.items():
+            for block in self._blocks(group, name, array, None, movement):
+                non_finite.add(block.draws, [place for part in block.parts for place in part.names.places()])
+                self._write(block.parts)
+                rows = _rows(block.parts)
+                chance = np.ones(len(rows))
+                exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
+                chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])
+                found.append(rows.assign(chance=chance))
+        return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
+
+    def add_latent(
+        self,
+        group: zarr.Group,
+        name: str,
+        array: zarr.Array,
+        most: int | None,
+        monitored: pd.DataFrame,
+        movement: Movement,
+    ) -> int:
+        """Write the coordinates of a latent, at most `most` of them, but none that summaries repeat.
+
+        Args:
+            group: of the array.
+            name: of the latent.
+            array: dimensions (chain, draw, ...).
+            most: coordinates, evenly spaced; all if None.
+            monitored: rows of the summaries, as `add_monitored` returns them.
+            movement: collects what the draws show.
+
+        Returns:
+            The number of coordinates looked at.
+        """
+        count, held = 0, list[Part]()
+        for block in self._blocks(group, name, array, most, movement):
+            count += block.draws.shape[2]
+            if (monitored["variable"] == name).any():
+                held += block.parts
+            else:
+                self._write(block.parts)
+        if held and not repeats(_rows(held), monitored):
+            self._write(held)
+        return count
+
+    def _blocks(
+        self, group: zarr.Group, name: str, array: zarr.Array, most: int | None, movement: Movement
+    ) -> Iterator[Block]:
+        """Yield blocks of coordinates; each is read while the threads compute the one before it."""
+        total, labels = event_size(array), read_labels(group, array)
+        positions = choose_coordinates(total, total if most is None else most)
+
+        def of_part(draws: Shaped[np.ndarray, "chain draw n"], chosen: Int[np.ndarray, " n"]) -> Part:
+            names, table = _names(name, array.shape[2:], labels, chosen), part_table(draws)
+            further = ""
+            if self._efficiency is not None:
+                further = _text(names, efficiency_table(draws, self._efficiency.superchains))
+            return Part(names, table, _text(names, table), further)
+
+        keep_freed_memory(BLOCK_BYTES)
+        waiting: tuple[np.ndarray, list[Future[Part]]] | None = None
+        for part, draws in coordinate_blocks(array, positions, READ_BYTES, self._scratch):
+            parts = coordinate_parts(draws.shape, num_threads=self._num_threads)
+            computed = [self._pool.submit(of_part, draws[:, :, own], positions[part][own]) for own in parts]
+            movement.add(draws)
+            if waiting is not None:
+                yield Block(waiting[0], [each.result() for each in waiting[1]])
+            waiting = draws, computed
+        if waiting is not None:
+            yield Block(waiting[0], [each.result() for each in waiting[1]])
+
+    def _write(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._file.write(part.rows)
+            if self._further is not None:
+                self._further.write(part.further_rows)
+            self.num_rows += len(part.names.indices)
+
+
+def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:
+    """Return the rows of some coordinates as they stand in the file."""
+    columns = [_numbers(column) for column in table.values()]
+    named = [[names.variable] * len(names.indices), names.indices, names.labels]
+    if not _SPECIAL.isdisjoint("".join([names.variable, *names.labels])):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
+        return text.getvalue()
+    # The writer of the library takes twice as long.
+    quoted = [[f'"{name}"' if "," in name else name for name in each] for each in named]
+    return "".join(f"{line}\n" for line in map(",".join, zip(*quoted, *columns, strict=True)))
+
+
+def _numbers(column: Float[np.ndarray, " n"]) -> list[str]:
+    texts = list(map(repr, column.tolist()))
+    return ["NaN" if text == "nan" else text for text in texts] if np.isnan(column).any() else texts
+
+
+def _rows(parts: Sequence[Part]) -> pd.DataFrame:
+    names = [part.names for part in parts]
+    return pd.DataFrame(
+        {
+            "variable": [each.variable for each in names for _ in each.indices],
+            "index": [index for each in names for index in each.indices],
+            "label": [label for each in names for label in each.labels],
+            **join_tables([part.table for part in parts]),
+        }
+    )

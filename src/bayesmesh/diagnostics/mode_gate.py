@@ -1,0 +1,113 @@
+"""Find chains that are in another mode, lost or late, by their log density, and miss a gate of their own because of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from bayesmesh.diagnostics.finite_gate import MOST_CHAINS
+from bayesmesh.diagnostics.verdict import GateResult
+
+SEPARATION = 5.0
+"""Distance of a chain's mean log density from the median chain's, in standard deviations within chains, beyond which
+they have hardly a value in common; correlated draws explain one or two."""
+
+FEWEST_NATS = 3.0
+"""Distance that chains are allowed where the density hardly varies within them."""
+
+
+NUM_PARTS = 10
+"""Parts of the draws by which late chains are found."""
+
+FEWEST_DRAWS = 20
+"""Draws of a part from which its mean says where the chain was."""
+
+
+def separated_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, float]:
+    """Return chain -> its mean log density less the median chain's, in nats, for chains apart from the others.
+
+    Args:
+        lp: log density of every draw, nats; a chain with a value that is not finite is left out.
+
+    >>> separated_chains(np.array([[-1.0, -2.0, -1.5], [-1.25, -1.75, -1.5], [-43.0, -42.0, -41.0]]))
+    {2: -40.5}
+    """
+    usable, kept, limit = _usable(lp)
+    if not usable.size:
+        return {}
+    apart = kept.mean(axis=1) - np.median(kept.mean(axis=1))
+    return {int(usable[i]): float(apart[i]) for i in np.flatnonzero(np.abs(apart) > limit)}
+
+
+def late_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, tuple[int, float]]:
+    """Return chain -> its first draws apart from the others, in whole parts, and their distance in nats.
+
+    A chain that was apart all the time is one of `separated_chains`; one of fewer than `NUM_PARTS * FEWEST_DRAWS` draws is
+    not looked at.
+    """
+    usable, kept, _ = _usable(lp)
+    length = lp.shape[1] // NUM_PARTS
+    if not usable.size or length < FEWEST_DRAWS:
+        return {}
+    cut = kept[:, : NUM_PARTS * length].reshape(len(kept), NUM_PARTS, length)
+    # Within parts, because a chain that leaves a mode has two levels; and their end, where all may have arrived.
+    parts, limit = cut.mean(axis=2), max(SEPARATION * float(np.median(cut.std(axis=2))), FEWEST_NATS)
+    apart = parts - np.median(parts[:, -1])
+    num_first = np.cumprod(np.abs(apart) > limit, axis=1).sum(axis=1)
+    chosen = np.flatnonzero((num_first > 0) & (num_first < NUM_PARTS))
+    return {int(usable[i]): (int(num_first[i]) * length, float(apart[i, : num_first[i]].mean())) for i in chosen}
+
+
+def _usable(lp: Float[np.ndarray, "chain draw"]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the chains whose values are finite, their values, and the distance in nats beyond which they are apart."""
+    usable = np.flatnonzero(np.isfinite(lp).all(axis=1))
+    kept = lp[usable].astype(np.float64)
+    return (
+        usable,
+        kept,
+        max(SEPARATION * float(np.median(kept.std(axis=1))), FEWEST_NATS) if usable.size else FEWEST_NATS,
+    )
+
+
+def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
+    """Return a failed gate that names the chains; None if all have the same log densities throughout."""
+    found = separated_chains(lp)
+    if not found:
+        late = late_chains(lp)
+        return _failed({chain: nats for chain, (_, nats) in late.items()}, _describe_late(late)) if late else None
+    groups = [
+        (side, [c for c, nats in found.items() if (nats < 0) == (side == "lower")]) for side in ("lower", "higher")
+    ]
+    said = [
+        f"{_name(chains)} {'has' if len(chains) == 1 else 'have'} a log density"
+        f" {np.median([abs(found[c]) for c in chains]):.4g} nats {side} than the others"
+        for side, chains in groups
+        if chains
+    ]
+    return _failed(found, f"a second mode, or lost chains: {'; '.join(said)}")
+
+
+def _failed(found: Mapping[int, float], message: str) -> GateResult:
+    worst = max(found, key=lambda chain: abs(found[chain]))
+    return GateResult(
+        name="modes", limit=0.0, direction="at most", value=float(len(found)), where=f"chain {worst}",
+        severity="fail", verdict="fail", message=message,
+    )  # fmt: skip
+
+
+def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
+    num_draws, nats = (np.array(values) for values in zip(*late.values(), strict=True))
+    side = "lower" if np.median(nats) < 0 else "higher"
+    far = f"a log density {np.median(np.abs(nats)):.4g} nats {side} than the others"
+    ran = f"until draw {num_draws.max():,}; run a longer warmup (sampling.warmup)"
+    return f"chains that came late, from a second mode or a far start: {_name(list(late))} had {far} {ran}"
+
+
+def _name(chains: Sequence[int]) -> str:
+    named = [str(chain) for chain in chains[:MOST_CHAINS]]
+    if len(chains) > MOST_CHAINS:
+        named.append(f"{len(chains) - MOST_CHAINS} more")
+    listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return f"chain{'s' if len(chains) > 1 else ''} {listed}"

@@ -1,0 +1,112 @@
+"""Coefficients in the units of the table, where its columns were standardised before the model saw them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from bayesmesh.models.base import Latents, SpecLike, VariableLike
+from bayesmesh.models.glm.design import Columns
+from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.glm_rows import Plan
+
+NAME, SIGMA = "b_original", "sigma_original"
+"""Summaries: coefficients of products of columns in their own units, and the standard deviation of the outcome."""
+
+Product = tuple[str, ...]
+"""Columns and levels that are multiplied; empty for the intercept."""
+
+
+class Original(NamedTuple):
+    """A predictor as a polynomial in columns as the table has them.
+
+    Attributes:
+        products: of columns and levels, the intercept first.
+        matrix: (product, coefficient) of the coefficients of the design.
+        shift, scale: of the outcome.
+    """
+
+    products: tuple[Product, ...]
+    matrix: np.ndarray
+    shift: float
+    scale: float
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One for each product, such as ``age:species[elm]``."""
+        return tuple(":".join(each) or "intercept" for each in self.products)
+
+    def summaries(self, coefficients: Array, intercept: Array | float, latents: Latents) -> dict[str, Array]:
+        """Return the coefficients in the units of the table, and the standard deviation where the outcome was standardised.
+
+        Args:
+            coefficients: (column, ...) of the design.
+            intercept: where all columns of the design are 0.
+            latents: one draw.
+        """
+        values = jnp.tensordot(jnp.asarray(self.matrix, coefficients.dtype), coefficients, axes=1)
+        values = values.at[0].add(intercept) * self.scale
+        found = {NAME: values.at[0].add(self.shift)}
+        if "sigma" in latents and self.scale != 1:
+            found[SIGMA] = latents["sigma"] * self.scale
+        return found
+
+
+def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
+    """Return how coefficients follow in the units of the table; None where no column of the formula was standardised.
+
+    A factor that is a transform stays as it is, a transform of standardised numbers. Of an ordinal outcome the intercept is
+    what is to be subtracted from the cutpoints.
+    """
+    parts = [part for columns in plan.columns for part in _expand(columns, spec)]
+    about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
+    is_changed = about is not None and _is_standardised(about) and FAMILIES[family].is_in_unit
+    shift, scale = (about.mean, about.scale) if about is not None and is_changed else (0.0, 1.0)
+    if not is_changed and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
+        return None
+    # Longest first, so that a term stands before what it leaves to others; the intercept before all.
+    own = [product for part in parts for product in sorted(part, key=len, reverse=True)]
+    products = list(dict.fromkeys([(), *own]))
+    matrix = np.array([[part.get(product, 0.0) for part in parts] for product in products])
+    return Original(tuple(products), matrix, shift, scale)
+
+
+def _is_standardised(about: VariableLike) -> bool:
+    return (about.mean, about.scale) != (0.0, 1.0)
+
+
+def _expand(columns: Columns, spec: SpecLike) -> Iterator[Mapping[Product, float]]:
+    """Yield for each column of a term product -> factor, from ``(x - mean) / scale`` of each of its numbers."""
+    for coding in columns.codings:
+        made: list[dict[Product, float]] = [{(): 1.0}]
+        for factor, levels in zip(columns.term, coding, strict=True):
+            if levels == ():
+                continue
+            if levels is None:
+                entries = spec.labels.get(factor.text, ()) if factor.is_plain else ()
+                own = [_of_number(f"{factor.text}[{e}]", spec.variables.get(e)) for e in entries]
+                plain = spec.variables.get(factor.text) if factor.is_plain else None
+                own = own or [_of_number(factor.text, plain)]
+            else:
+                names = spec.variables[factor.text].levels
+                own = [{(f"{factor.text}[{names[i]}]",): 1.0} for i in levels]
+            made = [_multiply(one, other) for one in made for other in own]
+        yield from made
+
+
+def _of_number(name: str, about: VariableLike | None) -> dict[Product, float]:
+    if about is None or not _is_standardised(about):
+        return {(name,): 1.0}
+    return {(name,): 1 / about.scale, (): -about.mean / about.scale}
+
+
+def _multiply(one: Mapping[Product, float], other: Mapping[Product, float]) -> dict[Product, float]:
+    found: dict[Product, float] = {}
+    for a, x in one.items():
+        for b, y in other.items():
+            found[a + b] = found.get(a + b, 0.0) + x * y
+    return found

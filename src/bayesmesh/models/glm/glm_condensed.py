@@ -1,0 +1,184 @@
+"""Rows that stand for many: sums of squares of a normal outcome, and rows that occur several times.
+
+The likelihood of all rows with the same levels of all groups, a cell, is a function of the products of their columns. Of a
+normal outcome this holds whatever the columns are, so that a gradient costs as much as there are cells. Rows of other
+families that are the same in all columns are counted once, with their number as a weight. Both are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayesmesh.models.base import Condensed, HostRows, Rows
+from bayesmesh.models.glm.glm_fit import add_levels
+from bayesmesh.models.glm.glm_groups import Group
+
+ROOT = "root_of_products"
+"""Field with a square root of the products of columns, the outcome less the quick fit behind them."""
+
+_LEAST_GAIN = 2
+"""By how much condensed rows must be fewer numbers than the rows, to be worth a program of their own."""
+
+
+class Layout(NamedTuple):
+    """The columns of a cell's products: one if anything is constant in a cell, the design, slopes of groups, the outcome.
+
+    Attributes:
+        has_constant: whether there is a column of ones, for intercepts of the population and of groups.
+        num_columns: of the design.
+        groups: effects of groups.
+    """
+
+    has_constant: bool
+    num_columns: int
+    groups: tuple[Group, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns, with the outcome."""
+        slopes = sum(g.num_effects - g.has_intercept for g in self.groups)
+        return self.has_constant + self.num_columns + slopes + 1
+
+    def of_rows(self, rows: HostRows, location: np.ndarray, *, has_intercept: bool) -> np.ndarray:
+        """Return the columns of rows, (row, width), each times the root of the row's weight."""
+        outcome = np.asarray(rows["outcome"], float) - np.asarray(rows.get("offset", 0.0), float)
+        parts = [np.ones((len(outcome), 1))] if self.has_constant else []
+        if has_intercept:
+            outcome = outcome - location[0]
+        if self.num_columns:
+            parts.append(rows["design"])
+            outcome = outcome - np.einsum("np,p->n", rows["design"], location[int(has_intercept) :])
+        parts += [rows[f"effects_{g.number}"] for g in self.groups if g.num_effects > g.has_intercept]
+        columns = np.concatenate([*parts, outcome[:, None]], axis=1)
+        return columns * np.sqrt(np.asarray(rows["weights"], float))[:, None] if "weights" in rows else columns
+
+    def log_likelihood(
+        self, line: Float[Array, " c"], effects: Mapping[str, Array], rows: Rows, sigma: Array, *, has_intercept: bool
+    ) -> Float[Array, " rows"]:
+        """Return the log likelihood of cells.
+
+        Args:
+            line: intercept, if there is one, and standardised coefficients, less those of the quick fit.
+            effects: latent of a group -> its effects in each cell, (row, effect).
+            rows: the cells.
+            sigma: standard deviation of the outcome.
+            has_intercept: whether `line` begins with one.
+        """
+        num_cells = len(rows["num_rows"])
+        constant = jnp.broadcast_to(line[0] if has_intercept else jnp.zeros((), line.dtype), (num_cells,))
+        slopes = []
+        for group in self.groups:
+            own = effects[group.effects]
+            constant = constant + own[:, 0] if group.has_intercept else constant
+            slopes.append(own[:, int(group.has_intercept) :])
+        parts = [constant[:, None]] if self.has_constant else []
+        if self.num_columns:
+            parts.append(jnp.broadcast_to(line[int(has_intercept) :][None], (num_cells, self.num_columns)))
+        along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
+        # Not a product of matrices: XLA would call its routine for each cell, which takes ten times as long on a CPU.
+        left = jnp.sum(rows[ROOT] * along[:, None, :], axis=2)
+        squares = jnp.sum(jnp.square(left), axis=1)
+        count = rows["num_rows"]
+        return -0.5 * squares / jnp.square(sigma) - count * (jnp.log(sigma) + 0.5 * math.log(2 * math.pi))
+
+
+def make_layout(groups: tuple[Group, ...], num_columns: int, *, has_intercept: bool) -> Layout:
+    """Return the layout of a model's cells."""
+    return Layout(has_intercept or any(group.has_intercept for group in groups), num_columns, groups)
+
+
+ReadFields = Callable[[], Iterator[HostRows]]
+
+
+def condense_normal(
+    layout: Layout,
+    sizes: tuple[int, ...],
+    read_fields: ReadFields,
+    num_rows: int,
+    location: np.ndarray,
+    local: int | None,
+    *,
+    has_intercept: bool,
+) -> Condensed | None:
+    """Return a row for each cell; None where cells are too many to gain by them.
+
+    Args:
+        layout: of the columns.
+        sizes: number of levels of each group.
+        read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
+        num_rows: of the data.
+        location: intercept and standardised coefficients of the quick fit, which are taken from the outcome.
+        local: number of the group whose effects lie with their rows.
+        has_intercept: whether `location` begins with one.
+    """
+    most_cells = num_rows // (_LEAST_GAIN * layout.width)
+    # The local group comes first, so that cells are sorted by it.
+    order = [*([] if local is None else [local]), *(i for i in range(len(sizes)) if i != local)]
+    ordered = [sizes[i] for i in order]
+    cells = np.arange(math.prod(sizes)) if len(sizes) <= 1 else np.zeros(0, np.int64)
+    if len(sizes) > 1:
+        for rows in read_fields():
+            cells = np.union1d(cells, _cell_of_rows(rows, order, ordered))
+            if len(cells) > most_cells:
+                return None
+    if len(cells) > most_cells:
+        return None
+    products = np.zeros((len(cells), layout.width, layout.width))
+    counts = np.zeros((len(cells), 1, 1))
+    for rows in read_fields():
+        columns = layout.of_rows(rows, location, has_intercept=has_intercept)
+        at = np.searchsorted(cells, _cell_of_rows(rows, order, ordered))
+        add_levels(products, at, columns, columns)
+        weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
+        add_levels(counts, at, weights, np.ones_like(weights))
+    values, vectors = np.linalg.eigh(products)
+    roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2)
+    fields = {ROOT: roots, "num_rows": counts[:, 0, 0]}
+    codes = np.unravel_index(cells, ordered) if sizes else ()
+    fields |= {f"group_{i}": c.astype(np.int32) for i, c in zip(order, codes, strict=True) if i != local}
+    return Condensed(fields, () if local is None else entry_counts(codes[0], sizes[local]))
+
+
+def _cell_of_rows(rows: HostRows, order: list[int], sizes: list[int]) -> np.ndarray:
+    if not order:
+        return np.zeros(len(rows["outcome"]), np.int64)
+    return np.asarray(np.ravel_multi_index(tuple(rows[f"group_{i}"] for i in order), sizes), np.int64)
+
+
+def entry_counts(codes: np.ndarray, num_levels: int) -> tuple[int, ...]:
+    """Return the rows of each entry; empty where each has one."""
+    counts = np.bincount(codes, minlength=num_levels)
+    return () if (counts == 1).all() else tuple(counts.tolist())
+
+
+def condense_same(read_fields: ReadFields, local: int | None, num_levels: int) -> Condensed | None:
+    """Return a row for each one that differs from all others, with their number as weight; None where these are many."""
+    seen, keys, weights, like = 0, np.zeros((0, 0)), np.zeros(0), dict[str, np.ndarray]()
+    for rows in read_fields():
+        like = {name: v[:0] for name, v in rows.items() if name != "weights"}
+        num_rows = len(rows["outcome"])
+        seen += num_rows
+        flat = np.concatenate([np.asarray(rows[name], float).reshape(num_rows, -1) for name in like], axis=1)
+        own = np.asarray(rows.get("weights", np.ones(num_rows)), float)
+        flat, own = np.concatenate([keys.reshape(-1, flat.shape[1]), flat]), np.concatenate([weights, own])
+        keys, inverse = np.unique(flat, axis=0, return_inverse=True)
+        weights = np.bincount(inverse.reshape(-1), weights=own, minlength=len(keys))
+        if len(keys) * _LEAST_GAIN > seen:
+            return None
+    fields, first = {}, 0
+    for name, empty in like.items():
+        width = math.prod(empty.shape[1:])
+        fields[name] = keys[:, first : first + width].reshape(-1, *empty.shape[1:]).astype(empty.dtype)
+        first += width
+    fields["weights"] = weights
+    if local is None:
+        return Condensed(fields, ())
+    codes = fields.pop(f"group_{local}")
+    by_group = np.argsort(codes, kind="stable")
+    return Condensed({name: v[by_group] for name, v in fields.items()}, entry_counts(codes, num_levels))

@@ -1,0 +1,225 @@
+"""Coordinates of a linear model in which its posterior is nearly a standard normal distribution.
+
+Latents are in the units of the data, whatever the coordinates: these are a map, whose Jacobian enters the density, so
+that any map gives the same draws. Intercept and coefficients lie around a quick fit, in units of its covariance. The
+effects of a level are standardised by what its rows, its standard deviations and the coefficients say about them: where it
+has many rows, this is a centred effect around the level's own mean (hierarchical centring, Gelfand, Sahu and Carlin 1995,
+doi:10.1093/biomet/82.3.479), without any row the non-centred one, and between them what lies between (Papaspiliopoulos,
+Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes they are then exactly independent standard
+normal numbers given the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from bayesmesh.models._model_bijectors import Maps
+from bayesmesh.models.base import Latents, SpecLike
+from bayesmesh.models.glm.families import Family
+from bayesmesh.models.glm.glm_fit import arrays_of
+from bayesmesh.models.glm.glm_groups import Group
+from bayesmesh.models.glm.glm_rows import Plan
+
+Levels = Float[Array, "level effect"]
+
+
+class Coordinates:
+    """The map from unconstrained space to the latents of a linear model.
+
+    Args:
+        plan: of the model.
+        family: of the outcome.
+        spec: of the prepared data, with the arrays of `fit.fit` where there are any.
+        maps: latent -> the map of its own prior, for all that has no other here.
+        positive: latents with a prior on all positive numbers.
+    """
+
+    def __init__(self, plan: Plan, family: Family, spec: SpecLike, maps: Mapping[str, Any], positive: set[str]) -> None:
+        self._plan, self._family, self._arrays, self._dtype = plan, family, spec.arrays, spec.dtype
+        self._groups = {group.effects: group for group in plan.groups}
+        self._logs = {name: pair for name, pair in self._scales().items() if name in positive}
+        self._line = [*(["intercept"] if plan.has_intercept else []), *plan.blocks] if "location" in spec.arrays else []
+        taken = {*self._groups, *self._logs, *self._line}
+        self._maps = Maps({name: each for name, each in maps.items() if name not in taken})
+        self._plain = [name for name in maps if name not in taken]
+        self._num_entries = spec.num_entries
+
+    def _scales(self) -> dict[str, np.ndarray]:
+        """Return latent -> (2, ...): about where it is, and the standard deviation of its log."""
+        found = {"sigma": self._arrays["sigma"]} if "sigma" in self._arrays and "sigma" in self._plan.parameters else {}
+        named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._plan.groups if f"sd_{g.number}" in self._arrays}
+        return {**found, **named}
+
+    def _array(self, values: np.ndarray | np.generic) -> Array:
+        return jnp.asarray(values, self._dtype)
+
+    # -- intercept and coefficients ---------------------------------------------------------------------------------
+
+    def _units(self) -> np.ndarray:
+        """Return what a standardised coefficient is divided by, (c,)."""
+        return np.concatenate([np.ones(int(self._plan.has_intercept)), self._plan.sd])
+
+    def _join(self, values: Latents) -> Float[Array, " c"]:
+        """Return intercept and coefficients in the order of the columns."""
+        parts = [values["intercept"][None]] if self._plan.has_intercept else []
+        parts += [self._plan.coefficients(values)] if self._plan.columns else []
+        return jnp.concatenate(parts)
+
+    def _cut(self, joined: Float[Array, " c"]) -> dict[str, Array]:
+        found, first = {}, int(self._plan.has_intercept)
+        if self._plan.has_intercept:
+            found["intercept"] = joined[0]
+        return {**found, **{name: joined[first + np.asarray(at)] for name, at in self._plan.blocks.items()}}
+
+    # -- the map ----------------------------------------------------------------------------------------------------
+
+    def forward(self, x: Latents) -> dict[str, Array]:
+        """Return latents from unconstrained values."""
+        y = self._maps.forward({name: x[name] for name in self._plain})
+        for name, (at, sd) in self._logs.items():
+            y[name] = self._array(at) * jnp.exp(self._array(sd) * x[name])
+        if self._line:
+            moved = self._array(self._arrays["location"]) + self._array(self._arrays["root"]) @ self._join(x)
+            y |= self._cut(moved / self._array(self._units()))
+        for name, group in self._groups.items():
+            y[name] = self._levels(group, y).forward(x[name])
+        return {name: y[name] for name in x}
+
+    def inverse(self, y: Latents) -> dict[str, Array]:
+        """Return unconstrained values from latents."""
+        x = self._maps.inverse({name: y[name] for name in self._plain})
+        for name, (at, sd) in self._logs.items():
+            x[name] = jnp.log(y[name] / self._array(at)) / self._array(sd)
+        if self._line:
+            away = self._join(y) * self._array(self._units()) - self._array(self._arrays["location"])
+            x |= self._cut(self._array(np.linalg.inv(self._arrays["root"])) @ away)
+        for name, group in self._groups.items():
+            x[name] = self._levels(group, y).inverse(y[name])
+        return {name: x[name] for name in y}
+
+    def forward_log_det_jacobian(self, x: Latents) -> Float[Array, ""]:
+        """Return the log determinant of the Jacobian of `forward`."""
+        terms = [self._maps.forward_log_det_jacobian({name: x[name] for name in self._plain})] if self._plain else []
+        for name, (at, sd) in self._logs.items():
+            terms.append(jnp.sum(self._array(np.log(at * sd)) + self._array(sd) * x[name]))
+        if self._line:
+            stretch = np.log(np.abs(np.diagonal(self._arrays["root"]))).sum() - np.log(self._units()).sum()
+            terms.append(self._array(stretch))
+        if self._groups:
+            y = self.forward(x)
+            terms += [self._levels(group, y).log_det() for group in self._groups.values()]
+        return sum(terms[1:], start=terms[0])
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def _levels(self, group: Group, latents: Latents) -> _Levels:
+        """Return the map of the effects of a group, given all other latents."""
+        num_levels = self._num_entries if group.is_local else group.num_levels
+        if group.is_centred:
+            return _Levels(num_levels, None, None, None)
+        scale = group.scale(latents)
+        if group.is_centred is False or f"gram_{group.number}" not in self._arrays:
+            return _Levels(num_levels, scale, None, None)
+        gram, cross, working = (self._of_levels(x, num_levels) for x in arrays_of(self._arrays, group.number))
+        precision = self._family.precision(latents)
+        known = working
+        if cross.shape[-1]:
+            known = working - jnp.einsum("lqc,c->lq", cross, self._plan.line(latents, self._dtype))
+        inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
+        towards = jnp.einsum("qa,lq->la", scale, known) * precision
+        factor = _cholesky(inside + jnp.eye(group.num_effects, dtype=self._dtype)[None])
+        return _Levels(num_levels, scale, factor, _solve_upper(factor, _solve_lower(factor, towards)))
+
+    def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
+        """Return numbers of levels; a description of other data, of which shapes alone count, may have more or fewer."""
+        return self._array(values if len(values) == num_levels else np.resize(values, (num_levels, *values.shape[1:])))
+
+
+class _Levels(NamedTuple):
+    """The effects of all levels as scale @ (mean + factor^-T @ coordinates).
+
+    Attributes:
+        num_levels: their number.
+        scale: (effect, effect), lower triangular; None where effects are their own coordinates.
+        factor: (level, effect, effect), lower triangular, of the precision given their rows; None for the identity.
+        mean: (level, effect); None for 0.
+    """
+
+    num_levels: int
+    scale: Array | None
+    factor: Array | None
+    mean: Array | None
+
+    def forward(self, x: Levels) -> Levels:
+        """Return effects from coordinates."""
+        if self.scale is None:
+            return x
+        if self.factor is not None and self.mean is not None:
+            x = self.mean + _solve_upper(self.factor, x)
+        return x @ self.scale.T
+
+    def inverse(self, y: Levels) -> Levels:
+        """Return coordinates from effects."""
+        if self.scale is None:
+            return y
+        scaled = solve_triangular(self.scale, y.T, lower=True).T
+        if self.factor is not None and self.mean is not None:
+            scaled = jnp.einsum("lqr,lq->lr", self.factor, scaled - self.mean)
+        return scaled
+
+    def log_det(self) -> Float[Array, ""]:
+        """Return the log determinant of the Jacobian of `forward`."""
+        if self.scale is None:
+            return jnp.zeros((), jnp.float64)
+        total = self.num_levels * jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.scale))))
+        if self.factor is not None:
+            total = total - jnp.sum(jnp.log(jnp.diagonal(self.factor, axis1=1, axis2=2)))
+        return total
+
+
+_MOST_UNROLLED = 6
+"""Effects up to which a factorisation of all levels is written out: a call of LAPACK for each level takes longer."""
+
+
+def _cholesky(a: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
+    """Return the lower Cholesky factors."""
+    size = a.shape[1]
+    if size > _MOST_UNROLLED:
+        return jnp.linalg.cholesky(a)
+    rows: list[list[Array]] = []
+    for i in range(size):
+        row: list[Array] = []
+        for j in range(i + 1):
+            left = a[:, i, j] - sum((row[k] * (row if i == j else rows[j])[k] for k in range(j)), start=0.0)
+            row.append(jnp.sqrt(left) if i == j else left / rows[j][j])
+        rows.append(row)
+    zero = jnp.zeros_like(a[:, 0, 0])
+    return jnp.stack([jnp.stack(row + [zero] * (size - len(row)), axis=1) for row in rows], axis=1)
+
+
+def _solve_lower(factor: Float[Array, "level q q"], b: Levels) -> Levels:
+    """Return factor^-1 b of every level."""
+    if factor.shape[1] > _MOST_UNROLLED:
+        return solve_triangular(factor, b[:, :, None], lower=True)[:, :, 0]
+    found: list[Array] = []
+    for i in range(factor.shape[1]):
+        left = b[:, i] - sum((factor[:, i, k] * found[k] for k in range(i)), start=0.0)
+        found.append(left / factor[:, i, i])
+    return jnp.stack(found, axis=1)
+
+
+def _solve_upper(factor: Float[Array, "level q q"], b: Levels) -> Levels:
+    """Return factor^-T b of every level, of lower factors."""
+    if factor.shape[1] > _MOST_UNROLLED:
+        return solve_triangular(factor, b[:, :, None], lower=True, trans=1)[:, :, 0]
+    found: dict[int, Array] = {}
+    for i in reversed(range(factor.shape[1])):
+        left = b[:, i] - sum((factor[:, k, i] * each for k, each in found.items()), start=0.0)
+        found[i] = left / factor[:, i, i]
+    return jnp.stack([found[i] for i in range(factor.shape[1])], axis=1)

@@ -1,0 +1,213 @@
+"""What a page says of a generalised linear model: its findings, family, link and priors, units, and effects in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bayesmesh.models.base import Shown, SpecLike
+from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
+from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
+from bayesmesh.models.glm.formula import Factor
+from bayesmesh.models.glm.glm_coefficients import NAME, SIGMA, Original
+from bayesmesh.models.glm.glm_rows import Plan
+
+
+class _Words(NamedTuple):
+    """A family in words; ``{y}`` stands for the outcome, ``{one}`` for its second level or 1, ``{first}`` for its first.
+
+    Attributes:
+        family: its name.
+        link: what the predictor is.
+        unit: of the predictor.
+        scale, of: how changes of predictors act, as `bayesmesh.store.stored_description.Effects` has it.
+    """
+
+    family: str
+    link: str
+    unit: str
+    scale: str
+    of: str
+
+
+_LOG = (
+    "log: the predictor is the log of the mean of {y}",
+    "on the scale of the log of the mean",
+    "ratio",
+    "the mean of {y}",
+)
+_MEAN = ("in the unit of {y}", "difference", "the mean of {y}")
+
+_WORDS: Mapping[str, _Words] = {
+    "normal": _Words("normal, with the same standard deviation sigma for all rows", "identity: the predictor is the mean of {y}", *_MEAN),
+    "student_t": _Words("Student's t, with scale sigma and nu degrees of freedom", "identity: the predictor is the centre of {y}", "in the unit of {y}", "difference", "the centre of {y}"),
+    "bernoulli": _Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}"),
+    "binomial": _Words("binomial", "logit: the predictor is the log odds of a success", "in log odds", "ratio", "the odds of a success"),
+    "poisson": _Words("Poisson, whose variance is its mean", *_LOG),
+    "negative_binomial": _Words("negative binomial, with variance mean + mean² / shape", *_LOG),
+    "gamma": _Words("gamma, with variance mean² / shape", *_LOG),
+    "categorical": _Words("categorical", "log odds of each level against {first}", "in log odds", "ratio", "the odds of {level} against {first}"),
+    "ordinal": _Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}"),
+}  # fmt: skip
+
+_MEANS = (
+    "Look for what the formula lacks: a predictor, a curve such as `I(x ** 2)`, an interaction such as `x:z`, or effects of a "
+    "group such as `(1 | group)`."
+)
+_ANOTHER = (
+    "A predictor, or effects of a group such as `(1 | group)`, that the formula lacks may be the cause of the scatter."
+)
+
+_REMEDIES: Mapping[str, Mapping[str, str]] = {
+    "normal": {
+        "tails": "Try `family: student_t`, which has heavier tails.",
+        "uneven": "Where the spread grows with the mean of positive outcomes, try `family: gamma`, or `log(y)` as the outcome.",
+        "shape": "Try `log(y)` as the outcome, or `family: gamma`, where outcomes are positive and skewed.",
+    },
+    "student_t": {"uneven": "Where the spread grows with the mean of positive outcomes, try `log(y)` as the outcome."},
+    "bernoulli": {},
+    "binomial": {
+        "narrow": "Try effects of rows, `(1 | row)` with a column that numbers the rows: they let rows scatter more. " + _ANOTHER,
+    },
+    "poisson": {
+        "narrow": "Try `family: negative_binomial`, which has a parameter for the scatter. " + _ANOTHER,
+        "wide": "No family of counts here scatters less than a Poisson distribution; with a largest possible count, try `family: binomial`.",
+        "zeros": "Try `family: negative_binomial`, which has more zeros at the same mean.",
+        "tails": "Try `family: negative_binomial`, which has heavier tails.",
+        "uneven": "Try `family: negative_binomial`, whose variance grows faster than the mean.",
+    },
+    "negative_binomial": {"narrow": _ANOTHER, "wide": "Try `family: poisson`, which has less scatter."},
+    "gamma": {"tails": "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."},
+    "categorical": {},
+    "ordinal": {},
+}  # fmt: skip
+"""Family -> way in which predictions are wrong -> what to try; of a bias for all of them."""
+
+
+def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
+    """Return what the page shows: coefficients as the table has its columns, the family's parameters, groups.
+
+    Args:
+        plan: of the model.
+        family: its name.
+        original: coefficients in the units of the table, where those of the columns are others.
+    """
+    found: list[Shown] = []
+    unit = _WORDS[family].unit.format(y=plan.formula.outcome.text)
+    if original is not None:
+        found.append(Shown(NAME, f"Coefficients, {unit}, for one unit of a column in the table", 0.0, ("intercept",)))
+    else:
+        heading = f"Coefficients, {unit}"
+        found += [Shown("intercept_at_zero", heading)] if plan.has_intercept else []
+        found += [Shown(f"b_{latent_name(columns.name)}", heading, 0.0) for columns in plan.columns]
+    in_unit = "sigma" in plan.parameters and original is not None and original.scale != 1
+    names = [SIGMA if name == "sigma" and in_unit else name for name in plan.parameters]
+    found += [Shown(name, "Parameters of the outcome's distribution") for name in names]
+    for group in plan.groups:
+        of = unit
+        if original is not None and group.num_effects > group.has_intercept:
+            of += ", per standard deviation of standardised columns"
+        found.append(Shown(group.sd, f"Standard deviations of effects between levels of {group.name}, {of}"))
+        if group.is_correlated:
+            found.append(Shown(group.correlations, f"Correlations of effects over {group.name}", 0.0))
+        found.append(Shown(group.effects, f"Effects of {group.name}, {of}", 0.0))
+    return found
+
+
+def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> dict[str, object]:
+    """Return the parts of a `bayesmesh.store.stored_description.ModelDescription`.
+
+    Args:
+        plan, options, spec: of the model.
+        original: coefficients in the units of the table, where those of the columns are others.
+    """
+    words, scale = _WORDS[options.family], 1.0 if original is None else original.scale
+    y = plan.formula.outcome.text
+    levels = levels_of(Source(spec.source_fields, spec.variables, spec.labels), plan.formula.outcome) or ("0", "1")
+    names = {"y": y, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}
+    of = words.of.format(**names)
+    exposure = options.exposure or spec.roles.get("exposure")
+    link = words.link.format(**names) + (f", per unit of {exposure}" if exposure else "")
+    effects = {group.effects: scale for group in plan.groups} | {group.sd: scale for group in plan.groups}
+    return {
+        "facts": {"Family": words.family, "Link": link, "Priors": "; ".join(_priors(plan, options, spec, original))},
+        "meanings": {
+            "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
+            "which are spread evenly over the data",
+            "intercept_at_zero": "the predictor where all columns are 0",
+        },
+        "scales": effects if scale != 1 else {},
+        "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
+        "remedies": {"bias": _MEANS, **_REMEDIES[options.family]},
+    }
+
+
+def _changes(plan: Plan, spec: SpecLike, original: Original | None) -> Iterator[dict[str, object]]:
+    """Yield the changes of predictors that one coefficient describes: those of columns in no other term."""
+    for columns, part in zip(plan.columns, plan.parts.values(), strict=True):
+        own = {name for factor in columns.term for name in factor.names}
+        others = {name for each in plan.columns if each is not columns for factor in each.term for name in factor.names}
+        if len(columns.term) != 1 or own & others:
+            continue
+        for label, name, sd in zip(columns.labels, columns.names, plan.sd[part], strict=True):
+            place = (NAME, label) if original is not None else (f"b_{latent_name(columns.name)}", name)
+            for words, factor in _changes_of(columns, name, float(sd), spec):
+                yield {"summary": place[0], "entry": place[1], "words": words, "factor": factor}
+
+
+def _changes_of(columns: Columns, entry: str, sd: float, spec: SpecLike) -> Iterator[tuple[str, float]]:
+    """Yield changes of a column in words, and by what its coefficient in the unit of the table is multiplied."""
+    (factor,) = columns.term
+    about = spec.variables.get(factor.text) if factor.is_plain else None
+    if about is not None and about.kind == "category":
+        yield f"{entry} instead of {about.levels[0]} ({factor.text})", 1.0
+    elif factor.is_plain:
+        name = f"{factor.text}[{entry}]" if entry else factor.text
+        yield f"one more unit of {name}", 1.0
+        about = about or spec.variables.get(entry)
+        in_table = sd * (about.scale if about is not None else 1.0)
+        if not 0.8 < in_table < 1.25:
+            yield f"one more standard deviation of {name} ({in_table:.3g})", in_table
+    elif (doubled := _doubling(factor)) and not entry:
+        yield f"doubling {factor.names[0]}", doubled
+
+
+def _doubling(factor: Factor) -> float:
+    """Return by how much the log of a column grows when it is doubled; 0 of other transforms."""
+    logs = {"log": math.log(2), "log2": 1.0, "log10": math.log10(2)}
+    name = factor.text.partition("(")[0]
+    return logs.get(name, 0.0) if factor.text == f"{name}({factor.names[0]})" else 0.0
+
+
+def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> Iterator[str]:
+    """Yield the priors in words; those by default in the unit of the outcome."""
+    family, given = FAMILIES[options.family], options.priors
+    outcome_sd, constants = float(spec.constants["outcome_sd"]), spec.constants
+    shift, scale = (0.0, 1.0) if original is None else (original.shift, original.scale)
+    unit = outcome_sd * scale if family.is_in_unit else 1.0
+    as_given = f" in standard deviations of {plan.formula.outcome.text}" if scale != 1 else ""
+    if plan.has_intercept:
+        centre = family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+        default = f"normal({shift + scale * centre:.3g}, {DEFAULT_SCALE * unit:.3g})"
+        written = f"{given['intercept']}{as_given}" if "intercept" in given else default
+        yield f"intercept {written} at the means of the columns"
+    for name in plan.parts:
+        if (key := name if name in given else "coefficients") in given:
+            is_changed = original is not None
+            yield f"{name} {given[key]}{as_given}" + (", of the column as the model reads it" if is_changed else "")
+    if any(name not in given for name in plan.parts) and "coefficients" not in given:
+        others = "other coefficients" if any(name in given for name in plan.parts) else "coefficients"
+        yield f"{others} normal(0, {DEFAULT_SCALE * unit:.3g}) for one standard deviation of their column"
+    for name in plan.parameters:
+        if name not in given and "{rate}" in family.parameters[name]:
+            yield f"{name} exponential with mean {outcome_sd * scale:.3g}"
+        else:
+            yield f"{name} {given.get(name, family.parameters[name])}" + (as_given if name == "sigma" else "")
+    for group in plan.groups:
+        key = group.sd if group.sd in given else "sd"
+        sizes = ", ".join(f"{unit / size:.3g}" for size in group.sizes)
+        yield f"{group.sd} {given[key]}{as_given}" if key in given else f"{group.sd} exponential with mean {sizes}"
+        if group.is_correlated:
+            text = given.get(group.correlation, given.get("correlation", "lkj(1)"))
+            yield f"correlations over {group.name} {text}"

@@ -1,0 +1,219 @@
+"""Priors of a linear model: by name, or by defaults that are scaled to the data.
+
+The defaults are those of rstanarm where it has one (Gabry and Goodrich, "Prior distributions for rstanarm models"), with
+the intercept around the link of the mean outcome for every family.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._model_priors import has_location, parse_prior, scaled
+from bayesmesh.models.base import Bijector, Latents, SpecLike
+from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
+from bayesmesh.models.glm.glm_coordinates import Coordinates
+from bayesmesh.models.glm.glm_groups import Group
+from bayesmesh.models.glm.glm_rows import Plan
+
+tfd, tfb = tfp.distributions, tfp.bijectors
+
+_LKJ = re.compile(r"\s*lkj\(\s*([0-9.]+)\s*\)\s*")
+
+
+class GlmPrior:
+    """A joint prior of latents, of which some depend on others and lie on the whole real line.
+
+    Args:
+        parts: latent -> distribution, or function of the latents before it.
+        plan, family, spec: of the model, from which the coordinates follow.
+    """
+
+    def __init__(self, parts: Mapping[str, Any], plan: Plan, family: Family, spec: SpecLike) -> None:
+        self._parts, self._plan, self._family, self._spec = dict(parts), plan, family, spec
+
+    def _of(self, name: str, latents: Latents) -> Any:
+        part = self._parts[name]
+        return part if isinstance(part, tfd.Distribution) else part(latents)
+
+    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
+        """Return a draw."""
+        drawn: dict[str, Array] = {}
+        for name, key in zip(self._parts, jax.random.split(seed, len(self._parts)), strict=True):
+            drawn[name] = self._of(name, drawn).sample(seed=key)
+        return drawn
+
+    def log_prob(self, value: Latents) -> Float[Array, ""]:
+        """Return the log density, in nats."""
+        terms = [self._of(name, value).log_prob(value[name]) for name in self._parts]
+        return sum(terms[1:], start=terms[0])
+
+    def experimental_default_event_space_bijector(self) -> Bijector:
+        """Return the map from unconstrained space: see `glm_coordinates`."""
+        plain = {k: p for k, p in self._parts.items() if isinstance(p, tfd.Distribution)}
+        maps = {k: p.experimental_default_event_space_bijector() for k, p in plain.items()}
+        positive = {name for name, part in plain.items() if _is_of_all_positive(part)}
+        return Coordinates(
+            self._plan, self._family, self._spec, {name: maps.get(name) for name in self._parts}, positive
+        )
+
+
+_POSITIVE = (
+    tfd.Exponential, tfd.HalfNormal, tfd.HalfStudentT, tfd.HalfCauchy, tfd.Gamma, tfd.InverseGamma, tfd.LogNormal,
+)  # fmt: skip
+
+
+def _is_of_all_positive(distribution: Any) -> bool:
+    """Return whether a distribution lies on all positive numbers, also of arrays and with a scale."""
+    while isinstance(distribution, (tfd.TransformedDistribution, tfd.Independent, tfd.Sample)) and not isinstance(
+        distribution, tfd.LogNormal
+    ):
+        distribution = distribution.distribution
+    return isinstance(distribution, _POSITIVE)
+
+
+def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
+    """Return latent -> distribution, in the dtype of `spec`.
+
+    Raises:
+        ConfigError: a name that is not of the model, or a text that is not a prior for it.
+    """
+    _check_names(plan, options.priors)
+    maker = _Maker(plan, options, spec)
+    parts: dict[str, Any] = {}
+    if plan.has_intercept:
+        parts["intercept"] = maker.intercept()
+    parts |= {name: maker.coefficients(indices) for name, indices in plan.blocks.items()}
+    parts |= {name: maker.parameter(name) for name in plan.parameters}
+    for group in plan.groups:
+        parts |= maker.group(group)
+    return parts
+
+
+def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
+    valid = [*plan.parameters, *(["intercept"] if plan.has_intercept else [])]
+    valid += ["coefficients", *plan.parts] if plan.columns else []
+    valid += ["sd", *(g.sd for g in plan.groups)] if plan.groups else []
+    correlated = [g.correlation for g in plan.groups if g.is_correlated]
+    valid += ["correlation", *correlated] if correlated else []
+    for name in given:
+        if name not in valid:
+            raise ConfigError(f"key 'model.priors': the model has no '{name}'", suggest(name, valid))
+
+
+class _Maker:
+    """Makes the distributions of one model."""
+
+    def __init__(self, plan: Plan, options: Any, spec: SpecLike) -> None:
+        self._plan, self._given, self._spec, self._dtype = plan, options.priors, spec, spec.dtype
+        self._family = FAMILIES[options.family]
+        self._outcome_sd = float(spec.constants["outcome_sd"])
+        self._unit = self._outcome_sd if self._family.is_in_unit else 1.0
+
+    def _array(self, values: Any) -> Array:
+        return jnp.asarray(values, self._dtype)
+
+    def intercept(self) -> tfp.distributions.Distribution:
+        """Return the prior of the intercept where all columns have their means."""
+        if "intercept" in self._given:
+            return self._on_line("intercept", self._plan.output_shape)
+        constants = self._spec.constants
+        location = self._family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+        shape = self._plan.output_shape
+        return scaled("normal", self._array(location), self._array(DEFAULT_SCALE * self._unit), shape)
+
+    def _on_line(self, name: str, shape: tuple[int, ...]) -> tfp.distributions.Distribution:
+        prior = parse_prior(self._given[name], f"key 'model.priors.{name}'")
+        if prior.shape or not has_location(prior.family):
+            raise self._misfit(name, "normal, student_t, cauchy or laplace, without a shape")
+        location, scale, degrees = prior.split([self._array(v) for v in prior.parameters])
+        return scaled(prior.family, location, scale, shape, *degrees)
+
+    def _misfit(self, name: str, wanted: str) -> ConfigError:
+        return ConfigError(f"key 'model.priors.{name}': '{self._given[name]}' does not fit", f"use {wanted}")
+
+    def coefficients(self, indices: tuple[int, ...]) -> tfp.distributions.Distribution:
+        """Return the prior of the coefficients of some columns, all of one family."""
+        names = [name for name, part in self._plan.parts.items() for _ in range(part.start, part.stop)]
+        family, rows = "normal", []
+        for i in indices:
+            key = names[i] if names[i] in self._given else "coefficients"
+            if key not in self._given:
+                rows.append((0.0, DEFAULT_SCALE * self._unit / self._plan.sd[i]))
+                continue
+            prior = parse_prior(self._given[key], f"key 'model.priors.{key}'")
+            if prior.shape or not has_location(prior.family):
+                raise self._misfit(key, "normal, student_t, cauchy or laplace, without a shape")
+            family = prior.family
+            location, scale, degrees = prior.split(prior.parameters)
+            rows.append((location, scale, *degrees))
+        width = (len(indices), *self._plan.output_shape)
+        columns = [self._plan.over_outputs(np.array(values), self._dtype) for values in zip(*rows, strict=True)]
+        location, scale, *degrees = [jnp.broadcast_to(values, width) for values in columns]
+        return scaled(family, location, scale, width, *degrees)
+
+    def parameter(self, name: str) -> tfp.distributions.Distribution:
+        """Return the prior of a parameter of the family."""
+        text = self._given.get(name, self._family.parameters[name].format(rate=1 / self._outcome_sd))
+        prior = parse_prior(text if name != "baseline" else self._over_levels(text), f"key 'model.priors.{name}'")
+        if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or has_location(prior.family):
+            wanted = (
+                "dirichlet with one number, or one for each level"
+                if name == "baseline"
+                else "a prior of positive numbers, such as exponential(1)"
+            )
+            raise self._misfit(name, wanted)
+        made = prior.distribution(self._dtype)
+        if name == "baseline" and made.event_shape != (self._plan.num_levels,):
+            raise self._misfit(name, f"dirichlet with one number, or one for each of {self._plan.num_levels} levels")
+        return made
+
+    def _over_levels(self, text: str) -> str:
+        """Return a Dirichlet distribution of one number as one for all levels."""
+        found = re.fullmatch(r"\s*dirichlet\(\s*([^,()]+)\)\s*", text)
+        return f"dirichlet({', '.join([found[1]] * self._plan.num_levels)})" if found else text
+
+    def group(self, group: Group) -> dict[str, object]:
+        """Return the priors of standard deviations, correlations and effects of a group."""
+        rate = self._array(group.sizes) / self._unit
+        number = (group.num_effects,)
+        key = group.sd if group.sd in self._given else "sd"
+        sd = scaled("exponential", self._array(0.0), 1 / rate, number)
+        if key in self._given:
+            prior = parse_prior(self._given[key], f"key 'model.priors.{key}'")
+            if prior.shape or has_location(prior.family) or prior.family == "dirichlet":
+                raise self._misfit(key, "a prior of positive numbers, such as half_normal(1), without a shape")
+            sd = prior._replace(shape=number).distribution(self._dtype)
+        parts = {group.sd: sd}
+        if group.is_correlated:
+            parts[group.correlation] = tfd.CholeskyLKJ(group.num_effects, self._array(self._concentration(group)))
+        num_levels = self._spec.num_entries if group.is_local else group.num_levels
+        parts[group.effects] = lambda latents: _effects(group, latents, num_levels)
+        return parts
+
+    def _concentration(self, group: Group) -> float:
+        key = group.correlation if group.correlation in self._given else "correlation"
+        text = self._given.get(key, "lkj(1)")
+        found = _LKJ.fullmatch(text)
+        if found is None or not float(found[1]) > 0:
+            raise ConfigError(
+                f"key 'model.priors.{key}': '{text}' is not a prior of correlations", "use for example lkj(2)"
+            )
+        return float(found[1])
+
+
+def _effects(group: Group, latents: Latents, num_levels: int) -> tfp.distributions.Distribution:
+    """Return the distribution of effects given their standard deviations and correlations."""
+    sd = latents[group.sd]
+    if group.is_correlated:
+        one = tfd.MultivariateNormalTriL(scale_tril=group.scale(latents))
+        return tfd.Sample(one, num_levels)
+    return tfd.Independent(tfd.Normal(jnp.zeros((num_levels, 1), sd.dtype), sd[None]), 2)

@@ -1,0 +1,90 @@
+"""What sampling takes from all rows at once: the quick fit that coordinates come from, and rows that stand for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesmesh.models.base import Condensed, HostRows
+from bayesmesh.models.glm.design import Columns
+from bayesmesh.models.glm.families import Family
+from bayesmesh.models.glm.formula import Formula
+from bayesmesh.models.glm.glm_condensed import condense_normal, condense_same, make_layout
+from bayesmesh.models.glm.glm_fit import Term, fit
+from bayesmesh.models.glm.glm_groups import Group
+
+MANY_LEVELS = 1000
+"""Levels of a group from which its effects lie with their rows."""
+
+ReadFields = Callable[[], Iterator[HostRows]]
+"""Returns an iterator over prepared rows in blocks, with the codes of all groups."""
+
+
+class Reduction(NamedTuple):
+    """A model, as far as its rows are reduced.
+
+    Attributes:
+        options: of the model.
+        formula: of the model.
+        columns: of the population, by term.
+        effects: of each group, columns by term.
+        family: of the outcome.
+        constants: of the prepared data.
+        local: number of the group whose effects lie with their rows.
+    """
+
+    options: Any
+    formula: Formula
+    columns: tuple[Columns, ...]
+    effects: tuple[tuple[Columns, ...], ...]
+    family: Family
+    constants: Mapping[str, float | int]
+    local: int | None
+
+    @property
+    def _num_columns(self) -> int:
+        return sum(len(c.labels) for c in self.columns)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(int(self.constants[f"levels_of_group_{i}"]) for i in range(len(self.formula.groups)))
+
+    def fit(self, read_fields: ReadFields) -> Mapping[str, np.ndarray]:
+        """Return the arrays of `fit.fit`; none for families of levels."""
+        if self.family.takes_levels:
+            return {}
+        terms = [
+            Term(i, self._sizes[i], (() in g.terms) + sum(len(c.labels) for c in part), () in g.terms)
+            for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
+        ]
+        unit = float(self.constants["outcome_sd"]) if self.family.is_in_unit else 1.0
+        has_intercept = self.formula.has_intercept
+        return fit(self.family, terms, read_fields, self._num_columns, unit, has_intercept=has_intercept)
+
+    def condense(self, read_fields: ReadFields, arrays: Mapping[str, np.ndarray], num_rows: int) -> Condensed | None:
+        """Return rows that stand for many, see `glm_condensed`; None where there is no gain."""
+        sizes, local = self._sizes, self.local
+        if self.options.family != "normal":
+            return condense_same(read_fields, local, 0 if local is None else sizes[local])
+        groups = tuple(
+            Group.make(i, g, part, self.constants, self.options)
+            for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
+        )
+        has_intercept = self.formula.has_intercept
+        layout = make_layout(groups, self._num_columns, has_intercept=has_intercept)
+        return condense_normal(
+            layout, sizes, read_fields, num_rows, arrays["location"], local, has_intercept=has_intercept
+        )
+
+
+def choose_local(options: Any, formula: Formula, constants: Mapping[str, float | int]) -> int | None:
+    """Return the number of the groups whose effects lie with their rows."""
+    sizes = {i: int(constants[f"levels_of_group_{i}"]) for i in range(len(formula.groups))}
+    if options.local_group == "none" or not sizes:
+        return None
+    if options.local_group == "auto":
+        largest = max(sizes, key=lambda i: sizes[i])
+        return largest if sizes[largest] >= MANY_LEVELS else None
+    return next(i for i, g in enumerate(formula.groups) if g.group == options.local_group)

@@ -1,0 +1,400 @@
+"""Rows of a table as a linear model reads them: outcome, standardised columns, offset, weights and codes of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Condensed, FieldLike, HostRows, Latents, Preparation, SpecLike
+from bayesmesh.models.glm.design import (
+    LARGEST,
+    Columns,
+    Moments,
+    Source,
+    block_of,
+    evaluate_columns,
+    levels_of,
+    make_columns,
+    moments_of,
+)
+from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
+from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
+from bayesmesh.models.glm.glm_groups import Group
+from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
+from bayesmesh.models.glm.glm_refusals import check_counts, check_order, without_spread
+
+MOST_COLUMNS = 2000
+"""Columns of a design, which is a dense matrix."""
+
+ROLES = ("weights", "offset", "exposure")
+"""Roles of columns, which the data may give and the options of the model may name."""
+
+
+class Plan(NamedTuple):
+    """How the fields of the prepared rows enter the predictor.
+
+    Attributes:
+        formula: of the model.
+        columns: of the population, by term.
+        mean, sd: of the columns over the training rows; means are 0 without an intercept.
+        groups: effects of groups.
+        num_levels: of the outcome, where it is a category; else 0.
+        output_shape: of one row's predictor.
+        parameters: latents of the family.
+        blocks: latent -> indices of the columns whose coefficients it holds.
+    """
+
+    formula: Formula
+    columns: tuple[Columns, ...]
+    mean: np.ndarray
+    sd: np.ndarray
+    groups: tuple[Group, ...]
+    num_levels: int
+    output_shape: tuple[int, ...]
+    parameters: tuple[str, ...]
+    blocks: Mapping[str, tuple[int, ...]]
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether there is one: an ordinal outcome has cutpoints instead."""
+        return self.formula.has_intercept and "baseline" not in self.parameters
+
+    @property
+    def local(self) -> Group | None:
+        """The groups whose effects lie with their rows."""
+        return next((group for group in self.groups if group.is_local), None)
+
+    @property
+    def parts(self) -> dict[str, slice]:
+        """Return term -> its columns."""
+        ends = np.cumsum([len(each.labels) for each in self.columns]).tolist()
+        return {c.name: slice(end - len(c.labels), end) for c, end in zip(self.columns, ends, strict=True)}
+
+    def coefficients(self, latents: Latents) -> Float[Array, "column ..."]:
+        """Return the coefficients of all columns, in the units of the data."""
+        together = jnp.concatenate([latents[name] for name in self.blocks])
+        order = np.argsort(np.concatenate([self.blocks[name] for name in self.blocks]))
+        return together if (order == np.arange(len(order))).all() else together[order]
+
+    def line(self, latents: Latents, dtype: Any) -> Float[Array, " c"]:
+        """Return the intercept, if there is one, and standardised coefficients, for one predictor a row."""
+        parts = [latents["intercept"][None]] if self.has_intercept else []
+        parts += [self.coefficients(latents) * jnp.asarray(self.sd, dtype)] if self.columns else []
+        return jnp.concatenate([jnp.zeros(0, dtype), *parts])
+
+    def over_outputs(self, values: np.ndarray, dtype: Any) -> Float[Array, "column ..."]:
+        """Return numbers of columns with axes of length 1 for the outputs."""
+        return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
+
+
+def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> Plan:
+    """Return the plan of prepared data.
+
+    Args:
+        options: of the model.
+        spec: of the prepared data, whose constants hold what was found in the rows.
+        fields: of the source.
+
+    Raises:
+        ConfigError: the formula does not fit the columns.
+    """
+    family, options = FAMILIES[options.family], with_roles(options, spec)
+    formula, columns = _read(options, spec, fields)
+    num_columns = sum(len(each.labels) for each in columns)
+    mean, sd = (
+        np.array([spec.constants[f"{what}_of_column_{i}"] for i in range(num_columns)]) for what in ("mean", "sd")
+    )
+    num_levels = int(spec.constants.get("outcome_levels", 0))
+    groups = [
+        Group.make(i, term, effect_columns(Source(fields, spec.variables, spec.labels), term), spec.constants, options)
+        for i, term in enumerate(formula.groups)
+    ]  # fmt: skip
+    output_shape = (num_levels - 1,) if options.family == "categorical" else ()
+    names = [c.name for c in columns for _ in c.labels]
+    blocks: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        blocks.setdefault(block_of(options.priors, name), []).append(i)
+    return Plan(
+        formula, tuple(columns), mean, sd, tuple(groups), num_levels, output_shape, tuple(family.parameters),
+        {name: tuple(indices) for name, indices in blocks.items()},
+    )  # fmt: skip
+
+
+def with_roles(options: Any, spec: SpecLike) -> Any:
+    """Return the options with the columns that the data give a role, where the model names none.
+
+    Raises:
+        ConfigError: both name a column, and they differ.
+    """
+    for role, name in spec.roles.items():
+        own = _named(options)[role]
+        if own not in (None, name):
+            raise ConfigError(
+                f"key 'model.{role}': '{own}', where the data have '{name}' in the key 'data.{role}'",
+                "remove one of the two",
+            )
+    return options.model_copy(update=dict(spec.roles))
+
+
+def _named(options: Any) -> dict[str, str | None]:
+    """Return the options that name columns; `getattr` with computed names would make all code part of the identity."""
+    return dict(options.model_dump(include={*ROLES, "trials"}))
+
+
+def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
+    """Return what the effects of a group multiply, without the intercept."""
+    return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
+
+
+def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tuple[Formula, list[Columns]]:
+    """Return formula and columns, after checking the columns that other options name."""
+    if not fields:
+        raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
+    named = _named(options)
+    for key, name in named.items():
+        if name is None:
+            continue
+        if name not in fields:
+            raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", suggest(name, fields))
+        about = spec.variables.get(name)
+        if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
+            how = "a category" if about.kind == "category" else "standardised"
+            raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
+    if named["exposure"] is not None and options.family not in LOG_LINKS:
+        raise ConfigError(
+            f"key 'model.exposure': the predictor of the family {options.family} is not a log of a mean",
+            f"use it with {', '.join(LOG_LINKS)}",
+        )
+    if (options.family == "binomial") != (options.trials is not None):
+        problem = (
+            "the binomial family needs the number of trials"
+            if options.trials is None
+            else "only the binomial family has trials"
+        )
+        raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
+    formula = parse_formula(options.formula, list(fields))
+    columns = make_columns(
+        Source(fields, spec.variables, spec.labels),
+        formula.terms,
+        has_intercept=formula.has_intercept or options.family == "ordinal",
+    )
+    if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
+        largest = max(columns, key=lambda each: len(each.labels))
+        raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip
+    if options.family == "categorical" and formula.groups:
+        raise ConfigError(
+            f"{KEY}: a categorical outcome takes no effects of groups", "use another family, or a column for each level"
+        )
+    names = {g.group for g in formula.groups}
+    centred = options.centred if isinstance(options.centred, tuple) else ()
+    for key, given in (("centred", centred), ("local_group", (options.local_group,))):
+        for name in given:
+            if name not in names and not (key == "local_group" and name in ("auto", "none")):
+                raise ConfigError(f"key 'model.{key}': '{name}' has no effects in the formula", suggest(name, names))
+    return formula, columns
+
+
+def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> Preparation:
+    """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
+    options = with_roles(options, spec)
+    formula, columns = _read(options, spec, spec.fields)
+    family, source = FAMILIES[options.family], Source(spec.fields, spec.variables, spec.labels)
+    effects = [effect_columns(source, term) for term in formula.groups]
+    reader = _Reader(options, formula, tuple(columns), tuple(map(tuple, effects)), family, spec)
+    constants = reader.describe(read_blocks)
+    local = choose_local(options, formula, constants)
+    mean, sd = (
+        np.array([constants[f"{what}_of_column_{i}"] for i in range(sum(len(c.labels) for c in columns))]) for what in ("mean", "sd")
+    )  # fmt: skip
+    constants["local_group"] = -1 if local is None else local
+
+    def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
+        return reader.fields(rows, num_rows, mean, sd, local)
+
+    def read_fields() -> Iterator[HostRows]:
+        for rows in read_blocks():
+            yield reader.fields(rows, len(next(iter(rows.values()))), mean, sd, None)
+
+    reduction = Reduction(options, formula, tuple(columns), tuple(map(tuple, effects)), family, constants, local)
+    arrays = reduction.fit(read_fields)
+
+    def condense() -> Condensed | None:
+        return reduction.condense(read_fields, arrays, spec.num_rows)
+
+    if local is None:
+        return Preparation(of_rows, constants, arrays=arrays, condense=condense)
+    group, num_levels = formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
+    return Preparation(of_rows, constants, group, num_levels, arrays, condense)
+
+
+class _Reader(NamedTuple):
+    """Computes fields from rows of the source."""
+
+    options: Any
+    formula: Formula
+    columns: tuple[Columns, ...]
+    effects: tuple[tuple[Columns, ...], ...]
+    family: Family
+    spec: SpecLike
+
+    def describe(self, read_blocks: Callable[[], Iterator[HostRows]]) -> dict[str, float | int]:
+        """Return moments and numbers of levels, after checking every row.
+
+        Raises:
+            ConfigError: a value cannot be an outcome, a count or a code of a group, or is not finite; names the row.
+        """
+        coded = {"outcome": self.formula.outcome.text} | {f"{i}": g.group for i, g in enumerate(self.formula.groups)}
+        # Codes that only held-out rows have count too.
+        most = {key: self.spec.fields[name].num_codes for key, name in coded.items() if name in self.spec.fields}
+        numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
+        effects = sum(len(c.labels) for part in self.effects for c in part)
+
+        def blocks() -> Iterator[np.ndarray]:
+            start = 0
+            for rows in read_blocks():
+                num_rows = len(next(iter(rows.values())))
+                outcome = self._outcome(rows, start)
+                parts = [evaluate_columns(self.columns, rows, num_rows)]
+                parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
+                self._check_signs(rows, start)
+                offset = self._offset(rows)
+                offset = np.zeros(num_rows) if offset is None else offset
+                named = self.options.trials
+                trials = np.ones(num_rows) if named is None else np.asarray(rows[named], float)
+                block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
+                self._check_finite(block, numbers, start)
+                for i, group in enumerate(self.formula.groups):
+                    codes = self._codes(rows, group.group, start)
+                    most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
+                most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
+                start += num_rows
+                yield block
+
+        found = moments_of(blocks())
+        return self._constants(found, most, len(numbers), effects)
+
+    def _constants(
+        self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int
+    ) -> dict[str, float | int]:
+        constants: dict[str, float | int] = {}
+        centre = self.formula.has_intercept or self.options.family == "ordinal"
+        for i, label in enumerate(label for c in self.columns for label in c.labels):
+            is_constant = not found.sd[i] > 1e-12 * max(1.0, abs(found.mean[i]))
+            if is_constant and (centre or not found.mean[i]):
+                raise without_spread(f"'{label}'", found.mean[i], "leave it out")
+            constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
+            constants[f"sd_of_column_{i}"] = float(found.sd[i]) or float(abs(found.mean[i]))
+        for i in range(num_effects):
+            j = num_columns + i
+            constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
+        constants |= {
+            "outcome_mean": float(found.mean[-3]), "outcome_sd": float(found.sd[-3]) or 1.0,
+            "offset_mean": float(found.mean[-2]), "trials_mean": float(found.mean[-1]),
+        }  # fmt: skip
+        widths = [sum(len(c.labels) for c in part) for part in self.effects]
+        for i, group in enumerate(self.formula.groups):
+            constants[f"first_effect_of_group_{i}"] = sum(widths[:i])
+            about = self.spec.variables.get(group.group)
+            constants[f"levels_of_group_{i}"] = len(about.levels) if about and about.levels else most[f"{i}"]
+        self._check_spread(found)
+        if self.family.takes_levels:
+            levels = levels_of(self.source, self.formula.outcome)
+            constants["outcome_levels"] = len(levels) if levels else most["outcome"]
+            if constants["outcome_levels"] < 2:
+                raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
+            if self.options.family == "ordinal" and levels:
+                check_order(self.formula.outcome.text, self.spec.variables[self.formula.outcome.text])
+        return constants
+
+    def _check_spread(self, found: Moments) -> None:
+        """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
+        mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
+        if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
+            raise without_spread(what, mean, "use another outcome")
+
+    @property
+    def source(self) -> Source:
+        """Columns of the source."""
+        return Source(self.spec.fields, self.spec.variables, self.spec.labels)
+
+    def _outcome(self, rows: HostRows, start: int) -> np.ndarray:
+        """Return the outcomes of some rows, float64, after checking them."""
+        name = self.formula.outcome.text
+        y = self.formula.outcome.evaluate(rows)
+        if y.ndim != 1:
+            raise ConfigError(f"{KEY}: the outcome '{name}' has several numbers in a row", "name a column")
+        trials = None if self.options.trials is None else np.asarray(rows[self.options.trials], float)
+        levels = levels_of(self.source, self.formula.outcome)
+        if levels and not self.family.takes_levels and not (self.options.family == "bernoulli" and len(levels) == 2):
+            raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
+        possible = self.family.fits(y, trials)
+        if not possible.all():
+            row = int(np.argmin(possible))
+            of = "" if trials is None else f" of {trials[row]:g} trials"
+            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
+        if self.family.is_discrete:
+            check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
+        return y
+
+    def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
+        for row, column in np.argwhere(~(np.abs(block) <= LARGEST))[:1]:
+            what = names[column] if column < len(names) else "an effect of a group, the outcome or the offset"
+            remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
+            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", remedy)
+
+    def _check_signs(self, rows: HostRows, start: int) -> None:
+        """Refuse negative weights, and exposures that are not positive."""
+        for role, word, fits, needs in (
+            ("weights", "weight", np.greater_equal, "that are 0 or greater"),
+            ("exposure", "exposure", np.greater, "greater than 0"),
+        ):
+            if (name := _named(self.options)[role]) is None:
+                continue
+            values = np.asarray(rows[name], float)
+            if not (possible := fits(values, 0)).all():
+                row = int(np.argmin(possible))
+                problem = f"key 'model.{role}': row {start + row + 1} of those used: the {word} is {values[row]:g}"
+                raise ConfigError(problem, f"use numbers {needs}")
+
+    def _offset(self, rows: HostRows) -> np.ndarray | None:
+        """Return what is added to the predictor of each row, float64; None if nothing is."""
+        options = self.options
+        parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
+        parts += [] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))]
+        return sum(parts[1:], start=parts[0]) if parts else None
+
+    def _codes(self, rows: HostRows, name: str, start: int) -> np.ndarray:
+        codes = np.asarray(rows[name])
+        if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
+            at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
+            raise ConfigError(f"{KEY}: the groups '{name}' are read as numbers (row {at + 1} of those used), and not as names of groups", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
+        return codes
+
+    def fields(
+        self, rows: HostRows, num_rows: int, mean: np.ndarray, sd: np.ndarray, local: int | None
+    ) -> dict[str, np.ndarray]:
+        """Return the prepared fields of some rows."""
+        options, y = self.options, self.formula.outcome.evaluate(rows)
+        trials = None if options.trials is None else np.asarray(rows[options.trials], float)
+        made = {"outcome": outcome_of(y, self.family)}
+        if len(mean):
+            made["design"] = (evaluate_columns(self.columns, rows, num_rows) - mean) / sd
+        if (offset := self._offset(rows)) is not None:
+            made["offset"] = offset
+        if options.weights is not None:
+            made["weights"] = np.asarray(rows[options.weights], float)
+        if trials is not None:
+            made["trials"] = trials.astype(np.int32)
+        if (constant := self.family.constant(y, trials)) is not None:
+            made["constant"] = constant
+        for i, (group, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):
+            if i != local:
+                made[f"group_{i}"] = np.asarray(rows[group.group]).astype(np.int32)
+            if columns:
+                made[f"effects_{i}"] = evaluate_columns(columns, rows, num_rows)
+        return made

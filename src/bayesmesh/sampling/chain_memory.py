@@ -1,0 +1,60 @@
+"""Estimate the memory of a chain group before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.sampling_mesh import DATA_AXIS
+
+
+def check_memory(program: Program, available: int | None) -> None:
+    """Refuse data, chains and draws that cannot fit; what the likelihood needs besides is not counted.
+
+    Args:
+        program: programs of the chain group.
+        available: bytes that this process may take on the host; unknown if None.
+
+    Raises:
+        ConfigError: they do not fit; the message has the sizes in GiB.
+    """
+    target = program.target
+    first, stop = program.rows_here
+    rows = (stop - first) * sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in target.spec.fields.values())
+    laid_out = _bytes(program.data_shapes.values())
+    num_columns, position = program.mesh.shape[DATA_AXIS], target.position.position_shapes
+    draw = _bytes(jax.tree.leaves(position.shared)) + _bytes(jax.tree.leaves(position.local)) // num_columns
+    on_device = {
+        "data": laid_out // num_columns,
+        "chains": _bytes(jax.tree.leaves(program.state_shapes)) // program.mesh.size,
+        # One draw in the buffer of a call, and one on its way out.
+        "draws": 2 * program.num_reported * draw,
+    }
+    # Rows as they are read, and laid out in the experiment's dtype.
+    on_host = {"rows": rows, "laid out": on_device["data"] * len(program.devices_here)}
+    device = program.mesh.devices.flat[0]
+    if device.platform == "cpu":
+        on_host |= {name: size * len(program.mesh.local_devices) for name, size in on_device.items()}
+    else:
+        _refuse_beyond((device.memory_stats() or {}).get("bytes_limit"), on_device, f"a device ({device.device_kind})")
+    _refuse_beyond(available, on_host, "this machine or job")
+
+
+def _bytes(shapes: Iterable[jax.ShapeDtypeStruct]) -> int:
+    """Return the bytes of abstract arrays; a typed key counts as a few."""
+    return sum(math.prod(s.shape) * getattr(s.dtype, "itemsize", 8) for s in shapes)
+
+
+def _refuse_beyond(limit: int | None, sizes: dict[str, int], where: str) -> None:
+    total = sum(sizes.values())
+    if limit is not None and total > limit:
+        parts = ", ".join(f"{name} {size / 2**30:.3g}" for name, size in sizes.items())
+        raise ConfigError(
+            f"needs at least {total / 2**30:.3g} GiB of memory ({parts} GiB), and {where} has {limit / 2**30:.3g} GiB",
+            "use fewer rows (key 'data') or chains (key 'sampling.chains'), float32, or more devices or memory",
+        )

@@ -1,0 +1,101 @@
+"""Estimate what a gradient costs before anything is compiled: the largest array of a row, operations, bytes, seconds."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.sharding import Mesh
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.kernels.base import Position
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampled_density import Target
+
+TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
+"""Largest intermediate of a tile of rows for all chains of a device, in elements."""
+
+RATES = {"cpu": (5e9, 2e10), "gpu": (5e12, 1e12), "tpu": (5e12, 1e12)}
+"""Platform -> operations and bytes per second: of a host's cores, or of one device."""
+
+LEAST_SECONDS = 1e-4
+"""Of one gradient: the prior, the map from unconstrained space and the start of kernels are not counted."""
+
+
+def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> int:
+    """Return how many rows to take at a time, from the largest array that one row brings about.
+
+    Args:
+        model: the model.
+        spec: its data.
+        num_chains: chains of one device.
+        platform: of the devices.
+    """
+    target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows, spec.entry_counts))
+    _, shapes = jax.eval_shape(target.prior_and_latents, target.position.position_shapes)
+    # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
+    rows = 61
+
+    def of_chains(shape: jax.ShapeDtypeStruct, *, is_local: bool) -> jax.ShapeDtypeStruct:
+        entries = (rows, *shape.shape[1:]) if is_local else shape.shape
+        return jax.ShapeDtypeStruct((num_chains, *entries), shape.dtype)
+
+    shared = {k: of_chains(v, is_local=False) for k, v in shapes.items() if k not in model.local_latents}
+    local = {k: of_chains(v, is_local=True) for k, v in shapes.items() if k not in shared}
+    data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
+    # Data are there once for all chains, and only what depends on a chain is there for each.
+    jaxpr = jax.make_jaxpr(jax.vmap(target.tile, in_axes=(0, 0, None)))(shared, local, data)
+    arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
+    shapes_of_arrays: list[tuple[int, ...]] = [getattr(v.aval, "shape", ()) for v in arrays]
+    largest = max((math.prod(shape) for shape in shapes_of_arrays if rows in shape), default=rows) / rows
+    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / largest))
+
+
+def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
+    """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for value in equation.params.values():
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
+                    yield from equations_of(item)
+
+
+def of_chains(target: Target, num_chains: int) -> Position:
+    """Return the abstract position of some chains."""
+    return jax.tree.map(lambda s: s.update(shape=(num_chains, *s.shape)), target.position.position_shapes)
+
+
+@functools.lru_cache(maxsize=1)
+def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
+    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
+    # A latent may have another shape than its position: a simplex has one entry more.
+    _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), of_chains(target, num_chains))
+    shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
+    entries = target.layout.tile_entries
+    local = {
+        k: jax.ShapeDtypeStruct((num_chains, entries, *v.shape[2:]), v.dtype)
+        for k, v in latents.items()
+        if k not in shared
+    }
+    data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
+    lowered = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).lower(shared, local, data)
+    analysis = lowered.cost_analysis() or {}
+    tiles = target.layout.num_tiles * target.layout.num_devices
+    return {
+        "flops": float(analysis.get("flops", 0.0)) * tiles,
+        "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles,
+    }
+
+
+def expected_seconds(cost: Mapping[str, float], mesh: Mesh) -> float:
+    """Return a rough time of one gradient of all chains, from `cost_of_gradient`: the same in every run."""
+    platform = mesh.devices.flat[0].platform
+    operations, num_bytes = RATES.get(platform, RATES["gpu"])
+    # Simulated devices share the cores of one host.
+    num_devices = 1 if platform == "cpu" else mesh.size
+    return max(LEAST_SECONDS, max(cost["flops"] / operations, cost["bytes"] / num_bytes) / num_devices)

@@ -1,0 +1,68 @@
+"""The second way of sharding a program: each device's share of the likelihood and the sums are stated explicitly.
+
+By default the compiler infers the sums over devices (`density.Target` under `jax.jit` with `NamedSharding`).
+Here `jax.shard_map` runs the likelihood once per device, on its rows, local latents and chains, and one
+`jax.lax.psum` over the data axis sums values and gradients of shared latents. It is the form of TensorFlow
+Probability's tutorial "Distributed inference with JAX"; docs/decisions/0011-stated-collectives.md
+explains why it does not use TFP's `Sharded` distributions.
+"""
+
+from __future__ import annotations
+
+import jax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.program_rows import RowLayout
+from bayesmesh.sampling.sampled_density import Arrays, Target
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
+
+
+def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
+    """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
+    return CollectiveTarget(model, spec, layout, mesh) if sharding == "shard_map" else Target(model, spec, layout)
+
+
+class CollectiveTarget(Target):
+    """A `Target` that states the collectives of its likelihood.
+
+    The prior stays with the compiler: it is a distribution over all rows at once, and may couple them.
+    Momentum has the sharding of positions, so each device draws, moves and sums its own part.
+
+    Args:
+        model, spec, layout: as for `Target`.
+        mesh: the (chain, data) mesh that the layout was made for.
+    """
+
+    def __init__(self, model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh) -> None:
+        super().__init__(model, spec, layout)
+        self.mesh = mesh
+
+    def likelihood_and_gradient(
+        self, latents: Arrays, data: Arrays
+    ) -> tuple[Float[Array, " chain"], dict[str, jax.Array]]:
+        """Return the log likelihood of a batch of chains and its gradient, with the collectives stated."""
+        lies = {k: P(CHAIN_AXIS, DATA_AXIS) if k in self.model.local_latents else P(CHAIN_AXIS) for k in latents}
+        share = jax.shard_map(
+            self._share_and_sum,
+            mesh=self.mesh,
+            in_specs=(lies, P(DATA_AXIS)),
+            out_specs=(P(CHAIN_AXIS), lies),
+            # Without these types a sum inside a differentiated function silently gives a wrong gradient.
+            check_vma=True,
+        )
+        return share(latents, data)
+
+    def _share_and_sum(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Compute one device's chains and rows; values and shared gradients are summed over the data axis."""
+        shared = {k: v for k, v in latents.items() if k not in self.model.local_latents}
+        # Each device differentiates by a copy of its own: JAX would otherwise add up gradients that it derives itself,
+        # and not those of a model with a faster path.
+        shared = jax.lax.pcast(shared, DATA_AXIS, to="varying")
+        data = jax.lax.pcast(data, CHAIN_AXIS, to="varying")
+        value, gradient = super().likelihood_and_gradient({**latents, **shared}, data)
+        value, summed = jax.lax.psum((value, {k: gradient[k] for k in shared}), DATA_AXIS)
+        return value, {**gradient, **summed}

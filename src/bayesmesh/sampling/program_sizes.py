@@ -1,0 +1,250 @@
+"""Chooses what the configuration leaves open: tile of rows, lengths of a call and of a segment."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from typing import NamedTuple
+
+import jax
+from jax.sharding import Mesh
+
+from bayesmesh.config.blocks import AUTO, ComputeSettings, MeshSettings, check_chains, check_start
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import DataSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
+from bayesmesh.models.base import Model
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds, row_tile
+from bayesmesh.sampling.program_datasets import DatasetPrograms
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.program_sharding import make_target
+from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_mesh import (
+    CHAIN_AXIS,
+    DATA_AXIS,
+    build_mesh,
+    find_devices,
+    mesh_of_datasets,
+    num_cores,
+)
+from bayesmesh.sampling.start_points import ReadBlocks, find_points
+
+_log = logging.getLogger("bayesmesh")
+
+MOST_CHAINS_TOGETHER = {"cpu": 32}
+"""Chains of many datasets that step together on a device, by platform: each waits for the longest trajectory of all."""
+
+SLICE_SECONDS = 2.0
+"""Aimed time of one call of a program; how often progress is shown, and how soon a request to stop is heard."""
+
+SLICE_BYTES = 64 * 2**20
+"""Bound on the draws of one call, on the devices."""
+
+SEGMENT_BYTES = 64 * 2**20
+"""Bound on the draws of a segment; the host holds one that grows and one that is written, the latter encoded as well."""
+
+SEGMENT_DRAWS = 2**14
+"""Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""
+
+
+def make_program(
+    spec: StageSpec,
+    data_spec: DataSpec,
+    slice_draws: int,
+    read_blocks: ReadBlocks | None = None,
+    num_devices: int | None = None,
+    row_tile: int | None = None,
+) -> Program:
+    """Return the program of one chain group as the spec describes it.
+
+    Args:
+        spec: specification of `compile` or `sample`.
+        data_spec: the data.
+        slice_draws: most iterations of a call.
+        read_blocks: reads the rows, for a model that starts from the data.
+        num_devices, row_tile: devices along the rows, and rows to take at a time, where an earlier run has chosen them; chosen
+            here if None.
+
+    Raises:
+        DeviceError: its mesh does not fit the devices.
+        ConfigError: the kernel needs other chains, or lacks a statistic; or its start cannot be found on this mesh.
+    """
+    compute, sampling = spec.compute, spec.sampling
+    (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
+    if model_class.reads_whole(options):
+        _check_whole(spec)
+    model = model_class(options, data_spec)
+    where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
+    # The spec of the compile stage has the chains of one program alone.
+    check_chains(where, spec.kernel.name, spec.num_chains, least, multiple)
+    if kernel_class.starts_from_prior:
+        check_start(where, spec.kernel.name, sampling.initial)
+        _check_prior(model, spec)
+    if missing := sorted({"lp", "log_likelihood", "n_steps"} - getattr(kernel_class, "statistics", {}).keys()):
+        raise ConfigError(
+            f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
+            "declare them in `statistics` and return them in Info: the posterior is made of them",
+        )
+    mesh, target, tile = _lay_out(spec, data_spec, model, num_devices, row_tile)
+    if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and mesh.shape[CHAIN_AXIS] > 1:
+        raise ConfigError(
+            f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
+            f" spread over {mesh.shape[CHAIN_AXIS]} devices for chains",
+            "use\n    compute:\n      sharding: named",
+        )
+    kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
+    kernel = kernel_class(kernel_options, sampling.warmup)
+    program = Program(target, kernel, mesh, sampling, spec.num_chains, slice_draws)
+    program.points = find_points(where, sampling.initial, target, read_blocks)
+    return _of_datasets(program, spec, tile) if data_spec.dataset_counts else program
+
+
+def _lay_out(
+    spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: int | None, known_tile: int | None
+) -> tuple[Mesh, Target, int]:
+    """Return the mesh, the log density with its rows laid out over it, and the tile; of many datasets, those of one."""
+    compute, chains = spec.compute, spec.num_chains
+    # Condensed rows are few: devices that share the chains need not wait for each other at every step.
+    is_few = data_spec.is_condensed and compute.processes == 1
+    shares_rows = spec.sampling.mode == "sharded" and not model.reads_whole(model.options) and not is_few
+
+    def on(compute: ComputeSettings) -> tuple[Mesh, Target, int]:
+        mesh = build_mesh(compute, num_chains=chains, is_sharded=shares_rows)
+        if (tile := compute.row_tile) == "auto":
+            of_device = max(1, chains // mesh.shape[CHAIN_AXIS])
+            tile = known_tile or row_tile(model, data_spec, of_device, mesh.devices.flat[0].platform)
+        layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
+        return mesh, make_target(model, data_spec, layout, mesh, compute.sharding), tile
+
+    on_one = compute.model_copy(update={"mesh": MeshSettings()})
+    if data_spec.dataset_counts:
+        return on(on_one)
+    is_open = compute.mesh == AUTO and shares_rows and compute.processes == 1 and compute.sharding == "named"
+    if not is_open or find_devices(compute)[0].platform != "cpu":
+        return on(compute)
+    if num_devices is None:
+        mesh, target, tile = on(on_one)
+        seconds = expected_seconds(cost_of_gradient(target, chains), mesh)
+        num_devices = min(num_cores(seconds), len(find_devices(compute)))
+        if num_devices == 1:
+            return mesh, target, tile
+    return on(compute.model_copy(update={"mesh": MeshSettings(data=num_devices)}))
+
+
+def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetPrograms:
+    """Return the programs of all datasets from those of one.
+
+    Raises:
+        ConfigError: the model has a latent for each row, and the datasets differ in their number of rows.
+    """
+    data_spec = program.target.spec
+    counts = data_spec.dataset_counts
+    mesh = mesh_of_datasets(spec.compute, len(counts))
+    if (local := program.target.model.local_latents) and len(set(counts)) > 1:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'data.replicates': model '{spec.model.name}' has latents with an entry for"
+            f" each row ({', '.join(sorted(local))}), and datasets have {min(counts)} to {max(counts)} rows",
+            "give it a latent of fixed length, of which a row takes the entry that a field of integers names",
+        )
+    most_chains = MOST_CHAINS_TOGETHER.get(mesh.devices.flat[0].platform, spec.num_chains * len(counts))
+    block = max(1, min(tile // data_spec.num_rows, most_chains // spec.num_chains))
+    return DatasetPrograms(program, counts, mesh, block)
+
+
+def _check_whole(spec: StageSpec) -> None:
+    """Refuse to spread the rows of a model that takes them all together.
+
+    Raises:
+        ConfigError: the experiment asks for several processes, or devices along the rows.
+    """
+    compute, where = spec.compute, f"experiment '{spec.experiment}'"
+    if compute.processes > 1:
+        raise ConfigError(
+            f"{where}: key 'compute.processes': {compute.processes} processes would share the rows, which model"
+            f" '{spec.model.name}' takes all together",
+            "use\n    compute:\n      processes: 1\n    sampling:\n      mode: independent\n  with several chain_groups",
+        )
+    if compute.mesh != "auto" and compute.mesh.data > 1:
+        raise ConfigError(
+            f"{where}: key 'compute.mesh.data': {compute.mesh.data} devices would share the rows, which model"
+            f" '{spec.model.name}' takes all together",
+            "use `mesh: auto`, which spreads the chains",
+        )
+
+
+def _check_prior(model: Model, spec: StageSpec) -> None:
+    """Refuse a kernel that begins with draws of the prior where the model has none.
+
+    Raises:
+        ConfigError: the model's prior is only a density.
+    """
+    if not model.has_proper_prior:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'kernel.name': {spec.kernel.name} begins with draws of the prior, and"
+            f" model '{spec.model.name}' has a test point instead of a prior",
+            "give it a prior, or use another kernel, such as nuts",
+        )
+
+
+def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Settings:
+    """Return options of a kernel with the metric that its target should have, where they leave the choice open.
+
+    Args:
+        options: of the kernel.
+        target: its log density.
+        is_at_mode: whether the chains start from the normal at a mode.
+    """
+    if getattr(options, "metric", None) != AUTO:
+        return options
+    sizes = target.position.shared_size, target.position.local_size * target.layout.num_entries
+    chosen, reason = choose_metric(*sizes, is_at_mode=is_at_mode, has_unit_scale=target.model.has_unit_scale)
+    _log.info("kernel.metric: %s chosen: %s", chosen, reason)
+    return options.model_copy(update={"metric": chosen})
+
+
+class Lengths(NamedTuple):
+    """Numbers of iterations, all powers of two.
+
+    Attributes:
+        slice_draws: most of one call of the program: the size of its buffers.
+        segment_draws: most of one segment of the store.
+        first_draws: of the first call; later ones are fitted to the time that it took.
+    """
+
+    slice_draws: int
+    segment_draws: int
+    first_draws: int
+
+
+def choose_lengths(
+    program: Program, segment_seconds: float, expected_seconds: float, measured_seconds: float
+) -> Lengths:
+    """Return lengths near their aimed times, bounded by memory; none changes the draws.
+
+    Args:
+        program: its kernel says how many gradients a draw takes, its target how large a draw is.
+        segment_seconds: aimed time between two commits.
+        expected_seconds: of one gradient of all chains of the program, by `costs.expected_seconds`. The program depends
+            on it, so it must be the same in every run: otherwise a run would not find the programs of the one before.
+        measured_seconds: the same, by `audit.seconds_per_gradient`.
+    """
+    slice_draws = slice_length(program, expected_seconds)
+    segment_draws = _length(program, measured_seconds, segment_seconds, SEGMENT_BYTES)
+    return Lengths(slice_draws, segment_draws, min(slice_draws, segment_draws, slice_length(program, measured_seconds)))
+
+
+def slice_length(program: Program, seconds_per_gradient: float) -> int:
+    """Return how many iterations one call should make, if a gradient of all chains takes this long."""
+    return _length(program, seconds_per_gradient, SLICE_SECONDS, SLICE_BYTES)
+
+
+def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float, most_bytes: int) -> int:
+    """Return the largest power of two within a time, a number of bytes and `SEGMENT_DRAWS`; at least 1."""
+    seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
+    coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
+    per_draw = coordinates * program.num_reported * program.target.dtype.itemsize
+    return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, SEGMENT_DRAWS)))))

@@ -1,0 +1,51 @@
+"""Compute summaries of many datasets from draws, each at probe rows of its own."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.sampling.sampled_summaries import Derived, in_dtype
+from bayesmesh.store.posterior_reader import Posterior
+
+
+def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int) -> Derived:
+    """Return the group ``summaries``, arrays (chain, draw, dataset, ...).
+
+    Args:
+        model: the model.
+        spec: its data, with the rows of each dataset.
+        shards: the data itself.
+        posterior: the draws, (chain, draw, dataset, ...).
+        probe_rows: rows of a dataset at which summaries are computed; a shorter one repeats some.
+    """
+    within = probe_numbers(spec.dataset_counts, probe_rows)
+    firsts = np.cumsum([0, *spec.dataset_counts])[:-1]
+    rows = in_dtype(shards.read_rows(0, shards.num_rows), spec)
+    at_probes = jax.device_put({name: v[firsts[:, None] + within] for name, v in rows.items()})
+
+    @jax.jit
+    def of_block(block: Latents, rows: Rows) -> Latents:
+        return jax.vmap(jax.vmap(model.summaries), in_axes=(0, None))(block, rows)
+
+    parts = []
+    for block in posterior.blocks():
+        # Entries of local latents are rows, and datasets that have such latents are of one length.
+        aligned = {k: np.take(block[k], within[0], axis=2 + axis) for k, axis in model.local_latents.items()}
+        parts.append(jax.device_get(of_block({**block, **aligned}, at_probes)))
+    joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    shape = posterior.num_draws, posterior.num_chains
+    return {"summaries": {k: np.swapaxes(v.reshape(*shape, *v.shape[1:]), 0, 1) for k, v in joined.items()}}
+
+
+def probe_numbers(counts: tuple[int, ...], probe_rows: int) -> np.ndarray:
+    """Return which of its rows are the probe rows of each dataset, (dataset, probe), evenly spaced.
+
+    >>> probe_numbers((2, 5), 3).tolist()
+    [[0, 0, 1], [0, 2, 4]]
+    """
+    num_probes = min(probe_rows, max(counts))
+    return np.stack([np.linspace(0, count - 1, num_probes).round().astype(np.int64) for count in counts])

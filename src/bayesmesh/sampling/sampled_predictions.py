@@ -1,0 +1,181 @@
+"""Predictive distributions of new rows from all draws of a posterior, summarised block of rows by block of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.models._model_latents import align_local
+from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
+from bayesmesh.sampling.sampled_density import device_dtype
+from bayesmesh.store.draw_chunks import StoredDraws
+from bayesmesh.store.posterior_reader import Posterior
+
+BLOCK_CELLS = 2**23
+"""Most draws x rows x classes whose predictions are in memory."""
+
+_KEY, _KEY_OF_LEVELS = 0, 1
+
+tfd = tfp.distributions
+
+
+class Summary(NamedTuple):
+    """What the draws predict for some rows; all float64.
+
+    Attributes:
+        mean: (row, class) probabilities, or (row, 1) expectations of the outcome.
+        low, high: likewise, quantiles over draws of the same.
+        outcome_low, outcome_high: (row,) quantiles of the outcome itself; None for classes.
+    """
+
+    mean: Float[np.ndarray, "row class"]
+    low: Float[np.ndarray, "row class"]
+    high: Float[np.ndarray, "row class"]
+    outcome_low: Float[np.ndarray, " row"] | None
+    outcome_high: Float[np.ndarray, " row"] | None
+
+
+def class_probabilities(predictive: Predictive) -> jax.Array | None:
+    """Return the probabilities of each row's classes, (row, class), or of 1, (row, 1); None where the outcome is a number."""
+    if isinstance(predictive, tfd.Bernoulli):
+        return predictive.probs_parameter()[:, None]
+    if isinstance(predictive, tfd.Categorical):
+        return predictive.probs_parameter()
+    if isinstance(predictive, tfd.OrderedLogistic):
+        return jnp.exp(predictive.categorical_log_probs())
+    return None
+
+
+class Predictions:
+    """Predictions of a model for rows that it has not seen.
+
+    Args:
+        model: the model.
+        dtype: of latents and arithmetic.
+        posterior: the draws.
+        probability: of the intervals, such as 0.9.
+        added: column -> number of levels that the data did not have; each draw has effects of its own for them.
+        block_cells: see `BLOCK_CELLS`.
+    """
+
+    def __init__(
+        self, model: Model, dtype: str, posterior: Posterior, probability: float, added: Mapping[str, int],
+        block_cells: int = BLOCK_CELLS,
+    ) -> None:  # fmt: skip
+        self._model, self._dtype, self._cells = model, dtype, block_cells
+        self._added = {column: number for column, number in added.items() if number}
+        self._levels = ((1 - probability) / 2, (1 + probability) / 2)
+        self._num_draws = posterior.num_chains * posterior.num_draws
+        self._draws = StoredDraws(posterior, dtype)
+        self._program = jax.jit(self._of_chunk)
+        self.num_classes = 0
+
+    def _predict(
+        self, draw: Latents, number: int | jax.Array, rows: Rows, entries: jax.Array | np.ndarray
+    ) -> Predictive:
+        if self._added:
+            # By the number of the draw alone, so that a level has the same effects in all blocks of rows.
+            draw = self._model.with_new_levels(
+                draw, self._added, jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
+            )
+        return self._model.predict(align_local(self._model, draw, entries), rows)
+
+    def _of_chunk(
+        self, latents: Latents, numbers: jax.Array, start: jax.Array, rows: Rows, entries: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row), float64."""
+
+        def of_draw(draw: Latents, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+            predictive = self._predict(draw, number, rows, entries)
+            probabilities = class_probabilities(predictive)
+            if probabilities is not None:
+                return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
+            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
+            simulated = predictive.sample(seed=key)
+            # A distribution of the user's may not know its expectation.
+            mean = getattr(predictive, "mean", lambda: simulated)()
+            return mean[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
+
+        return jax.vmap(of_draw)(latents, numbers)
+
+    def depends(self, rows: HostRows, others: HostRows, entries: np.ndarray) -> bool:
+        """Return whether predictions for some rows differ from those for others, at a few draws."""
+        _, count, latents = next(iter(self._draws.chunks()))
+        for place in range(min(3, count)):
+            draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
+            found = [
+                jax.tree.leaves(self._predict(draw, place, _on_device(each, self._dtype), entries))
+                for each in (rows, others)
+            ]
+            if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)):
+                return True
+        return False
+
+    def block_rows(self, rows: HostRows, entries: np.ndarray) -> int:
+        """Return the rows of a block, after checking the kind of the prediction for some rows.
+
+        Raises:
+            ConfigError: the model does not predict one number or class for each row.
+        """
+        _, _, latents = next(iter(self._draws.chunks()))
+        shapes = {k: jax.ShapeDtypeStruct(v.shape[1:], v.dtype) for k, v in latents.items()}
+        given = _on_device(rows, self._dtype)
+        name = type(self._model).__name__
+        try:
+            found: list[int] = []
+
+            def classes(draw: Latents) -> jax.Array:
+                predictive = self._predict(draw, 0, given, entries)
+                if len(predictive.batch_shape) != 1 or getattr(predictive, "event_shape", ()) != ():
+                    raise ConfigError(
+                        f"model {name} predicts {type(predictive).__name__} of {predictive.batch_shape}",
+                        "predict needs one number or class for each row",
+                    )
+                probabilities = class_probabilities(predictive)
+                found.append(0 if probabilities is None else probabilities.shape[1])
+                return jnp.zeros(())
+
+            jax.eval_shape(classes, shapes)
+        except NotImplementedError as error:
+            raise ConfigError(f"model {name}: {error}", "use a model that predicts") from error
+        self.num_classes = found[0]
+        return max(1, self._cells // (self._num_draws * max(1, self.num_classes)))
+
+    def summarise(self, rows: HostRows, entries: np.ndarray, start: int, count: int) -> Summary:
+        """Return what all draws predict for a block of rows.
+
+        Args:
+            rows: a block; every block has the same number of rows, so that one program serves all.
+            entries: entry of local latents of each row.
+            start: number of the first row, from which random numbers follow.
+            count: rows that count; the others are padding.
+        """
+        given, width = _on_device(rows, self._dtype), max(1, self.num_classes)
+        centres = np.empty((self._num_draws, count, width))
+        simulated = np.empty((self._num_draws, count if not self.num_classes else 0))
+        for first, num_draws, latents in self._draws.chunks():
+            places = np.minimum(np.arange(len(next(iter(latents.values())))), num_draws - 1)
+            numbers = (first + places).astype(np.uint32)
+            centre, outcome = jax.device_get(self._program(latents, numbers, np.uint32(start), given, entries))
+            centres[first : first + num_draws] = centre[:num_draws, :count]
+            if not self.num_classes:
+                simulated[first : first + num_draws] = outcome[:num_draws, :count, 0]
+        mean = centres.mean(axis=0)
+        # Between infinite draws there is no quantile; the caller says in which row.
+        with np.errstate(invalid="ignore"):
+            low, high = np.quantile(centres, self._levels, axis=0, overwrite_input=True)
+            if self.num_classes:
+                return Summary(mean, low, high, None, None)
+            outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
+        return Summary(mean, low, high, outcome_low, outcome_high)
+
+
+def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:
+    return {k: jnp.asarray(v, device_dtype(np.asarray(v).dtype.name, np.dtype(dtype))) for k, v in rows.items()}

@@ -1,0 +1,80 @@
+"""Chains in another mode are named with the distance of their log density."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from bayesmesh.diagnostics.finite_gate import MOST_CHAINS
+from bayesmesh.diagnostics.mode_gate import late_chains, modes_gate, separated_chains
+
+
+def densities(num_chains: int = 9, dimension: int = 10) -> np.ndarray:
+    """Log densities of independent draws of a normal, (chain, draw)."""
+    return -0.5 * np.random.default_rng(4).chisquare(dimension, size=(num_chains, 200))
+
+
+@pytest.mark.parametrize("dimension", [1, 10, 10_000])
+def test_chains_of_one_mode_miss_nothing(dimension: int) -> None:
+    assert modes_gate(densities(dimension=dimension)) is None
+    assert modes_gate(np.full((4, 50), -3.0)) is None, "a uniform density"
+    assert modes_gate(np.linspace(0, 1, 4)[:, None] + np.zeros((4, 50))) is None, "constant chains that differ little"
+
+
+def test_chains_of_a_second_mode_are_named_with_their_distance() -> None:
+    lp = densities()
+    lp[[3, 7]] -= 40
+    found = modes_gate(lp)
+    assert (found.name, found.verdict, found.value) == ("modes", "fail", 2.0)
+    assert found.where in ("chain 3", "chain 7")
+    said = r"a second mode, or lost chains: chains 3 and 7 have a log density ([0-9.]+) nats lower than the others"
+    np.testing.assert_allclose(float(re.fullmatch(said, found.message)[1]), 40, atol=1)
+
+
+def test_a_chain_that_comes_late_is_named_with_the_draws_that_it_missed() -> None:
+    lp = densities(32)
+    lp[28, :40] -= 40
+    found = modes_gate(lp)
+    assert (found.name, found.verdict, found.value, found.where) == ("modes", "fail", 1.0, "chain 28")
+    said = (
+        r"chains that came late, .*: chain 28 had a log density ([0-9.]+) nats lower than the others until draw 40; .*"
+    )
+    np.testing.assert_allclose(float(re.fullmatch(said, found.message)[1]), 40, atol=1)
+    assert late_chains(lp[:, :100]) == {}, "too few draws of a part"
+
+
+def test_most_chains_may_come_late() -> None:
+    lp = densities(4)
+    for chain, draw in ((0, 120), (1, 140), (3, 150)):
+        lp[chain, :draw] -= 40
+    assert "chains 0, 1 and 3 had a log density" in modes_gate(lp).message
+
+
+def test_a_chain_that_was_away_for_a_moment_is_not_late() -> None:
+    lp = densities(32)
+    lp[3, :5] -= 40
+    lp[4, 100:140] -= 12
+    assert modes_gate(lp) is None
+    assert separated_chains(lp) == {}
+
+
+def test_a_chain_that_alone_found_the_higher_mode_is_named_too() -> None:
+    lp = densities()
+    lp[1] += 40
+    assert "chain 1 has a log density" in modes_gate(lp).message
+    assert modes_gate(lp).message.endswith("nats higher than the others")
+
+
+def test_chains_without_a_density_are_left_to_another_gate() -> None:
+    lp = densities()
+    lp[0, 5] = -np.inf
+    assert modes_gate(lp) is None
+    assert modes_gate(np.full((3, 4), np.nan)) is None
+
+
+def test_few_chains_are_named() -> None:
+    lp = densities(40)
+    lp[: MOST_CHAINS + 3] -= 1e6
+    assert "chains 0, 1, 2, 3, 4, 5, 6, 7 and 3 more have" in modes_gate(lp).message

@@ -1,0 +1,78 @@
+"""What a table says of its columns, such as their roles, in the preparation of a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.base import FieldSpec, Variable
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.glm_refusals import check_order
+from bayesmesh.models.glm.model import Glm
+from cases import trees
+
+NUM_ROWS = 60
+
+
+def test_roles_of_the_data_are_the_options_of_the_model() -> None:
+    spec, table = trees(NUM_ROWS)
+    rate = {**table, "area": np.linspace(1, 2, NUM_ROWS), "copies": np.arange(NUM_ROWS) % 3.0}
+    fields = {k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rate.items()}
+    about = dataclasses.replace(spec, fields=fields, roles={"exposure": "area", "weights": "copies"})
+    read = read_options(component_path("model", "glm"))
+    by_data, by_model = read(formula="leaves ~ age", family="poisson"), read(formula="leaves ~ age", family="poisson", exposure="area", weights="copies")  # fmt: skip
+    made = [
+        prepare_rows(functools.partial(Glm.prepare, own), given, rate)
+        for own, given in ((by_data, about), (by_model, dataclasses.replace(about, roles={})))
+    ]
+    for name, values in made[0][1].items():
+        np.testing.assert_array_equal(values, made[1][1][name])
+    np.testing.assert_allclose(made[0][1]["offset"], np.log(rate["area"]))
+    np.testing.assert_array_equal(made[0][1]["weights"], rate["copies"])
+    with pytest.raises(ConfigError, match=r"'age', where the data have 'area' in the key 'data.exposure'"):
+        Glm.prepare(read(formula="leaves ~ age", family="poisson", exposure="age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="family normal is not a log of a mean"):
+        Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="row 1 of those used: the exposure is 0"):
+        Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
+
+
+@pytest.mark.parametrize("key", ["offset", "weights"])
+def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
+    spec, table = trees(NUM_ROWS)
+    about = dataclasses.replace(spec, variables={**spec.variables, "mass": Variable("number", mean=1.0, scale=2.0)})
+    own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
+    with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
+        Glm.prepare(own, about, lambda: iter([table]))
+
+
+@pytest.mark.parametrize(
+    ("about", "is_refused"),
+    [
+        (Variable("category", levels=("high", "low", "medium")), True),
+        (Variable("category", levels=("A", "B", "C"), is_ordered=True), False),
+        (Variable("category", levels=("low", "medium", "high")), False),
+        (Variable("category", levels=("1", "2", "3")), False),
+        (Variable("category", levels=("no", "yes")), False),
+    ],
+)
+def test_an_ordinal_outcome_in_alphabetical_order_is_refused(about: Variable, *, is_refused: bool) -> None:
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"'grade' are in alphabetical order \(high, low, medium\)"):
+            check_order("grade", about)
+    else:
+        check_order("grade", about)
+
+
+def test_a_count_beyond_32_bits_is_refused() -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula="leaves ~ age", family="poisson")
+    leaves = np.asarray(table["leaves"], np.int64).copy()
+    leaves[7] = 3_000_000_000
+    with pytest.raises(ConfigError, match="row 8 of those used: 'leaves' is 3e\\+09, and counts are at most"):
+        Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))

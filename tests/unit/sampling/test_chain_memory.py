@@ -1,0 +1,27 @@
+"""What cannot fit is refused with its sizes, from shapes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.sampling.chain_memory import check_memory
+
+
+@pytest.mark.parametrize(("mesh", "copies"), [((1, 1), 1), ((1, 2), 1), ((2, 1), 2)])
+def test_data_beyond_the_memory_are_refused_before_they_are_read(make_case, make_program, mesh, copies) -> None:
+    case = make_case("gaussian")
+    num_rows = 2**27
+    case = dataclasses.replace(case, spec=dataclasses.replace(case.spec, num_rows=num_rows))
+    program = make_program(case, "hmc", mesh=mesh, row_tile=num_rows)
+    # Two float64 columns, as read and as laid out, and on each device along the chains; the rest is small.
+    needed = num_rows * (16 * (2 + copies) + 1 * (1 + copies))
+    check_memory(program, needed + 2**20)
+    check_memory(program, None)
+    with pytest.raises(
+        ConfigError, match=r"needs at least [\d.]+ GiB of memory \(rows 2, laid out 2.12, data .*and this machine"
+    ) as caught:
+        check_memory(program, needed)
+    assert "key 'data'" in caught.value.remedy

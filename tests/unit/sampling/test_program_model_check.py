@@ -1,0 +1,75 @@
+"""The models of the registry pass the checks that a user's model has to; what they refuse is in tests/hostile.py."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import pytest
+
+from bayesmesh.config.registry import list_components
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Axis
+from bayesmesh.sampling.program_model_check import (
+    check_axes,
+    check_described,
+    check_model,
+    check_predictions,
+    check_shown,
+    check_summaries,
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", list_components("model"))
+def test_a_model_of_the_registry_is_accepted(make_case, name: str, dtype: str) -> None:
+    case = make_case(name, dtype)
+    latents = check_model(case.model_class, case.options, case.spec)
+    assert {shape.dtype.name for shape in latents.values()} == {dtype}
+    summaries = check_summaries(case.model, latents, case.spec)
+    assert summaries
+    check_axes(case.model, latents, summaries)
+    check_shown(case.model, latents, summaries)
+    check_described(case.model)
+    check_predictions(case.model, latents, case.spec)
+
+
+@pytest.mark.parametrize(
+    ("axes", "says"),
+    [
+        ((Axis("row", ("a", "b", "c")),), "names 3 entries of an axis of 'mean', which has shape (2,)"),
+        ((None, None), "names 2 axes of 'mean', which has shape (2,)"),
+    ],
+)
+def test_axes_that_do_not_fit_are_refused(make_case, axes: tuple[Axis | None, ...], says: str) -> None:
+    case = make_case("gaussian")
+    model, shapes = case.model, {"mean": jax.ShapeDtypeStruct((2,), "float64")}
+    model.axes = lambda: {"mean": axes}
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        check_axes(model, shapes, {})
+
+
+@pytest.mark.parametrize(
+    ("shown", "says", "remedy"),
+    [
+        (("mean",), "returns ('mean',) instead of a name and a heading", "slope"),
+        (("mean", ""), "returns ('mean', '') instead of a name and a heading", "slope"),
+        (("maen", "Mean"), "'maen' is neither a latent nor a summary", "mean"),
+    ],
+)
+def test_findings_that_do_not_exist_are_refused(make_case, shown: tuple[str, ...], says: str, remedy: str) -> None:
+    case = make_case("gaussian")
+    model, shapes = case.model, {"mean": jax.ShapeDtypeStruct((2,), "float64")}
+    model.shown = lambda: [("mean", "Mean", 0.0), shown]
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
+        check_shown(model, shapes, {})
+    assert remedy in caught.value.remedy
+
+
+def test_what_a_model_says_of_itself_is_of_parts_that_the_page_knows(make_case) -> None:
+    model = make_case("gaussian").model
+    assert check_described(model).facts["Priors"].startswith("each mean normal(0, ")
+    model.described = lambda: {"fact": {}}
+    with pytest.raises(ConfigError, match="returns 'fact'") as error:
+        check_described(model)
+    assert "return a mapping with any of facts, " in error.value.remedy

@@ -1,0 +1,213 @@
+"""What is chosen where the configuration says auto."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Position
+from bayesmesh.planning.specs import make_spec
+from bayesmesh.sampling.program_sharding import CollectiveTarget
+from bayesmesh.sampling.program_sizes import (
+    SEGMENT_BYTES,
+    SEGMENT_DRAWS,
+    SLICE_BYTES,
+    SLICE_SECONDS,
+    choose_lengths,
+    make_program,
+    slice_length,
+)
+from bayesmesh.sampling.sampled_density import Target
+from cases import OPTIONS
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("aimed", [0.01, 10.0, 3600.0])
+@pytest.mark.parametrize("num_chains", [1, 64])
+def test_lengths_are_powers_of_two_within_bounds(make_case, fixed_program, seconds, aimed, num_chains) -> None:
+    program = fixed_program(num_chains)
+    lengths = choose_lengths(program, aimed, seconds, seconds)
+    assert 1 <= lengths.first_draws <= min(lengths.slice_draws, lengths.segment_draws)
+    assert max(lengths) <= SEGMENT_DRAWS
+    (num_coordinates,) = program.target.position.position_shapes.shared.shape
+    per_draw = num_coordinates * num_chains * 8
+    for length, most_bytes, most_seconds in zip(
+        lengths, (SLICE_BYTES, SEGMENT_BYTES, SLICE_BYTES), (SLICE_SECONDS, aimed, SLICE_SECONDS), strict=True
+    ):
+        assert math.log2(length).is_integer()
+        assert length == 1 or length * per_draw <= most_bytes
+        assert length == 1 or length * seconds * program.kernel.expected_gradients() <= most_seconds
+
+
+@pytest.fixture(scope="module")
+def fixed_program(make_case, request):
+    build = request.getfixturevalue("make_program")
+    programs = {n: build(make_case("softmax_regression"), "hmc", num_chains=n) for n in (1, 64)}
+    return programs.__getitem__
+
+
+def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
+    lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) > 3
+
+
+def test_a_measured_time_changes_no_program_but_bounds_its_first_call(fixed_program) -> None:
+    """A program must be the same in every run: otherwise a run does not find those that the one before compiled."""
+    lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s) for s in np.geomspace(1e-6, 10, 30)]
+    assert {each.slice_draws for each in lengths} == {slice_length(fixed_program(1), 1e-3)}
+    assert lengths[0].first_draws == lengths[0].slice_draws
+    assert lengths[-1].first_draws == 1
+
+
+def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
+    program = fixed_program(64)
+    shapes = Position(jax.ShapeDtypeStruct((10**7,), program.target.dtype), None)
+    layout = dataclasses.make_dataclass("Layout", ["position_shapes"])(shapes)
+    huge = dataclasses.make_dataclass("Huge", ["position", "dtype"])(layout, program.target.dtype)
+    program = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])(huge, program.kernel, 64)
+    assert choose_lengths(program, 10.0, 1e-9, 1e-9) == (1, 1, 1)
+
+
+def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
+    """Of replica exchange half the chains are draws; only these wait in memory."""
+    kept, all_kept = (
+        make_program(spec(kernel=kernel), make_case("gaussian").spec, 16) for kernel in ("replica_exchange", "hmc")
+    )
+    assert (kept.num_reported, all_kept.num_reported) == (4, 8)
+    many = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])
+    lengths = [
+        choose_lengths(many(p.target, all_kept.kernel, 10**5 * p.num_reported), 1e9, 1e-9, 1e-9).segment_draws
+        for p in (kept, all_kept)
+    ]
+    assert lengths[0] == 2 * lengths[1]
+
+
+def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling):
+    options = {"max_leapfrog_steps": 17} if kernel == "chees" else {}
+    options |= {} if metric is None else {"metric": metric}
+    config = {
+        "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
+        "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
+        "compute": {"dtype": "float64", "sharding": sharding, **(compute or {})},
+    }  # fmt: skip
+    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+
+
+def test_a_program_is_what_its_spec_says(make_case) -> None:
+    case = make_case("gaussian")
+    program = make_program(spec(), case.spec, 16)
+    assert program.num_chains == 8
+    assert program.slice_draws == 16
+    assert program.sampling.warmup == program.kernel.num_warmup == 21
+    assert program.kernel.options.max_leapfrog_steps == 17
+    assert program.target.model.options.prior_scale == 3.0
+    assert program.mesh.size == program.target.layout.num_devices == 1
+
+
+@pytest.mark.parametrize(("num_rows", "num_cores"), [(8_000, 1), (20_000, 4), (10**6, 8)])
+def test_cores_share_rows_that_are_many(make_case, num_rows, num_cores) -> None:
+    data = dataclasses.replace(make_case("gaussian").spec, num_rows=num_rows)
+    program = make_program(spec(), data, 16)
+    assert dict(program.mesh.shape) == {"chain": 1, "data": num_cores}
+    assert program.target.layout.num_devices == num_cores
+    again = make_program(spec(), data, 16, num_devices=num_cores)
+    assert again.mesh == program.mesh
+    assert again.target.layout == program.target.layout
+
+
+def test_cores_share_the_rows_where_they_are_told_to(make_case) -> None:
+    few = make_case("gaussian").spec
+    for asked in (spec(compute={"mesh": {"data": 4}}), spec("shard_map")):
+        assert make_program(asked, few, 16).mesh.shape["data"] > 1
+
+
+def whole(prior=True, kernel="hmc", **more):
+    """An experiment with a function of all rows."""
+    options = dict(OPTIONS["log_density"])
+    if not prior:
+        del options["prior"]
+        options |= {"test_point": {"mean": 0.0, "slope": 0.0, "noise": 1.0}, "support": {"noise": "positive"}}
+    config = {
+        "title": "Some", "data": {"source": "hidden_markov"}, "model": {"name": "log_density", **options},
+        "kernel": {"name": kernel}, "sampling": {"chains": 18, "warmup": 21}, **more,
+    }  # fmt: skip
+    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+
+
+def test_devices_share_the_chains_of_a_model_that_takes_all_rows(make_case) -> None:
+    data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
+    assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 2, "data": 1}
+    for compute, said in (
+        ({"mesh": {"data": 2}}, "key 'compute.mesh.data'"),
+        ({"processes": 2}, "key 'compute.processes'"),
+    ):
+        with pytest.raises(ConfigError, match=said) as caught:
+            make_program(whole(compute=compute), data, 16)
+        assert caught.value.remedy
+
+
+def test_a_test_point_is_refused_by_kernels_that_begin_with_the_prior(make_case) -> None:
+    data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
+    assert make_program(whole(prior=False), data, 16).num_chains == 18
+    from_prior = {"sampling": {"chains": 18, "warmup": 21, "initial": {"method": "prior"}}}
+    with pytest.raises(ConfigError, match="has a test point instead of a prior"):
+        make_program(whole(prior=False, kernel="tempered_smc", **from_prior), data, 16)
+    assert make_program(whole(kernel="tempered_smc", **from_prior), data, 16)
+
+
+@pytest.mark.parametrize("stage", ["compile", "sample"])
+def test_kernels_with_many_chains_run_in_groups(make_case, stage: str) -> None:
+    """The spec of the compile stage has the chains of one program, and not `sampling.chains`."""
+    config = {
+        "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "tempered_smc"},
+        "sampling": {"chains": 64, "chain_groups": 4, "mode": "independent", "initial": {"method": "prior"}},
+    }  # fmt: skip
+    asked = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    assert make_program(asked, make_case("gaussian").spec, 16).num_chains == 16
+
+
+def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) -> None:
+    with caplog.at_level("INFO", "bayesmesh"):
+        program = make_program(spec(kernel="hmc", metric="auto"), make_case("gaussian").spec, 16)
+    assert program.kernel.options.metric == "dense"
+    assert "kernel.metric: dense chosen: 2 shared and 0 local coordinates" in caplog.text
+
+
+def test_a_mode_is_not_sought_by_chains_that_shard_map_spreads(make_case) -> None:
+    asked = spec("shard_map", mode="independent", initial={"method": "laplace"})
+    with pytest.raises(ConfigError, match="laplace differentiates at a single mode"):
+        make_program(asked, make_case("gaussian").spec, 16)
+
+
+def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
+    case = make_case("gaussian")
+    for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
+        assert type(make_program(spec(sharding=way), case.spec, 16).target) is expected
+
+
+def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
+    program = make_program(spec(mode="independent", chain_groups=2), make_case("gaussian").spec, 16)
+    assert program.num_chains == 4
+    assert dict(program.mesh.shape) == {"chain": 4, "data": 1}
+
+
+def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'chees' takes at least 2 chains, .* has 1"):
+        make_program(spec(mode="independent", chain_groups=8), make_case("gaussian").spec, 16)
+
+
+def test_a_kernel_of_pairs_refuses_an_odd_number_of_chains(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'replica_exchange' .* groups of 2.* has 7"):
+        make_program(spec(kernel="replica_exchange", chains=7), make_case("gaussian").spec, 16)
+
+
+def test_a_kernel_that_starts_from_the_prior_refuses_other_starts(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.initial': kernel 'tempered_smc' starts from draws"):
+        make_program(spec(kernel="tempered_smc", chains=16, initial={"method": "zero"}), make_case("gaussian").spec, 16)

@@ -1,0 +1,163 @@
+"""Devices and meshes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.errors import DeviceError
+from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, describe_devices, sharding, warn_of_idle_gpu
+
+NUM_DEVICES = 8
+
+
+def test_auto_takes_every_device_for_rows_when_sharded() -> None:
+    mesh = build_mesh(ComputeSettings(), num_chains=4, is_sharded=True)
+    assert dict(mesh.shape) == {"chain": 1, "data": NUM_DEVICES}
+
+
+@pytest.mark.parametrize(("num_chains", "expected"), [(1, 1), (6, 2), (8, 8), (12, 4), (24, 8)])
+def test_auto_takes_devices_that_divide_the_chains_otherwise(num_chains: int, expected: int) -> None:
+    mesh = build_mesh(ComputeSettings(), num_chains=num_chains, is_sharded=False)
+    assert dict(mesh.shape) == {"chain": expected, "data": 1}
+
+
+def test_a_mesh_can_be_asked_for() -> None:
+    compute = ComputeSettings.model_validate({"mesh": {"chain": 2, "data": 3}})
+    mesh = build_mesh(compute, num_chains=4, is_sharded=True)
+    assert dict(mesh.shape) == {"chain": 2, "data": 3}
+    assert list(mesh.devices.flat) == jax.devices()[:6]
+    assert describe_devices(mesh) == {"platform": "cpu", "kind": "cpu", "mesh": {"chain": 2, "data": 3}}
+
+
+def test_one_device_computes_and_all_receive() -> None:
+    mesh = build_mesh(ComputeSettings(mesh={"chain": 2, "data": 2}), num_chains=2, is_sharded=True)
+    calls: list[int] = []
+
+    def double(x: jax.Array) -> dict[str, jax.Array]:
+        jax.debug.callback(lambda: calls.append(1))
+        return {"twice": 2 * x, "count": jnp.asarray(7, jnp.int32)}
+
+    argument = jax.device_put(np.arange(6.0), sharding(mesh))
+    made = jax.jit(lambda x: compute_once(mesh, double, x))(argument)
+    jax.effects_barrier()
+    assert len(calls) == 1
+    assert made["count"] == 7
+    assert {float(s.data[3]) for s in made["twice"].addressable_shards} == {6.0}
+    assert len(made["twice"].sharding.device_set) == 4
+    np.testing.assert_array_equal(made["twice"], 2 * np.arange(6.0))
+
+
+def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:
+    compute = ComputeSettings.model_validate({"mesh": {"chain": 3, "data": 3}})
+    with pytest.raises(DeviceError, match=re.escape("compute.mesh: chain 3 x data 3 needs 9 devices")) as raised:
+        build_mesh(compute, num_chains=9, is_sharded=True)
+    assert "mesh: auto" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "is_told"),
+    [
+        ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ("auto", {"SLURM_JOB_GPUS": "3", "CUDA_VISIBLE_DEVICES": ""}, True),
+        ("auto", {"SLURM_GPUS_ON_NODE": "2"}, True),
+        ("cpu", {"CUDA_VISIBLE_DEVICES": "0"}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
+        ("auto", {}, False),
+    ],
+)
+def test_a_gpu_that_is_given_and_not_used_is_told_of(
+    platform: str, environ: dict[str, str], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    compute = ComputeSettings.model_validate({"platform": platform})
+    mesh = build_mesh(compute, num_chains=1, is_sharded=False)
+    with caplog.at_level(logging.WARNING, "bayesmesh"):
+        warn_of_idle_gpu(mesh, compute, environ)
+    assert [record.levelname for record in caplog.records] == (["WARNING"] if is_told else [])
+    if is_told:
+        name, value = next((n, v) for n, v in environ.items() if v)
+        assert f"given a GPU ({name}={value})" in caplog.text
+        assert "ACCELERATOR=cuda" in caplog.text
+
+
+def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+
+
+CONFIGURE = """
+from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.sampling.sampling_mesh import build_mesh, configure_jax
+compute = ComputeSettings.model_validate({settings})
+configure_jax(compute, {cores})
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores", "expected"),
+    [({}, 3, 3), ({"mesh": {"chain": 1, "data": 2}}, 3, 3), ({"mesh": {"chain": 2, "data": 2}}, 3, 3)],
+)
+def test_a_core_is_a_device_on_a_cpu(settings, cores: int, expected: int, user_environment) -> None:
+    code = CONFIGURE.format(settings=settings, cores=cores) + (
+        "import jax, jax.numpy as jnp\n"
+        "print(len(jax.devices()), jnp.zeros(()).dtype, jax.config.jax_default_matmul_precision)"
+    )
+    done = python(code, user_environment)
+    assert done.stdout.split() == [str(expected), "float64", "highest"], done.stderr
+
+
+def test_a_mesh_beyond_the_cores_of_a_job_is_refused_and_not_run_on_one_device(user_environment) -> None:
+    code = CONFIGURE.format(settings={"mesh": {"chain": 2, "data": 2}}, cores=3) + (
+        "from bayesmesh.errors import DeviceError\n"
+        "try:\n    build_mesh(compute, num_chains=2, is_sharded=True)\n"
+        "except DeviceError as error:\n    print(error)"
+    )
+    said = python(code, user_environment).stdout
+    assert "compute.mesh: chain 2 x data 2 needs 4 devices, and this job sees 3 (cpu)" in said
+    assert "mesh: auto" in said
+    assert "--cores" in said
+
+
+def test_devices_that_the_user_made_are_left_alone(user_environment) -> None:
+    code = CONFIGURE.format(settings={}, cores=2) + "import jax; print(len(jax.devices()))"
+    environment = {**user_environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=5"}
+    assert python(code, environment).stdout.split() == ["5"]
+
+
+def test_variables_of_jax_do_not_change_draws(user_environment) -> None:
+    """Set in the middle of a chain, they would go unseen: what decides random numbers is set here."""
+    code = CONFIGURE.format(settings={}, cores=1) + (
+        "import jax\nprint(jax.random.key_data(jax.random.fold_in(jax.random.key(3), 5)).tolist(), "
+        "jax.random.normal(jax.random.key(3), (3,)).tolist())"
+    )
+    changed = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "5", "JAX_THREEFRY_PARTITIONABLE": "0"}
+    expected, found = (python(code, {**user_environment, **more}).stdout for more in ({}, changed))
+    assert found == expected != ""
+
+
+@pytest.mark.parametrize("platform", ["tpu", "gpu"])
+def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(platform, user_environment) -> None:
+    lines = CONFIGURE.format(settings={"platform": platform}, cores=1).replace("\n", "\n    ")
+    code = f"from bayesmesh.errors import DeviceError\ntry:{lines}\nexcept DeviceError as error:\n    print(error)"
+    done = python(code, {k: v for k, v in user_environment.items() if k != "JAX_PLATFORMS"})
+    assert f"compute.platform: {platform} is not available here" in done.stdout, done.stderr
+
+
+def test_a_fork_does_not_stay_once_a_module_has_changed_settings_of_jax() -> None:
+    code = (
+        "import jax; from bayesmesh.config.blocks import ComputeSettings; from bayesmesh.running import staying\n"
+        "from bayesmesh.sampling.sampling_mesh import configure_jax\n"
+        "configure_jax(ComputeSettings(platform='cpu'), 1); print(staying.is_current())\n"
+        "jax.config.update('jax_default_matmul_precision', 'bfloat16'); print(staying.is_current())\n"
+        "configure_jax(ComputeSettings(platform='cpu'), 1); print(staying.is_current())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "True"]
