@@ -30,7 +30,7 @@ from bayesmesh.kernels.adaptation.warmup_restarts import (
 from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate, check_maps
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
 
 _RESTART_SHRINKAGE = 2.0
@@ -99,6 +99,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         ones = jnp.ones(state.log_prior.shape if self.has_own_steps else ())
         step_size = init_step_size(self.options.initial_step_size * ones)
         data = self.metric.start(state.gradient, target)
+        check_maps(self.metric, data, state.position)
         seen = init_seen(state.position) if self._watches_chains else ()
         return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra(), seen)
 

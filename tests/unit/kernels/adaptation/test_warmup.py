@@ -160,3 +160,19 @@ def test_an_estimate_with_other_arrays_than_the_metric_names_the_file_of_the_met
         ConfigError, match=r"test_warmup.py: estimate\(\) returns .*of shape \(3,\).* start is .*of shape \(2,\)"
     ):
         kernel.adapt(adaptation, state, after, info, TARGET)
+
+
+@pytest.mark.parametrize("method", ["move", "whiten_gradient", "whiten_position"])
+def test_a_map_that_returns_another_shape_names_the_file_and_the_method_of_the_metric(method: str) -> None:
+    class Narrow(DiagonalMetric):
+        """Forgets the chains, which arithmetic would broadcast."""
+
+    def first(self: Any, data: Any, given: Position) -> Position:
+        return jax.tree.map(lambda x: x[:1], given)
+
+    setattr(Narrow, method, first)
+    kernel = Hmc(Options(num_leapfrog_steps=3), NUM_WARMUP)
+    kernel.metric = Narrow()
+    state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
+    with pytest.raises(ConfigError, match=rf"test_warmup.py: {method}\(\) returns .*of shape \(1, 2\).* given"):
+        kernel.init_adaptation(state, TARGET)

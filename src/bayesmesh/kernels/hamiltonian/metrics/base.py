@@ -113,13 +113,43 @@ def check_estimate(metric: Metric[Any, Any], learnt: Any, present: Any) -> None:
     Raises:
         ConfigError: they differ; the message names the file of the metric.
     """
-    now, then = ([f"{x.dtype} of shape {x.shape}" for x in jax.tree.leaves(each)] for each in (learnt, present))
-    if (now, str(jax.tree.structure(learnt))) != (then, str(jax.tree.structure(present))):
+    if not _are_alike(learnt, present):
         raise ConfigError(
-            f"{inspect.getfile(type(metric))}: estimate() returns {', '.join(now)} as {type(learnt).__name__}, and the metric"
-            f" at the start is {', '.join(then)} as {type(present).__name__}",
+            f"{inspect.getfile(type(metric))}: estimate() returns {_describe(learnt)}, and the metric at the start is"
+            f" {_describe(present)}",
             "return from estimate() the arrays that init() and start() return: as many, with their shapes and dtypes",
         )
+
+
+def check_maps(metric: Metric[Any, Any], data: Any, position: Position) -> None:
+    """Refuse a metric whose maps return other arrays than they are given.
+
+    Args:
+        metric: the kind of metric.
+        data: its arrays.
+        position: positions (chain, ...), of which shapes and dtypes count.
+
+    Raises:
+        ConfigError: one does; the message names the file of the metric and the method.
+    """
+    for name in ("move", "whiten_gradient", "whiten_position"):
+        returned = jax.eval_shape(getattr(metric, name), data, position)
+        if not _are_alike(returned, position):
+            raise ConfigError(
+                f"{inspect.getfile(type(metric))}: {name}() returns {_describe(returned)}; it is given {_describe(position)}",
+                "return a Position with the shapes and dtypes of the one that is given",
+            )
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Return whether two trees have the same structure, and arrays of the same shapes and dtypes."""
+    (leaves, tree), (others, other_tree) = jax.tree.flatten(one), jax.tree.flatten(other)
+    return str(tree) == str(other_tree) and [(x.shape, x.dtype) for x in leaves] == [(x.shape, x.dtype) for x in others]
+
+
+def _describe(tree: Any) -> str:
+    arrays = ", ".join(f"{x.dtype} of shape {x.shape}" for x in jax.tree.leaves(tree))
+    return f"{arrays} as {type(tree).__name__}"
 
 
 def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
