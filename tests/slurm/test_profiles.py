@@ -18,7 +18,7 @@ import yaml
 import zarr
 
 from bayesmesh.planning.site import site_for
-from bayesmesh.report.time_spent import AROUND, WAITING
+from bayesmesh.report.report_times import AROUND, WAITING
 from bayesmesh.running.slurm.commands import srun_command
 from loopback import GPUS, MAX_MINUTES, Cluster
 from submission import sbatch_command

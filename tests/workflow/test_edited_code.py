@@ -27,7 +27,7 @@ def _editing(folder: Path, workspace: Any, **how: object) -> dict[str, str]:
 
 def test_an_edit_is_refused_and_the_next_run_works(workspace: Any, tmp_path: Path) -> None:
     source = workspace.root / "src" / "bayesmesh"
-    ranks, page = source / "diagnostics" / "ranks.py", source / "report" / "page.py"
+    ranks, page = source / "diagnostics" / "ranks.py", source / "report" / "report_page.py"
     seal = workspace.results / "seals" / "films" / "diagnose.json"
     before, text = seal.read_bytes(), page.read_text()
 

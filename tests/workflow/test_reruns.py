@@ -42,7 +42,7 @@ EDITS: list[tuple[str, str, Any, list[str]]] = [
 
 BOTH_END = [INDEX, "Report digits", "Report films"]
 SOURCES: list[tuple[str, list[str]]] = [
-    ("report/page.py", BOTH_END),
+    ("report/report_page.py", BOTH_END),
     ("diagnostics/ranks.py", ["Diagnose digits", "Diagnose films", *BOTH_END]),
     ("report/templates/page.html", BOTH_END),
     ("figures/templates/macros.html", BOTH_END),
@@ -50,8 +50,8 @@ SOURCES: list[tuple[str, list[str]]] = [
     ("analyses/averaging/section.html", DIGITS_END),
     ("analyses/averaging/section.py", DIGITS_END),
     ("analyses/averaging/settings.py", [AVERAGE, *DIGITS_END]),
-    ("analyses/averaging/predictive.py", [AVERAGE, *DIGITS_END]),
-    ("analyses/averaging/scores.py", [AVERAGE, *DIGITS_END]),
+    ("analyses/averaging/average_probabilities.py", [AVERAGE, *DIGITS_END]),
+    ("analyses/averaging/average_scores.py", [AVERAGE, *DIGITS_END]),
     ("analyses/recommendation/section.py", FILMS_END),
     ("analyses/recommendation/analysis.py", ["Recommend films in films", *FILMS_END]),
     ("analyses/recommendation/ranking.py", ["Recommend films in films", *FILMS_END]),

@@ -13,8 +13,7 @@ import zarr
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
-from bayesmesh.data.left_out import leave_out
-from bayesmesh.data.row_fields import Use, read_column
+from bayesmesh.data.data_left_out import leave_out
 from bayesmesh.data.shards import HELD_OUT_GROUPS, LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
@@ -24,6 +23,7 @@ from bayesmesh.data.split import (
     hold_out_rows,
     hold_out_users,
 )
+from bayesmesh.data.split_fields import Use, read_column
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.hashes import write_hashes

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from bayesmesh.analyses.recommendation.film_list_request import Asked
-from bayesmesh.analyses.recommendation.shown_list import COLUMNS, FilmList, as_text
+from bayesmesh.analyses.recommendation.film_list_text import COLUMNS, FilmList, as_text
 from bayesmesh.errors import ConfigError
 from bayesmesh.stages.stage_recommend import for_rated, for_user, for_watched
 from bayesmesh.store.layout import ExperimentLayout

@@ -11,7 +11,8 @@ import numpy as np
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
-from bayesmesh.report.convergence_panels import (
+from bayesmesh.report.learned.learned_effects import meanings_of
+from bayesmesh.report.report_convergence import (
     MEASURES,
     NUM_BLOCKS,
     draw_counts,
@@ -21,9 +22,8 @@ from bayesmesh.report.convergence_panels import (
     rank_reach,
     shown_chains,
 )
-from bayesmesh.report.draw_summaries import DrawReader, rank_difference
-from bayesmesh.report.efficiency_panels import draw_efficiency, draw_growth
-from bayesmesh.report.learned.effects import meanings_of
+from bayesmesh.report.report_draws import DrawReader, rank_difference
+from bayesmesh.report.report_efficiency import draw_efficiency, draw_growth
 from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12

@@ -10,11 +10,16 @@ from bayesmesh.config.sweep_config import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.report.comparison_page import page_context
-from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
-from bayesmesh.report.page import render
-from bayesmesh.report.row_scores import compare_experiments, find_pointwise
-from bayesmesh.report.side_by_side import Quantity, measure_quantity, quantity_texts, read_coordinates
+from bayesmesh.report.comparison.comparison_page import page_context
+from bayesmesh.report.comparison.comparison_quantities import (
+    Quantity,
+    measure_quantity,
+    quantity_texts,
+    read_coordinates,
+)
+from bayesmesh.report.comparison.comparison_scores import compare_experiments, find_pointwise
+from bayesmesh.report.report_index import NO_VERDICT, IndexedPage, read_index_row, tally_text
+from bayesmesh.report.report_page import render
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 

@@ -12,9 +12,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
-from bayesmesh.report.page import write_page
-from bayesmesh.report.repeat import describe_project
+from bayesmesh.report.report_index import IndexedPage, IndexedSweep, write_index
+from bayesmesh.report.report_page import write_page
+from bayesmesh.report.report_provenance import describe_project
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
 from bayesmesh.store.receipts import write_receipts

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.analyses._film_draws import read_factors
+from bayesmesh.analyses.fold_in.fold_in_draws import read_factors
 from bayesmesh.analyses.recommendation import recommend_ratings
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
+from bayesmesh.analyses.recommendation.film_list_logits import known_user, new_user
 from bayesmesh.analyses.recommendation.film_list_request import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
@@ -25,9 +26,8 @@ from bayesmesh.analyses.recommendation.film_list_request import (
     most_draws,
     open_experiment,
 )
+from bayesmesh.analyses.recommendation.film_list_text import FilmList, as_text, check_output_name, write_list
 from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
-from bayesmesh.analyses.recommendation.new_user import known_user, new_user
-from bayesmesh.analyses.recommendation.shown_list import FilmList, as_text, check_output_name, write_list
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data

@@ -16,9 +16,9 @@ from scipy import stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.section import LEVEL as LEVEL_OF_PIT
-from bayesmesh.analyses.predictive_checks.bins import Variable, bin_levels, bin_numbers
-from bayesmesh.analyses.predictive_checks.quantities import LEVEL, Kind, p_value, quantities_of, sum_powers
-from bayesmesh.analyses.predictive_checks.residuals import Residuals
+from bayesmesh.analyses.predictive_checks.predictive_bins import Variable, bin_levels, bin_numbers
+from bayesmesh.analyses.predictive_checks.predictive_quantities import LEVEL, Kind, p_value, quantities_of, sum_powers
+from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
 from bayesmesh.diagnostics.uniformity import assess_uniformity
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))

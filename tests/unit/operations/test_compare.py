@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import bayesmesh as bm
+from bayesmesh.analyses.evidence.evidence_table import Estimate, write_evidence
 from bayesmesh.cli import main
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import compare, verify_findings
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition
-from bayesmesh.report.row_scores import choose_scores, find_pointwise
+from bayesmesh.report.comparison.comparison_scores import choose_scores, find_pointwise
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.stored_scores import RowScores, write_pointwise
 from resealing import seal_as

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.operations.verify_findings import Findings, check, list_owners
-from bayesmesh.report.time_spent import read_time, write_ledger
+from bayesmesh.report.report_times import read_time, write_ledger
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.lock import WriterLock

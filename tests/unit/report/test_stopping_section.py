@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
-from bayesmesh.report.page import write_page
+from bayesmesh.report.report_page import write_page
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.store.layout import ExperimentLayout
 

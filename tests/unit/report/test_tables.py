@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from bayesmesh.figures import formats
-from bayesmesh.report.background import dump_settings
-from bayesmesh.report.convergence_panels import draw_ranks, rank_reach
-from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
+from bayesmesh.report.background_section import dump_settings
 from bayesmesh.report.fact_rows import list_facts
+from bayesmesh.report.report_convergence import draw_ranks, rank_reach
+from bayesmesh.report.report_draws import rank_difference, thin_by_extremes
 from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, worst_first
 from bayesmesh.store.layout import ExperimentLayout
 

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses._jackknife import jackknife_se
-from bayesmesh.analyses.averaging.cases import Entropies, entropy, write_cases
-from bayesmesh.analyses.averaging.predictive import WORK_BYTES, BlockSums, Predictor, check_averaging
-from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
+from bayesmesh.analyses.averaging.average_probabilities import WORK_BYTES, BlockSums, Predictor, check_averaging
+from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_groups, score_probabilities
+from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
 from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import draw_shapes
 from bayesmesh.data.base import DataSpec

@@ -21,7 +21,7 @@ class DivergentDraws(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Compare divergent draws with the others, latent by latent and pair by pair; return the first as text."""
-        from bayesmesh.analyses.divergent_draws.places import find_places
+        from bayesmesh.analyses.divergent_draws.divergence_places import find_places
 
         del others
         return find_places(subject.posterior, self.options, files)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_users import SEED, FoldedDraw
 from bayesmesh.analyses.fold_in.watch_fold_in import (
     NUM_PROPOSALS,

@@ -20,9 +20,9 @@ class KFold(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require rows that do not have latents of their own, and of a model that takes all as one a likelihood of fewer."""
+        from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
-        from bayesmesh.analyses._row_likelihood import check_rows
-        from bayesmesh.analyses.k_fold.whole_rows import KEY, check_whole
+        from bayesmesh.analyses.k_fold.joint_fold_models import KEY, check_whole
 
         if bound.model.reads_whole(bound.model.options):
             check_whole(bound, self.options)

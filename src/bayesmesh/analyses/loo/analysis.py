@@ -21,8 +21,8 @@ class Loo(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a likelihood by rows that do not have latents of their own."""
+        from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
-        from bayesmesh.analyses._row_likelihood import check_rows
         from bayesmesh.analyses.loo.leave_one_out import KEY
 
         check_rows(KEY, bound.model, bound.data_spec)

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-from bayesmesh.analyses._log_density import LogDensity
-from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
-from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
+from bayesmesh.analyses._analysis_density import LogDensity
+from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
 from bayesmesh.analyses.base import BoundModel, Subject
+from bayesmesh.analyses.k_fold.refit_scores import RefitRows, check_outcomes, score_refit
+from bayesmesh.analyses.loo.loo_sums import summarise, write_sums
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
 from bayesmesh.analyses.loo.psis import good_k, smooth_weights
-from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise

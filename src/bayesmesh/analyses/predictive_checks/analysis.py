@@ -23,7 +23,7 @@ class PredictiveChecks(Analysis):
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a model that predicts."""
         from bayesmesh.analyses._draw_blocks import check_predictions
-        from bayesmesh.analyses.predictive_checks.simulated_outcomes import simulate_once
+        from bayesmesh.analyses.predictive_checks.predictive_outcomes import simulate_once
 
         if not bound.model.has_predictions:
             raise unsuitable("predictive_checks", f"model {type(bound.model).__name__} does not predict its outcome")
@@ -37,7 +37,7 @@ class PredictiveChecks(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Simulate outcomes of all rows from draws, in blocks, and compare; return what differs as text."""
-        from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes, check_prior
+        from bayesmesh.analyses.predictive_checks.predictive_outcomes import check_outcomes, check_prior
 
         del others
         found = check_outcomes(subject.bound, subject.posterior, self.options.draws, files)

@@ -11,14 +11,14 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
-from bayesmesh.analyses.predictive_checks.outcome_figures import figures_by_column
-from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL, OF_CLASS, Bin
+from bayesmesh.analyses.predictive_checks.predictive_figures import figures_by_column
+from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, LEVEL, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
+from bayesmesh.figures.figure_fit_check import Aspect, FitCheck, State
 from bayesmesh.figures.figure_sections import KeyNumber, Section, render
-from bayesmesh.figures.fit_check import Aspect, FitCheck, State
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")

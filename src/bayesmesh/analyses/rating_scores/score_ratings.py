@@ -18,8 +18,8 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.new_users import are_new, divide, predict_new
-from bayesmesh.analyses.rating_scores.rating_biases import choose_biases, joined, with_new_users
+from bayesmesh.analyses.rating_scores.new_rating_scores import are_new, divide, predict_new
+from bayesmesh.analyses.rating_scores.rating_baselines import choose_biases, joined, with_new_users
 from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior_reader import Posterior

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.recommendation.logits import read_users, take_users, watch_logits
+from bayesmesh.analyses.recommendation.film_logits import read_users, take_users, watch_logits
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.draw_chunks import Chunks, iterate_chunks

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses._film_draws import FactorDraws, read_factors
+from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws, read_factors
 from bayesmesh.analyses.fold_in.rating_fold_in import (
     GivenRatings,
     RatingScales,
@@ -17,6 +17,7 @@ from bayesmesh.analyses.fold_in.rating_fold_in import (
     scales_of,
 )
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
+from bayesmesh.analyses.recommendation.film_list_logits import NUM_PROPOSALS, known_user
 from bayesmesh.analyses.recommendation.film_list_request import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
@@ -29,9 +30,8 @@ from bayesmesh.analyses.recommendation.film_list_request import (
     list_rows,
     most_draws,
 )
-from bayesmesh.analyses.recommendation.new_user import NUM_PROPOSALS, known_user
+from bayesmesh.analyses.recommendation.film_list_text import FilmList
 from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, read_rated
-from bayesmesh.analyses.recommendation.shown_list import FilmList
 from bayesmesh.data.base import Column, Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.layout import ExperimentLayout

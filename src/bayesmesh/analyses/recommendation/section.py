@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation.score_section import (
+from bayesmesh.analyses.recommendation.ranking_score_section import (
     NAMES,
     OWN,
     compare_rankings,
@@ -18,8 +18,8 @@ from bayesmesh.analyses.recommendation.score_section import (
     score_tables,
 )
 from bayesmesh.figures import formats
-from bayesmesh.figures.comparison import SAME, Comparison, error_text
 from bayesmesh.figures.documents import read_table
+from bayesmesh.figures.figure_differences import SAME, Comparison, error_text
 from bayesmesh.figures.figure_sections import KeyNumber, Section, render
 
 MAX_FILMS = 10

@@ -11,7 +11,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Float
 
-from bayesmesh.analyses._log_density import LogDensity
+from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.sensitivity.settings import Options
 from bayesmesh.figures.documents import render_csv

@@ -15,7 +15,7 @@ from pydantic import Field
 from bayesmesh.config.settings import Files, Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset, RowArray
-from bayesmesh.data.tables.array_files import open_arrays
+from bayesmesh.data.sources._array_files import open_arrays
 from bayesmesh.errors import DataError, suggest
 from bayesmesh.store.sealed import read_sealed, write_sealed
 from bayesmesh.store.sealed_inputs import find_files, stores_of

@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.data import base, records
+from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import mirror_folder, verify_file
+from bayesmesh.data.sources import _tfds_source
 from bayesmesh.errors import DataError
 
 VERSION = "3.0.1"
@@ -113,20 +114,20 @@ class Source(base.Source):
         """
         import tensorflow_datasets as tfds
 
-        files, mirror = records.registered_files("mnist", FILES), mirror_folder()
+        files, mirror = _tfds_source.registered_files("mnist", FILES), mirror_folder()
         if mirror:
             paths = {name: mirror.resolve() / "mnist" / name for name in FILES}
             for name, file in files.items():
                 verify_file(paths[name], file)
         else:
-            records.require_network(files[FILES[0]].url, NEEDED)
-            paths = records.download(files, folder / "downloads", "mnist")
+            _tfds_source.require_network(files[FILES[0]].url, NEEDED)
+            paths = _tfds_source.download(files, folder / "downloads", "mnist")
         features = {
             "image": tfds.features.Image(shape=(28, 28, 1)),
             "label": tfds.features.ClassLabel(num_classes=10),
         }
         splits = {split: _examples(paths, part) for split, part in PARTS.items()}
-        records.write_records(folder, "mnist", VERSION, splits, features, supervised_keys=("image", "label"))
+        _tfds_source.write_records(folder, "mnist", VERSION, splits, features, supervised_keys=("image", "label"))
         return {
             "origin": str(mirror.resolve() / "mnist") if mirror else "network",
             "files": {f.name: {"url": f.url, "bytes": f.size, "sha256": f.sha256} for f in files.values()},
@@ -159,7 +160,7 @@ def _decode(folder: Path, split: str) -> dict[str, np.ndarray]:
     prepared = folder / "mnist" / VERSION
     images: list[np.ndarray] = []
     labels: list[int] = []
-    for number, features in enumerate(records.read_records(prepared, split)):
+    for number, features in enumerate(_tfds_source.read_records(prepared, split)):
         where = f"{prepared}: split {split}: record {number}"
         try:
             pixels = decode_png(features["image"].bytes_list.value[0])

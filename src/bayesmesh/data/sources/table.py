@@ -13,10 +13,10 @@ from pydantic import Field
 from bayesmesh.config.settings import Files, Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.tables.columns import choose_columns
-from bayesmesh.data.tables.spool import Spool
+from bayesmesh.data.tables.table_columns import choose_columns
 from bayesmesh.data.tables.table_fields import MatrixField, MissingField, fields_of, variable_of
 from bayesmesh.data.tables.table_reader import ROLES, TableReader
+from bayesmesh.data.tables.table_spool import Spool
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
 from bayesmesh.store.sealed import read_sealed, write_sealed

@@ -155,7 +155,7 @@ class RowFilter:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Cells]) -> _Value:
         match node:
             case ast.Constant(value=str(text)):
-                # As levels are, see `columns`.
+                # As levels are, see `table_columns`.
                 return unicodedata.normalize("NFC", text)
             case ast.Constant(value=int() | float() as number):
                 return float(number)

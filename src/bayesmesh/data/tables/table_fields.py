@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.data.base import Variable
-from bayesmesh.data.tables.columns import NO_LEVEL
-from bayesmesh.data.tables.spool import Spool
+from bayesmesh.data.tables.table_columns import NO_LEVEL
+from bayesmesh.data.tables.table_spool import Spool
 
 MISSING_LEVEL = "(missing)"
 """Level of the cells without value of a category whose missing values are kept."""

@@ -1,6 +1,6 @@
 """Read a file of a table as blocks of columns, at most a few megabytes at a time.
 
-Cells of text formats are texts, without the blanks around them, and what they mean is decided by `columns`: a reader that
+Cells of text formats are texts, without the blanks around them, and what they mean is decided by `table_columns`: a reader that
 guessed from its first block would fail, or change its mind, at a later one.
 """
 

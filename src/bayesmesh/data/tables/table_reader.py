@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bayesmesh.data.tables.columns import (
+from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
+from bayesmesh.data.tables.table_columns import (
     MISSING_TEXTS,
     NO_LEVEL,
     Kind,
@@ -21,9 +22,8 @@ from bayesmesh.data.tables.columns import (
     to_numbers,
     without_missing,
 )
-from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
-from bayesmesh.data.tables.spool import Spool, SpoolWriter
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
+from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.sealed_inputs import find_files
 

@@ -13,7 +13,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel, draw, log_axis, series
 from bayesmesh.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
-from bayesmesh.report.page import render
+from bayesmesh.report.report_page import render
 from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.store.layout import BenchmarkLayout
 

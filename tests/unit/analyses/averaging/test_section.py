@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.averaging.scores import COLUMNS
+from bayesmesh.analyses.averaging.average_scores import COLUMNS
 from bayesmesh.analyses.averaging.section import build_section, read_predictions
 from bayesmesh.errors import StoreError
 from bayesmesh.store.zarr_arrays import open_group, write_array

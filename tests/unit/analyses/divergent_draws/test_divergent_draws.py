@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.divergent_draws.places import LEVEL, TAIL, find_places
+from bayesmesh.analyses.divergent_draws.divergence_places import LEVEL, TAIL, find_places
 from bayesmesh.analyses.divergent_draws.section import LEVEL as SHOWN_LEVEL
 from bayesmesh.analyses.divergent_draws.section import TAIL as SHOWN_TAIL
 from bayesmesh.analyses.divergent_draws.section import build_section, describe, read_places

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.rating_fold_in import (
     GivenRatings,
     RatingScales,

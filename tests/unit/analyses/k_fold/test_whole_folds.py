@@ -18,9 +18,9 @@ from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold import joint_folds
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds
+from bayesmesh.analyses.k_fold.joint_fold_models import SomeRows
 from bayesmesh.analyses.k_fold.section import build_section
 from bayesmesh.analyses.k_fold.settings import Options
-from bayesmesh.analyses.k_fold.whole_rows import SomeRows
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.refit_settings import LeftOut

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
+from bayesmesh.analyses.loo.loo_sums import summarise
 from bayesmesh.analyses.loo.section import LEVEL, draw_pit, sentences
-from bayesmesh.analyses.loo.sums import summarise
 from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.store.stored_scores import RowScores
 

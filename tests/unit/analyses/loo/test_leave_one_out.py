@@ -15,16 +15,16 @@ from arviz_stats.base import array_stats
 from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._refit_scores import RefitRows
-from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency
 from bayesmesh.analyses.base import BoundModel, Subject
+from bayesmesh.analyses.k_fold.refit_scores import RefitRows
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import _with_refits, leave_one_out, leave_out_rows
+from bayesmesh.analyses.loo.loo_sums import COLUMNS, read_sums, summarise
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
 from bayesmesh.analyses.loo.settings import Options as LooOptions
-from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.refit_settings import LeftOut

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.neighbours.closeness import cosines, embedding_of, find_neighbours
+from bayesmesh.analyses.neighbours.neighbour_cosines import cosines, embedding_of, find_neighbours
 from bayesmesh.analyses.neighbours.section import build_section
 from bayesmesh.analyses.neighbours.settings import Options
 from bayesmesh.errors import ConfigError, StoreError

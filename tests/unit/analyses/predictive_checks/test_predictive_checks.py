@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.predictive_checks.quantities import add_sums, quantities_of, sum_powers
-from bayesmesh.analyses.predictive_checks.residuals import simultaneous_band
+from bayesmesh.analyses.predictive_checks.predictive_outcomes import check_outcomes, check_prior
+from bayesmesh.analyses.predictive_checks.predictive_quantities import add_sums, quantities_of, sum_powers
+from bayesmesh.analyses.predictive_checks.predictive_residuals import simultaneous_band
 from bayesmesh.analyses.predictive_checks.section import (
     build_section,
     calibrations,
@@ -22,7 +23,6 @@ from bayesmesh.analyses.predictive_checks.section import (
     read_checks,
     sentence,
 )
-from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes, check_prior
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, Variable
@@ -32,7 +32,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
-from bayesmesh.report.learned.outcomes import choose_outcomes
+from bayesmesh.report.learned.learned_outcomes import choose_outcomes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
@@ -74,7 +74,7 @@ def check(
 
 
 def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.simulated_outcomes.CHUNK_CELLS", 64 * 70)
+    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.CHUNK_CELLS", 64 * 70)
     generator = np.random.default_rng(2)
     y, x = generator.negative_binomial(2, 0.3, 200).astype(np.int32), generator.standard_normal(200)
     shape = (2, 240)
@@ -142,7 +142,7 @@ def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And neither the outcome in another unit, nor the column of weights is a predictor."""
-    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.simulated_outcomes.KEPT_CELLS", 1000 * 70)
+    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.KEPT_CELLS", 1000 * 70)
     generator = np.random.default_rng(5)
     num = 300
     site, x, z = (

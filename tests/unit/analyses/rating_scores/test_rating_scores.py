@@ -22,7 +22,7 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.rating_biases import PENALTIES, choose_biases, fit_biases, joined
+from bayesmesh.analyses.rating_scores.rating_baselines import PENALTIES, choose_biases, fit_biases, joined
 from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
 from bayesmesh.analyses.rating_scores.section import build_section, compare_errors, describe, describe_coverage
 from bayesmesh.analyses.rating_scores.settings import Options

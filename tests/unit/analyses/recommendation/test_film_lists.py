@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses._film_draws import FILM_LATENTS, choose_runs, read_factors
+from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, choose_runs, read_factors
 from bayesmesh.analyses.recommendation.film_list import list_films
 from bayesmesh.analyses.recommendation.film_names import read_watched
 from bayesmesh.errors import DataError, StoreError

@@ -9,15 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses._film_draws import FactorDraws
 from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
-from bayesmesh.analyses.recommendation.hidden_cells import bin_cells, calibrate, covered_share, randomised_pit
-from bayesmesh.analyses.recommendation.logits import check_recommendation
+from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
+from bayesmesh.analyses.recommendation.film_logits import check_recommendation
+from bayesmesh.analyses.recommendation.new_user_ranking import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.ranked_lists import list_first
-from bayesmesh.analyses.recommendation.recommend import recommend
+from bayesmesh.analyses.recommendation.ranking_score_tables import bootstrap_means, difference_table
+from bayesmesh.analyses.recommendation.recommend_films import recommend
+from bayesmesh.analyses.recommendation.recommendation_calibration import (
+    bin_cells,
+    calibrate,
+    covered_share,
+    randomised_pit,
+)
 from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
-from bayesmesh.analyses.recommendation.unseen_scores import hidden_matrix, score_unseen
-from bayesmesh.analyses.recommendation.user_tables import bootstrap_means, difference_table
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard

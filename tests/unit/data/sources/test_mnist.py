@@ -20,11 +20,10 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from bayesmesh.data import records
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import fetch
 from bayesmesh.data.sharding import check_counts
-from bayesmesh.data.sources import mnist
+from bayesmesh.data.sources import _tfds_source, mnist
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
 
@@ -211,7 +210,7 @@ def test_from_the_network_each_file_is_downloaded_once(
 
     read_idx = mnist.read_idx
     monkeypatch.delenv("BAYESMESH_MIRROR")
-    monkeypatch.setattr(records, "probe", lambda url: "")
+    monkeypatch.setattr(_tfds_source, "probe", lambda url: "")
     monkeypatch.setattr(downloader, "_open_url", serve)
     monkeypatch.setattr(mnist, "read_idx", lambda path: read_idx(path)[:50])
     manifest = fetch(source, {}, layout)

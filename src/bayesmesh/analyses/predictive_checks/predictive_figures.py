@@ -1,0 +1,97 @@
+"""Draw the outcome by a column of the data: observed and predicted means, and predictive intervals."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel, draw, series, tip
+from bayesmesh.figures.figure_sections import FiguresByColumn
+
+MOST_LEVELS_DRAWN = 24
+
+MOST_UPRIGHT = 5
+"""Labels of levels that stand beside each other."""
+
+_OF_NUMBERS = (
+    "Dots are mean outcomes of bins of rows, and bars hold the middle 90% of their outcomes. The line is the fitted mean, and the shaded band the 90% "
+    "predictive intervals, both averaged over the rows of a bin, whatever their other predictors. Where bars reach far beyond the band, predictions "
+    "are too narrow; where dots leave the line, they are biased."
+)
+_OF_SHARES = (
+    "Dots are observed shares in bins of rows. The line is the predicted share, averaged over the rows of a bin, whatever their other predictors; "
+    "the shaded band holds all dots together with 95% probability if the model is right."
+)
+
+
+def figures_by_column(bins: pd.DataFrame, *, is_class: bool) -> FiguresByColumn | None:
+    """Return figures of the columns of ``bins.csv``; None where the outcome has no order, or nothing was binned.
+
+    Args:
+        bins: the table.
+        is_class: whether the outcome is one of several classes.
+    """
+    of_columns = bins[bins["variable"] != FITTED]
+    if of_columns.empty or is_class:
+        return None
+    parts = {str(name): part for name, part in of_columns.groupby("variable", sort=False)}
+    note = _OF_NUMBERS if np.isfinite(of_columns["interval_low"]).any() else _OF_SHARES
+    return FiguresByColumn({name: functools.partial(draw_outcome, name, part) for name, part in parts.items()}, note)
+
+
+def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
+    """Draw the outcome by a column.
+
+    Args:
+        name: of the column.
+        bins: its rows of ``bins.csv``.
+        outcome: what it is called.
+    """
+    chosen = bins.iloc[formats.natural_order(bins["label"].tolist())[:MOST_LEVELS_DRAWN]]
+    is_number = bool(np.isfinite(bins["at"]).all())
+    if is_number:
+        chosen = bins.sort_values("at")
+    at = chosen["at"].to_numpy() if is_number else np.arange(len(chosen), dtype=float)
+    has_intervals = bool(np.isfinite(chosen["interval_low"]).all())
+    low, high = (chosen[f"interval_{end}" if has_intervals else end].to_numpy() for end in ("low", "high"))
+    observed, predicted = chosen["observed"].to_numpy(), chosen["predicted"].to_numpy()
+
+    def plot(axes: Axes) -> None:
+        if is_number:
+            axes.fill_between(at, low, high, color=series(0), alpha=0.22, linewidth=0)
+            axes.plot(at, predicted, color=series(0), linewidth=1.8)
+        else:
+            axes.bar(at, high - low, 0.6, low, color=series(0), alpha=0.22)
+            axes.hlines(predicted, at - 0.3, at + 0.3, color=series(0), linewidth=1.8)
+            axes.set_xticks(at, [_shortened(str(label)) for label in chosen["label"]])
+            if len(at) > MOST_UPRIGHT:
+                axes.tick_params("x", rotation=35)
+        if has_intervals:
+            axes.vlines(at, chosen["middle_low"], chosen["middle_high"], color=series(3), linewidth=1.2)
+        for x, y, label, fitted in zip(at, observed, chosen["label"], predicted, strict=True):
+            text = f"{name} {label}: mean {formats.real(y, 3)} observed, {formats.real(fitted, 3)} fitted"
+            axes.plot([x], [y], color=series(3), marker="o", markersize=4.5, linewidth=0, gid=tip(text))
+        axes.set_xlabel(name)
+        axes.set_ylabel(outcome)
+
+    left_out = len(bins) - len(chosen)
+    note = f"{name} ranges from {_range(chosen)} in the data." if is_number else ""
+    note += f"{formats.count(left_out)} more levels are not drawn." if left_out else ""
+    slug = "".join(c if c.isalnum() else "-" for c in name)
+    label = f"{outcome} by {name}: observed and fitted means, with {'90% predictive intervals' if has_intervals else 'bands'}"
+    return draw(f"outcome-by-{slug}", plot, size=(340, 220), label=label, title=f"{outcome} by {name}", note=note)
+
+
+def _range(chosen: pd.DataFrame) -> str:
+    """Return the range of the values, from the labels of the first and the last bin."""
+    labels = [str(label) for label in chosen["label"]]
+    return f"{labels[0].split(' to ')[0]} to {labels[-1].split(' to ')[-1]}".replace("-", "\N{MINUS SIGN}")
+
+
+def _shortened(text: str, most: int = 14) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,227 @@
+"""Simulate outcomes of all rows from draws of the posterior, in blocks, and compare test quantities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, PriorDraws, RowsOfBlock
+from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
+from bayesmesh.analyses.predictive_checks.predictive_bins import Variable, bin_columns
+from bayesmesh.analyses.predictive_checks.predictive_quantities import (
+    LEVEL,
+    MOST_CLASSES,
+    OF_CLASS,
+    Bin,
+    Kind,
+    add_sums,
+    kind_of,
+    num_quantities,
+    p_value,
+    quantities_of,
+    sum_powers,
+)
+from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import atomic_folder, write_text
+from bayesmesh.models.base import Latents, Model, Predictive, Rows
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS
+from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
+
+KEY = "predictive_checks"
+
+COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "largest_for")
+"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data."""
+
+KEPT_CELLS = 2**21
+"""Simulated outcomes of a block of rows in memory at a time."""
+
+_MOST_REPEATS = 64
+
+
+def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, files: Mapping[str, Path]) -> str:
+    """Write the quantities of observed and simulated outcomes, and return those that differ as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        max_draws: draws to simulate from.
+        files: paths of the outputs.
+
+    Raises:
+        ConfigError: the model does not predict.
+    """
+    jax.config.update("jax_enable_x64", True)
+    model, _, shards = bound
+    total = posterior.num_chains * posterior.num_draws
+    draws = DrawBlocks(KEY, model, bound.data_spec, posterior, stride=math.ceil(total / max_draws))
+    shape = _outcome_shape(bound)
+    block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * math.prod(shape)))
+    columns: list[Variable] = []
+    if not shape:
+        blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
+        columns = bin_columns(shards, np.concatenate([block.outcome for block in blocks]))
+        block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, 1000)))
+    simulator = _Simulator(model, draws, None if shape else columns)
+    for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
+        simulator.add(block)
+    values, largest_for, upper = simulator.quantities()
+    observed, simulated = {k: float(v[0]) for k, v in values.items()}, {k: v[1:] for k, v in values.items()}
+    p_values = {k: p_value(simulated[k], observed[k], is_upper=k in upper) for k in values}
+    rows = [[*_row(k, observed[k], simulated[k]), p_values[k], largest_for.get(k, "")] for k in values]
+    with atomic_folder(files["quantities.zarr"]) as partial:
+        group = open_group(partial, "w")
+        write_array(group, "simulated", np.stack([simulated[name] for name in observed], axis=1), ("draw", "quantity"))
+    write_text(files["bins.csv"], render_csv(Bin._fields, simulator.bins()))
+    write_text(files["checks.csv"], render_csv(COLUMNS, rows))
+    differing = [name for name, value in p_values.items() if value < LEVEL / len(rows)]
+    return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
+
+
+def check_prior(bound: BoundModel, num_draws: int, path: Path) -> str:
+    """Write quantities of observed outcomes and of those simulated from the prior, and return those that differ as text.
+
+    Args:
+        bound: model and data.
+        num_draws: draws of the prior; 0 for a table without rows.
+        path: of the table.
+    """
+    values: dict[str, np.ndarray] = {}
+    if num_draws:
+        draws = PriorDraws(KEY, bound.model, bound.data_spec, num_draws)
+        simulator = _Simulator(bound.model, draws, None)
+        width = math.prod(_outcome_shape(bound))
+        block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, num_draws) * width))
+        for block in draws.blocks(bound.shards.read_rows, bound.shards.num_rows, block_rows):
+            simulator.add(block)
+        values, _, _ = simulator.quantities()
+    rows = []
+    for name, (observed, *found) in values.items():
+        # A prior may be so wide that outcomes overflow.
+        simulated = np.nan_to_num(found, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        low, middle, high = np.quantile(simulated, (0.025, 0.5, 0.975), method="nearest")
+        rows.append([name, observed, middle, low, high, p_value(simulated, observed), ""])
+    write_text(path, render_csv(COLUMNS, rows))
+    differing = [row[0] for row in rows if row[5] < LEVEL / len(rows)]
+    return f"; of the prior {len(differing)} of {len(rows)} differ" if rows else ""
+
+
+def simulate_once(predictive: Predictive, outcome: jax.Array) -> jax.Array:
+    """Return simulated outcomes, after comparing their shape with that of the observed ones.
+
+    Raises:
+        ConfigError: the shapes differ.
+    """
+    simulated = jnp.asarray(predictive.sample(seed=jax.random.key(0)))
+    if simulated.shape != outcome.shape:
+        raise unsuitable(KEY, f"simulated outcomes have shape {simulated.shape}, and the observed ones {outcome.shape}")
+    return simulated
+
+
+def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:
+    with asking_model(KEY, bound.model, list(bound.shards.fields)):
+        return tuple(jax.eval_shape(bound.model.outcome, bound.shards.read_rows(0, 1)).shape[1:])
+
+
+def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
+    low, high = np.quantile(simulated, (0.025, 0.975))
+    return [name, observed, float(simulated.mean()), float(low), float(high)]
+
+
+class _Simulator:
+    """Adds up sums over rows of simulated and of observed outcomes.
+
+    Args:
+        model: the model.
+        draws: of its posterior.
+        columns: bins of the data's columns; None where an outcome is more than a number.
+    """
+
+    def __init__(self, model: Model, draws: DrawBlocks, columns: list[Variable] | None) -> None:
+        self._model, self._draws, self._columns = model, draws, columns
+        self._residuals: Residuals | None = None
+        self._num_repeats = 1
+        self._program = jax.jit(self._of_chunk)
+        self._kind: Kind = "real"
+        self._centre, self._scale, self._num_classes = 0.0, 1.0, 0
+        self._sums: list[np.ndarray] = []
+
+    def _of_chunk(self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array) -> jax.Array:
+        """Return simulated outcomes, (draw, row, ...)."""
+
+        def of_draw(draw: Latents, key: jax.Array) -> jax.Array:
+            return jnp.asarray(self._model.predict(self._draws.align(draw, entries), rows).sample(seed=key))
+
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(1), number), len(next(iter(latents.values()))))
+        return jax.vmap(of_draw)(latents, keys)
+
+    def _begin(self, block: RowsOfBlock) -> None:
+        """Decide what the outcome is, and about which point and in which unit to sum."""
+        draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
+        some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
+        with asking_model(KEY, self._model, list(some)):
+            predictive = self._model.predict(draw, some)
+        if isinstance(predictive, tfp.distributions.Categorical):
+            self._num_classes = int(predictive.probs_parameter().shape[-1])
+        self._kind = kind_of(block.outcome, is_class=isinstance(predictive, tfp.distributions.Categorical))
+        if isinstance(predictive, tfp.distributions.Bernoulli):
+            self._kind = "binary"
+        values = block.outcome.astype(np.float64)
+        if not np.isfinite(values).all():
+            raise unsuitable(KEY, f"model {type(self._model).__name__} has outcomes that are not finite")
+        self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
+        if self._columns is not None:
+            self._residuals = Residuals(self._kind, self._columns, self._num_classes)
+        # The smallest p value that sets can have must lie below the level of one quantity.
+        needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
+        self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
+
+    def add(self, block: RowsOfBlock) -> None:
+        """Add the rows of a block."""
+        if not self._sums:
+            self._begin(block)
+        found, kept = [self._sum(block.outcome.reshape(1, -1))], []
+        num_draws = self._draws.num_draws
+        for repeat, (first, count, latents) in itertools.product(range(self._num_repeats), self._draws.chunks()):
+            number = np.uint32(((block.start * self._num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
+            made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
+            found.append(self._sum(made.reshape(count, -1)))
+            if self._residuals is not None:
+                kept.append(made)
+        if self._residuals is not None:
+            self._residuals.add(block.outcome, np.concatenate(kept), block.start)
+        sums = np.concatenate(found)
+        together = np.add if self._kind == "class" else add_sums
+        self._sums = [together(self._sums[0], sums)] if self._sums else [sums]
+
+    def _sum(self, values: np.ndarray) -> np.ndarray:
+        if self._kind == "class":
+            return np.stack([(values == code).sum(axis=1) for code in range(self._num_classes)], axis=1).astype(float)
+        return sum_powers(values.astype(np.float64), self._centre, self._scale)
+
+    def bins(self) -> list[Bin]:
+        """Return predicted and observed means by bin."""
+        return [] if self._residuals is None else self._residuals.bins()
+
+    def quantities(self) -> tuple[dict[str, np.ndarray], dict[str, str], set[str]]:
+        """Return quantity -> (set,) observed and simulated values, columns for which some are largest, and which are one-sided."""
+        (sums,) = self._sums
+        if self._kind == "class":
+            # The rarest classes of very many are left out.
+            shares = sums / sums.sum(axis=1, keepdims=True)
+            shown = np.sort(np.argsort(-shares[0], kind="stable")[:MOST_CLASSES])
+            values = {f"{OF_CLASS}{code}": shares[:, code] for code in shown}
+        else:
+            values = quantities_of(sums, self._kind, self._centre, self._scale)
+        if self._residuals is None:
+            return values, {}, set()
+        of_residuals, largest_for = self._residuals.quantities()
+        return values | of_residuals, largest_for, set(of_residuals)

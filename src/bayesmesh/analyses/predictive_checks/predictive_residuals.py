@@ -1,0 +1,218 @@
+"""Test quantities that depend on predictors, groups and predictions, from sums of residuals within bins.
+
+A residual is the outcome minus the predicted mean of its row, in units of the predicted standard deviation. Of classes
+each is 1 or 0, minus its probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from bayesmesh.analyses.predictive_checks.predictive_bins import MIDDLE, Variable, bin_numbers
+from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, MOST_CLASSES, Bin, Kind
+
+LEVEL_OF_BANDS = 0.95
+
+
+class Residuals:
+    """Sums of residuals within bins, over blocks of rows.
+
+    Args:
+        kind: of the outcome.
+        variables: bins of the columns.
+        num_classes: of an outcome that is a class, each of which is a 0 or 1 of its own; the first `MOST_CLASSES` count.
+    """
+
+    def __init__(self, kind: Kind, variables: Sequence[Variable], num_classes: int = 0) -> None:
+        self._kind, self._columns = kind, list(variables)
+        self._num_parts = min(num_classes, MOST_CLASSES) if kind == "class" else 1
+        self._has_intervals = kind in ("real", "whole")
+        self._edges: np.ndarray | None = None
+        self._sums: dict[tuple[str, int], np.ndarray] = {}
+
+    def add(
+        self,
+        outcome: Shaped[np.ndarray, " row"],
+        simulated: Shaped[np.ndarray, "draw row"],
+        start: int,
+    ) -> None:
+        """Add the rows of a block.
+
+        Args:
+            outcome: observed.
+            simulated: from each draw.
+            start: number of the first row.
+        """
+        every = np.concatenate([outcome[None], simulated])
+        if self._edges is None:
+            means = [_predicted(self._part(every, part)[1:], self._kind)[0] for part in range(self._num_parts)]
+            self._edges = _edges(np.concatenate(means))
+        for part in range(self._num_parts):
+            values = self._part(every, part)
+            mean, scale = _predicted(values[1:], self._kind)
+            residual = (values - mean) / scale
+            ends = np.quantile(values[1:], MIDDLE, axis=0) if self._has_intervals else np.full((2, len(mean)), np.nan)
+            of_rows = (residual, values, np.stack([mean, *ends]))
+            if self._edges.size:
+                codes = np.searchsorted(self._edges, mean, side="right")
+                self._add_to((FITTED, 0), codes, len(self._edges) + 1, of_rows)
+            for column in self._columns:
+                codes = column.codes[start : start + len(mean)]
+                self._add_to((column.name, part), codes, len(column.labels), of_rows)
+
+    def _part(self, every: Shaped[np.ndarray, "set row"], part: int) -> Float[np.ndarray, "set row"]:
+        """Return the outcomes, or of classes whether they are a certain one."""
+        return (every == part if self._kind == "class" else every).astype(np.float64)
+
+    def _add_to(
+        self, key: tuple[str, int], codes: np.ndarray, num_bins: int, of_rows: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> None:
+        """Add, for each bin: sums of residuals, of squared residuals, of outcomes, of fourth powers of residuals, rows, predicted
+        means, and ends of predictive intervals."""
+        residual, values, predicted = of_rows
+        is_in = np.zeros((values.shape[1], num_bins))
+        at = np.flatnonzero(codes >= 0)
+        is_in[at, codes[at]] = 1.0
+        square = np.square(residual)
+        sums = np.stack([residual @ is_in, square @ is_in, values @ is_in, np.square(square) @ is_in])
+        about = np.stack([is_in.sum(axis=0), *(predicted @ is_in)])
+        found = np.concatenate([sums, np.broadcast_to(about[:, None], (len(about), *sums.shape[1:]))])
+        self._sums[key] = self._sums[key] + found if key in self._sums else found
+
+    def quantities(self) -> tuple[dict[str, Float[np.ndarray, " set"]], dict[str, str]]:
+        """Return quantity -> its value for the observed outcomes and each simulated set, and what some are largest for.
+
+        Large values tell of a wrong model.
+        """
+        found: dict[str, np.ndarray] = {}
+        worst: dict[str, str] = {}
+        of_kind = {"residuals": _of_means}
+        if self._has_intervals:
+            of_kind["spread of residuals"] = _of_spreads
+        names = [each.name for each in self._columns if (each.name, 0) in self._sums]
+        for quantity, measure in of_kind.items():
+            if (FITTED, 0) in self._sums:
+                found[f"{quantity} by prediction"] = measure(self._sums[FITTED, 0])
+            if names:
+                by_column = [np.sum([measure(each) for each in self._of(name)], axis=0) for name in names]
+                found[f"{quantity} by column"], place = _largest(by_column)
+                worst[f"{quantity} by column"] = names[place]
+        return found, worst
+
+    def _of(self, name: str) -> list[np.ndarray]:
+        return [self._sums[name, part] for part in range(self._num_parts)]
+
+    def bins(self) -> list[Bin]:
+        """Return predicted and observed means by bin, of all variables; of classes, of that with the largest residuals."""
+        found = []
+        if (FITTED, 0) in self._sums:
+            sums = self._sums[FITTED, 0]
+            found += _bins_of(FITTED, [str(i + 1) for i in range(sums.shape[2])], sums)
+        for column in self._columns:
+            parts = self._of(column.name) if (column.name, 0) in self._sums else []
+            if parts:
+                worst = int(np.argmax([_of_means(each)[0] for each in parts]))
+                of = f" (class {worst})" if self._kind == "class" else ""
+                made = _bins_of(column.name, [f"{label}{of}" for label in column.labels], parts[worst])
+                found += _with_values(made, column, has_middle=self._has_intervals)
+        return found
+
+
+def _edges(mean: Float[np.ndarray, " row"]) -> Float[np.ndarray, " edge"]:
+    """Return the edges of bins of predicted means; empty if all are alike."""
+    made = bin_numbers(FITTED, mean)
+    if made is None:
+        return np.zeros(0)
+    codes = [code for code in range(1, len(made.labels)) if (made.codes == code).any()]
+    return np.array([mean[made.codes == code].min() for code in codes])
+
+
+def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set bin"]) -> list[Bin]:
+    num_rows = sums[4, 0]
+    used = np.flatnonzero(num_rows > 0).tolist()
+    of_sets, predicted = sums[2][:, used] / num_rows[used], sums[5, 0, used] / num_rows[used]
+    low, high = simultaneous_band(of_sets[1:])
+    ends = sums[6:8, 0][:, used] / num_rows[used]
+    numbers = np.stack([predicted, of_sets[0], low, high, np.full(len(used), np.nan), *ends], axis=1).tolist()
+    return [Bin(name, labels[i], int(num_rows[i]), *each) for i, each in zip(used, numbers, strict=True)]
+
+
+def _with_values(bins: Sequence[Bin], column: Variable, *, has_middle: bool) -> list[Bin]:
+    """Add where bins lie, and where their outcomes do."""
+    place = {label: i for i, label in enumerate(column.labels)}
+    found = []
+    for each in bins:
+        i = place.get(each.label, -1)
+        at = column.at[i] if column.at and i >= 0 else math.nan
+        low, high = column.middle[i] if has_middle and column.middle and i >= 0 else (math.nan, math.nan)
+        found.append(each._replace(at=at, middle_low=low, middle_high=high))
+    return found
+
+
+def _predicted(
+    simulated: Float[np.ndarray, "draw row"], kind: Kind
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """Return predicted mean and standard deviation of each row, over the draws; the latter is never 0."""
+    num = len(simulated)
+    if kind in ("binary", "class"):
+        # Of no 1 in so many draws, the probability is not 0.
+        mean = (simulated.sum(axis=0) + 0.5) / (num + 1)
+        return mean, np.sqrt(mean * (1 - mean))
+    mean, spread = simulated.mean(axis=0), simulated.std(axis=0)
+    least = 1 / np.sqrt(num) if kind == "whole" else 1.0
+    return mean, np.where(spread > 0, spread, least)
+
+
+def _of_means(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set"]:
+    """Return the sum over bins of the squared mean residual, times rows, over the mean squared residual.
+
+    Chi-squared if residuals are independent; noise that is too large everywhere does not count.
+    """
+    num_rows = sums[4, 0]
+    overall = sums[1].sum(axis=1) / num_rows.sum()
+    return (np.square(sums[0]) / np.maximum(num_rows, 1)).sum(axis=1) / np.where(overall > 0, overall, 1.0)
+
+
+def _of_spreads(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set"]:
+    """Return the same of squared distances from the bin's mean, over the variance of squared residuals.
+
+    Neither a shift nor a spread or tails that are the same in all bins count.
+    """
+    num_rows = sums[4, 0]
+    around = sums[1] - np.square(sums[0]) / np.maximum(num_rows, 1)
+    overall = around.sum(axis=1, keepdims=True) / num_rows.sum()
+    power = np.square(sums[1].sum(axis=1))
+    tails = sums[3].sum(axis=1) * num_rows.sum() / np.where(power > 0, power, 1.0) - 1
+    found = (np.square(around / np.where(overall > 0, overall, 1.0) - num_rows) / np.maximum(num_rows, 1)).sum(axis=1)
+    return np.asarray(found / np.where(tails > 0, tails, 1.0))
+
+
+def _largest(of_columns: Sequence[Float[np.ndarray, " set"]]) -> tuple[Float[np.ndarray, " set"], int]:
+    """Return the largest of several quantities in each set, in standard deviations of the simulated, and whose the observed is."""
+    # Cube roots of chi-squared are nearly normal, whatever the number of bins (Wilson and Hilferty 1931).
+    roots = np.cbrt(np.stack(of_columns))
+    scale = roots[:, 1:].std(axis=1)
+    standard = (roots - roots[:, 1:].mean(axis=1)[:, None]) / np.where(scale > 0, scale, 1.0)[:, None]
+    return standard.max(axis=0), int(standard[:, 0].argmax())
+
+
+def simultaneous_band(
+    simulated: Float[np.ndarray, "draw bin"], level: float = LEVEL_OF_BANDS
+) -> tuple[Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]]:
+    """Return a band that holds a share `level` of the draws in all bins together.
+
+    The band lies between the same quantiles in every bin; a draw is within it as far as its most extreme rank.
+
+    Reference:
+        Säilynoja, Bürkner and Vehtari 2022, doi:10.1007/s11222-022-10090-6, section 2.3, for simulated sets.
+    """
+    num = len(simulated)
+    ranks = np.argsort(np.argsort(simulated, axis=0, kind="stable"), axis=0, kind="stable")
+    depth = np.minimum(ranks, num - 1 - ranks).min(axis=1)
+    cut = int(np.quantile(depth, 1 - level, method="lower"))
+    in_order = np.sort(simulated, axis=0)
+    return in_order[cut], in_order[num - 1 - cut]

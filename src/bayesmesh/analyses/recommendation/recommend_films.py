@@ -1,0 +1,240 @@
+"""Rank films for a few users with their uncertainty, and score all users on held-out films."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bayesmesh.analyses.base import check_chosen
+from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, USER_LATENTS, read_factors
+from bayesmesh.analyses.recommendation import ranking_score_tables, tables
+from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
+from bayesmesh.analyses.recommendation.held_out_ranking import ACCUMULATOR_BYTES, score_held_out
+from bayesmesh.analyses.recommendation.new_user_ranking import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.ranked_lists import Ranked
+from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
+from bayesmesh.analyses.recommendation.ranking_baselines import Baseline, fit_baselines, read_matrix
+from bayesmesh.analyses.recommendation.ranking_by_mode import posterior_mode
+from bayesmesh.analyses.recommendation.recommendation_calibration import Calibration, calibrate
+from bayesmesh.analyses.recommendation.settings import Options
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.data.split import Interactions, UnseenUsers
+from bayesmesh.files import write_text
+from bayesmesh.models.base import Model
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+UNSEEN_READ_BYTES = 2**30
+"""Limit on the chunks that are decoded for unseen users, in bytes."""
+
+MAX_MODE_CELLS = 2**28
+"""Largest training matrix for which a mode of the posterior is sought, in cells; it is then held twice, a byte each."""
+
+_log = logging.getLogger("bayesmesh")
+
+SEED = 0
+"""Seed of folds, simulated counts and bootstrap samples."""
+
+
+def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
+
+    A user's count includes held-out films, which were watched. A film's count covers only the training matrix.
+    """
+    per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
+    for start in range(0, shards.num_rows, block_rows):
+        watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0
+        per_user.append(watched.sum(axis=1, dtype=np.int64))
+        per_film += watched.sum(axis=0, dtype=np.int64)
+    held_out = shards.held_out()
+    hidden = np.diff(held_out.indptr) if isinstance(held_out, Interactions) else 0
+    return np.concatenate(per_user) + hidden, per_film
+
+
+def choose_users(
+    num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]
+) -> list[tables.RankedUser]:
+    """Return the most active, the least active and the chosen users, each user once.
+
+    Args:
+        num_watched: (users,), films watched, held-out ones included; ties go to the lowest row.
+        chosen: rows from the settings.
+        user_ids: names of the users in the dataset; row numbers if empty.
+
+    Raises:
+        ConfigError: a chosen row is not in the data.
+
+    >>> users = choose_users(np.array([2, 5, 1, 5]), (3, 1), [])
+    >>> [(user.row, user.activity) for user in users]
+    [(1, 'most'), (2, 'least'), (3, 'chosen')]
+    """
+    check_chosen(f"{KEY}.users", "user", chosen, len(num_watched))
+    extremes = [(int(num_watched.argmax()), "most"), (int(num_watched.argmin()), "least")]
+    activity: dict[int, str] = {}
+    for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
+        activity.setdefault(row, kind)
+    return [
+        tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
+        for place, (row, kind) in enumerate(activity.items())
+    ]
+
+
+class Scored(NamedTuple):
+    """Held-out scores of all users.
+
+    Attributes:
+        rankings: name -> scores; empty when nothing was held out.
+        num_known: (users,), films of each scored user that the rankings know of.
+        calibration: of the watch probabilities of unseen users, or None.
+        acceptance: (users,), of the sampler of unseen users; empty without them.
+        num_draws: of the films, for unseen users.
+    """
+
+    rankings: Mapping[str, Ranked]
+    num_known: np.ndarray
+    calibration: Calibration | None = None
+    acceptance: np.ndarray = np.empty(0)
+    num_draws: int = 0
+
+
+def score_users(
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    popularity: np.ndarray,
+    dtype: str,
+    settings: Options,
+    accumulator_bytes: int,
+    block_bytes: int,
+) -> Scored:
+    """Score rankings of held-out films: of users of the chains, or of those whom they have not seen."""
+    unseen = shards.unseen()
+    if unseen is None and not isinstance(shards.held_out(), Interactions):
+        return Scored({}, np.empty(0, np.int64))
+    baselines = make_baselines(model, posterior, shards, settings) if settings.baselines else {}
+    if unseen is not None:
+        return _score_unseen(model, posterior, shards, unseen, popularity, settings, baselines)
+    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
+    rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, baselines, **bounds)
+    held_out = shards.held_out()
+    if not rankings or not isinstance(held_out, Interactions):
+        return Scored({}, np.empty(0, np.int64))
+    num_watched, _ = count_watched(shards)
+    num_hidden = np.diff(held_out.indptr)
+    return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0])
+
+
+def make_baselines(model: Model, posterior: Posterior, shards: Shards, settings: Options) -> dict[str, Baseline]:
+    """Fit the rankings to compare with; a mode of the posterior where the model folds in and the matrix is not too large."""
+    watched = read_matrix(shards)
+    baselines = fit_baselines(watched, settings.cutoff, SEED)
+    if model.folds_in and math.prod(watched.shape) <= MAX_MODE_CELLS:
+        draws = read_factors(posterior, None, 1)
+        baselines["posterior_mode"] = posterior_mode(draws, watched.astype(bool).toarray(), _prior_scale(model))
+    elif model.folds_in:
+        _log.warning("the posterior mode is left out: %d cells, at most %d", math.prod(watched.shape), MAX_MODE_CELLS)
+    for name, each in baselines.items():
+        _log.info("%s: %s", name, each.settings)
+    return baselines
+
+
+def _prior_scale(model: Model) -> float:
+    return float(model.options.prior_scale)  # type: ignore[attr-defined]  # of a model that folds in
+
+
+def _score_unseen(
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    unseen: UnseenUsers,
+    popularity: np.ndarray,
+    settings: Options,
+    baselines: Mapping[str, Baseline],
+) -> Scored:
+    draws = read_factors(posterior, None, settings.draws, read_bytes=UNSEEN_READ_BYTES)
+    scale = _prior_scale(model)
+    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff, baselines)
+    everyone = np.arange(len(unseen.rows))
+    hidden = hidden_matrix(unseen.hidden, everyone, len(popularity))
+    calibration = calibrate(draws, (unseen.given > 0) | hidden, scale, SEED, true_logits(shards))
+    scored = np.flatnonzero(hidden.any(axis=1))
+    num_given = unseen.given[scored].sum(axis=1, dtype=np.int64)
+    return Scored(found.rankings, num_given, calibration, found.acceptance, draws.num_draws)
+
+
+def true_logits(shards: Shards) -> np.ndarray | None:
+    """Return the logits of unseen users that generated simulated data, (users, films); None for real data."""
+    users, films = shards.unseen_truth(), shards.truth()
+    if not users.keys() >= set(USER_LATENTS) or not films.keys() >= set(FILM_LATENTS):
+        return None
+    product: np.ndarray = users["user_embeddings"] @ films["film_embeddings"].T
+    return product + users["user_biases"][:, None] + films["film_biases"]
+
+
+def recommend(
+    model: Model,
+    spec: DataSpec,
+    posterior: Posterior,
+    shards: Shards,
+    settings: Options,
+    files: Mapping[str, Path],
+    *,
+    work_bytes: int = WORK_BYTES,
+    accumulator_bytes: int = ACCUMULATOR_BYTES,
+    block_bytes: int = BLOCK_BYTES,
+) -> int:
+    """Rank the unwatched films of a few users in every draw, score held-out films of all users, write the tables.
+
+    Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
+    ``scores.csv`` has only its header.
+
+    Args:
+        model: has latents per user and predicts one Bernoulli per user and film.
+        spec: specification of the training data; its dtype is used for logits and probabilities.
+        posterior: the draws.
+        shards: training matrix, held-out films, titles and genres.
+        settings: users, and depths of lists.
+        files: paths of the tables.
+        work_bytes, accumulator_bytes, block_bytes: memory limits, see `rank_films` and `score_held_out`.
+
+    Returns:
+        The number of draws.
+
+    Raises:
+        ConfigError: data or model do not support ranking films, or a chosen user is not in the data.
+        StoreError: the posterior has another number of users than the data.
+    """
+    jax.config.update("jax_enable_x64", True)
+    check_inputs(model, spec, posterior, shards)
+    num_watched, popularity = count_watched(shards)
+    columns, dtype = shards.columns, spec.dtype
+    users = choose_users(num_watched, settings.users, list(columns.get("user_id", [])))
+    rows = np.array([user.row for user in users])
+    ranking = rank_films(
+        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
+    )
+    scored = score_users(model, posterior, shards, popularity, dtype, settings, accumulator_bytes, block_bytes)
+    # By the contract of a source, the column genres has a list for each film.
+    genres = cast(list[list[str]], columns.get("genres", []))
+    of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
+    of_users = [tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
+    written = {
+        "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
+        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
+        "users.csv": pd.DataFrame(of_users),
+        "scores.csv": ranking_score_tables.score_table(scored.rankings, settings.cutoff),
+        "differences.csv": ranking_score_tables.difference_table(scored.rankings, SEED),
+        "activity.csv": ranking_score_tables.activity_table(scored.rankings, scored.num_known),
+        "calibration.csv": ranking_score_tables.calibration_table(scored.calibration),
+        "new_users.csv": ranking_score_tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
+    }
+    for name, table in written.items():
+        write_text(files[name], table.to_csv(index=False))
+    return posterior.num_chains * posterior.num_draws

@@ -1,0 +1,150 @@
+"""Read new rows of a table with the columns of another: its levels, its means and scales."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.data.tables.table_columns import Kind
+from bayesmesh.data.tables.table_fields import fields_of
+from bayesmesh.data.tables.table_files import Format, TableFile
+from bayesmesh.data.tables.table_reader import TableOptions, TableReader
+from bayesmesh.data.tables.table_spool import Spool
+from bayesmesh.errors import DataError, suggest
+
+
+@contextlib.contextmanager
+def _of_new_table() -> Iterator[None]:
+    """Replace remedies that name keys of the experiment: these settle how its own table was read."""
+    try:
+        yield
+    except DataError as error:
+        remedy = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
+        raise DataError(error.message, remedy) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _NewTable:
+    """Options for reading a file whose columns are known."""
+
+    files: tuple[str, ...]
+    format: Format | None
+    delimiter: str | None
+    columns: tuple[str, ...]
+    types: Mapping[str, Kind]
+    missing_values: tuple[str, ...] | None
+    indicate_missing: tuple[str, ...]
+    levels: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
+    standardise: tuple[str, ...] = ()
+    missing: str = "refuse"
+    rows: str = ""
+    # Rows to predict need not say how much they count.
+    weights: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
+
+
+class NewRows:
+    """The rows of a file, as fields of a table that was read before.
+
+    Args:
+        path: the file.
+        about: description of that table, as `Source.fetch` of `bayesmesh.data.sources.table` keeps it.
+        options: its options; its delimiter and the texts of missing values also hold for the file.
+        folder: an empty folder for the columns.
+        new_levels: categories that may have levels which that table did not have; these take the codes behind its own.
+        could: categories of which the same would be true if it were asked for, for messages.
+
+    Attributes:
+        num_rows: rows of the file.
+        fields: field -> array of rows, for fields whose columns the file has.
+        absent: field -> the columns that the file lacks.
+        added: column -> levels that are new.
+
+    Raises:
+        DataError: the file cannot be read, has none of the columns, a cell does not fit or holds nothing, or a level is new;
+            the message names file and row.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        about: Mapping[str, Any],
+        options: TableOptions,
+        folder: Path,
+        new_levels: Collection[str] = (),
+        could: Collection[str] = (),
+    ) -> None:
+        described: Mapping[str, Any] = about["columns"]
+        form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
+        delimiter = options.delimiter if path.suffix.lower() == ".csv" else None
+        with _of_new_table():
+            names = TableFile(path, form, delimiter).names
+        present = [name for name in described if name in names]
+        if not present:
+            raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
+        table = _NewTable(
+            files=(str(path),), format=form, delimiter=delimiter, columns=tuple(present),
+            types={name: described[name]["kind"] for name in present}, missing_values=options.missing_values,
+            indicate_missing=tuple(name for name in present if "missing" in described[name]),
+        )  # fmt: skip
+        with _of_new_table():
+            found = TableReader(table).spool(folder)
+        spool = Spool(folder, found["numbers"], found["codes"])
+        self.num_rows = spool.num_rows
+        self.added: dict[str, tuple[str, ...]] = {}
+        columns = {}
+        for name in present:
+            columns[name] = dict(described[name])
+            if described[name]["kind"] == "category":
+                columns[name]["codes"] = self._codes(
+                    path, spool, name, described[name], found["columns"][name], new_levels, could
+                )
+        wanted: Mapping[str, Any] = about["fields"]
+        needed = {field: [named] if isinstance(named, str) else list(named) for field, named in wanted.items()}
+        self.absent = {
+            field: [name for name in named if name not in columns] for field, named in needed.items()
+            if any(name not in columns for name in named)
+        }  # fmt: skip
+        self.fields = fields_of(
+            spool, columns, {field: named for field, named in wanted.items() if field not in self.absent}
+        )
+
+    def _codes(
+        self,
+        path: Path,
+        spool: Spool,
+        name: str,
+        known: Mapping[str, Any],
+        found: Mapping[str, Any],
+        new: Collection[str],
+        could: Collection[str],
+    ) -> list[int]:
+        """Return the code of each level of the file in the order of the spool, and note levels that are new."""
+        codes = {level: code for code, level in enumerate(known["levels"])}
+        # Cells without value take the code behind the last level.
+        first = len(codes) + int("missing" in known)
+        levels = [found["levels"][final] for final in found["codes"]]
+        added = [level for level in levels if level not in codes]
+        if added and name not in new:
+            place = levels.index(added[0])
+            row = next(
+                start + int(np.argmax(cells == place))
+                for start, stop in spool.blocks()
+                if (cells := spool.read(name, start, stop)).size and (cells == place).any()
+            )
+            others = "" if len(added) == 1 else f", and {len(added) - 1} other levels are new"
+            problem = (
+                f"{path}, row {row + 1}: '{name}' is '{added[0]}', which the experiment's table did not have{others}"
+            )
+            remedy = f"use --new-levels, which draws its effects from their population; or {suggest(added[0], codes)}"
+            raise DataError(problem, remedy if name in could else suggest(added[0], codes))
+        if added:
+            self.added[name] = tuple(added)
+            codes |= {level: first + i for i, level in enumerate(added)}
+        return [codes[level] for level in levels]

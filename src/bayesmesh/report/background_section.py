@@ -1,0 +1,143 @@
+"""Build the sections on time, programs, data, settings and versions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayesmesh.errors import StoreError
+from bayesmesh.figures import formats
+from bayesmesh.files import read_bytes, read_json
+from bayesmesh.planning.specs import is_altered
+from bayesmesh.report.fact_rows import Fact, list_facts
+from bayesmesh.report.report_times import (
+    AROUND,
+    BESIDE,
+    ORDER,
+    SAMPLING,
+    WAITING,
+    Phase,
+    TimeSpent,
+    jobs_of,
+    sampling_seconds,
+    work_seconds,
+)
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.sealed import read_sealed
+
+MAX_JOBS = 24
+
+_NOT_IN_BARS = (WAITING, *BESIDE)
+
+
+def build_timing(time: TimeSpent) -> dict[str, Any] | None:
+    """Return the content of the section on time; None without a ledger."""
+    phases = time.phases
+    if not phases and not time.others and not time.missing:
+        return None
+    jobs = jobs_of(phases)
+    longest_first = sorted(jobs, key=lambda name: -work_seconds(jobs[name]))
+    kept = [name for name in jobs if name in longest_first[:MAX_JOBS]]
+    longest = max(map(work_seconds, jobs.values()), default=0.0) or 1.0
+    colours = _colours(phases)
+    return {
+        "bars": [_bar(name, jobs[name], longest, colours) for name in kept],
+        "full_bar": formats.duration(longest),
+        "legend": list(colours.items()),
+        "rows": [_row(phase) for name in kept for phase in jobs[name]],
+        "sentence": _sentence(time),
+        "num_left_out": len(jobs) - len(kept),
+        "others": [(each.job, each.reason, each.num_attempts, formats.duration(each.seconds)) for each in time.others],
+    }
+
+
+def _colours(phases: Sequence[Phase]) -> dict[str, int]:
+    names = {phase.phase for phase in phases if phase.seconds and phase.phase not in _NOT_IN_BARS}
+    ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
+    # The longest phases get colours; the others share the last one, grey.
+    total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
+    coloured = sorted(sorted(ordered, key=lambda name: -total[name])[:7], key=ordered.index)
+    return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
+
+
+def _bar(job: str, phases: Sequence[Phase], longest: float, colours: Mapping[str, int]) -> dict[str, Any]:
+    """Return the bar of a job, stacked of segments (phase, share of the longest job in percent, time, colour number)."""
+    segments = [
+        (
+            f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase,
+            100 * phase.seconds / longest,
+            formats.duration(phase.seconds),
+            colours[phase.phase],
+        )
+        for phase in phases
+        if phase.seconds and phase.phase not in _NOT_IN_BARS
+    ]
+    return {"job": job, "seconds": formats.duration(work_seconds(phases)), "segments": segments}
+
+
+def _row(phase: Phase) -> tuple[str, ...]:
+    rate = phase.gradients / phase.seconds if phase.gradients and phase.seconds else None
+    counts = (formats.count(value) if value else "" for value in (phase.gradients, rate))
+    sizes = (formats.size(value) if value else "" for value in (phase.bytes, phase.peak_memory_bytes))
+    return phase.job, phase.phase, phase.detail, formats.duration(phase.seconds), *counts, *sizes, phase.device
+
+
+def _sentence(time: TimeSpent) -> str:
+    phases = time.phases
+
+    def total(*names: str) -> float:
+        return sum(phase.seconds or 0.0 for phase in phases if phase.phase in names)
+
+    sampling = sampling_seconds(time)
+    clauses = (
+        ("of which {} for warmup and sampling", 0.0 if math.isnan(sampling) else sampling),
+        ("{} for starting and ending jobs", total(*AROUND)),
+        ("in addition to {} in the scheduler's queue", total(WAITING)),
+    )
+    missing = f" Missing are the times of {', '.join(time.missing)}: no ledger has them." if time.missing else ""
+    if not phases:
+        return f"The ledgers hold no job that made the present results.{missing}"
+    parts = [f"The jobs that made these results took {formats.duration(work_seconds(phases))}"]
+    parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
+    running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
+    gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
+    rate = f" A job evaluates {formats.count(gradients / seconds)} gradients per second on average." if seconds else ""
+    return ", ".join(parts) + "." + rate + missing
+
+
+def read_facts(path: Path | None) -> list[Fact]:
+    """Return the content of a sealed JSON file as names and values; empty without a file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    return list_facts(read_sealed(path)) if path is not None and path.exists() else []
+
+
+def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
+    """Return the frozen settings of each stage, as stage and indented JSON.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    found = sorted(layout.spec("any").parent.glob("*.json"))
+    contents = {path: read_json(path) for path in found}
+    for path in found:
+        if is_altered(path, read_bytes(path)):
+            raise StoreError(f"{path}: has been altered, as its name tells", "run snakemake, which writes it again")
+    return [(path.stem, json.dumps(value, indent=2, ensure_ascii=False)) for path, value in contents.items()]
+
+
+def dump_settings(config: Mapping[str, object]) -> str:
+    """Return a configuration as YAML in its own order; values that YAML lacks become text.
+
+    >>> dump_settings({"title": "Digits", "sampling": {"chains": 4}})
+    'title: Digits\\nsampling:\\n  chains: 4\\n'
+    """
+    plain = json.loads(json.dumps(config, default=str))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,103 @@
+"""Write the page and the table of a comparison of models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import write_text
+from bayesmesh.report.comparison.comparison_evidence import ModelProbability
+from bayesmesh.report.comparison.comparison_quantities import read_shared
+from bayesmesh.report.comparison.comparison_text import sentences
+from bayesmesh.report.comparison.model_comparison import Member, ModelComparison
+from bayesmesh.report.report_page import render
+from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
+
+MOST_DRAWN = 60
+"""Models in the figure."""
+
+COLUMNS = (
+    "model", "elpd", "elpd_se", "elpd_difference", "elpd_difference_se", "p_loo", "num_high_k", "stacking_weight",
+    "pseudo_bma_weight", "held_out", "held_out_se", "held_out_difference", "held_out_difference_se",
+    "stacking_draws", "log_evidence", "log_evidence_se", "probability", "probability_low", "probability_high",
+)  # fmt: skip
+"""Columns of the table."""
+
+
+def write_comparison(layout: ComparisonLayout, title: str, found: ModelComparison) -> None:
+    """Write the table, and then the page; each is replaced atomically.
+
+    Raises:
+        StoreError: a file of an experiment is damaged.
+    """
+    shared = read_shared([ExperimentLayout(layout.results, each.name) for each in found.members])
+    rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
+    write_text(layout.table, render_csv(COLUMNS, rows))
+    write_text(layout.page, render("model_comparison.html", title=title, shared=shared, **page_context(found)))
+
+
+def page_context(found: ModelComparison) -> dict[str, object]:
+    """Return what the templates of a comparison show."""
+    return {
+        "sentences": sentences(found),
+        "figure": draw_differences(found),
+        "members": found.members,
+        "averages": found.averages,
+        "words": found.words,
+        "num_errors": found.num_errors,
+        "is_held_out": bool(found.num_held_out),
+        "num_rows": found.num_rows,
+        "num_held_out": found.num_held_out,
+        "probabilities": found.probabilities,
+        "by_cell": found.by_cell,
+        "has_p_loo": any(math.isfinite(each.p_loo) for each in found.members),
+        "has_high_k": any(each.num_high_k for each in found.members),
+    }
+
+
+def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> list[object]:
+    """Return a row of the table; see `COLUMNS`."""
+    held = (
+        (*member.held_out, *member.held_out_difference)
+        if member.held_out and member.held_out_difference
+        else [None] * 4
+    )
+    weights = [None if weight != weight else weight for weight in (member.stacking, member.pseudo_bma)]
+    p_loo = None if member.p_loo != member.p_loo else member.p_loo
+    draws = member.num_draws if weights[0] is not None else None
+    about = probabilities.get(member.name)
+    evidence = [None] * 5 if about is None else [*about.log_evidence, about.probability, about.low, about.high]
+    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held, draws, *evidence]
+
+
+def draw_differences(found: ModelComparison) -> Panel:
+    """Draw differences to the best model with intervals, the average above; those on held-out rows below each."""
+    shown = [*found.averages[:1], *found.members[:MOST_DRAWN]]
+    places = range(len(shown))[::-1]
+
+    def plot(axes: Axes) -> None:
+        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        for place, each in zip(places, shown, strict=True):
+            colour = series(0) if each.stacking == each.stacking else series(3)
+            held = each.held_out_difference
+            lower = 0.0 if held is None else 0.16
+            for gap, at, face in ((each.difference, place + lower, colour), (held, place - lower, "none")):
+                if gap is not None:
+                    half = found.num_errors * gap.error
+                    axes.hlines(at, gap.difference - half, gap.difference + half, color=colour, linewidth=1.4)
+                    axes.plot([gap.difference], [at], color=colour, marker="o", markersize=4, markerfacecolor=face)
+        axes.set_yticks(list(places), [each.name for each in shown])
+        axes.set_xlabel("difference in the sum of log scores, nats")
+
+    note = f"Differences to {found.members[0].name}, ± {found.num_errors:.1f} standard errors of the paired difference."
+    if found.num_held_out:
+        note += f" Filled: {formats.count(found.num_rows)} rows, each left out; open: {formats.count(found.num_held_out)} held-out rows."
+    if len(found.members) > MOST_DRAWN:
+        note += f" The best {MOST_DRAWN} of {len(found.members)} are drawn."
+    size = (560, 70 + (30 if found.num_held_out else 22) * len(shown))
+    return draw("differences", plot, size=size, label="Differences of log scores to the best model", note=note)

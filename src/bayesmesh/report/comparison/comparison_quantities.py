@@ -1,0 +1,103 @@
+"""Read quantities of several experiments, to show them side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.figures import formats
+from bayesmesh.report.learned.learned_choice import choose_findings
+from bayesmesh.report.learned.learned_estimates import INTERVAL
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.tables import Coordinate, read_summary
+from bayesmesh.store.layout import ExperimentLayout
+
+MOST_EXPERIMENTS = 6
+"""Experiments side by side, of which each costs the reading of its summary and of some draws."""
+
+MOST_SHARED = 40
+"""Quantities that are shown side by side."""
+
+
+class Quantity(NamedTuple):
+    """A quantity of one experiment: its line of the summary, and quantiles of its draws."""
+
+    coordinate: Coordinate
+    low: float
+    high: float
+
+
+class Shared(NamedTuple):
+    """Quantities that at least two experiments have.
+
+    Attributes:
+        verdicts: of the experiments, in order.
+        rows: label -> mean with its error, and interval, of each experiment; empty texts where it lacks the quantity.
+        num_left_out: further quantities that are not shown.
+    """
+
+    verdicts: Sequence[str]
+    rows: Mapping[str, Sequence[tuple[str, str]]]
+    num_left_out: int
+
+
+def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
+    """Return label -> coordinate of an experiment.
+
+    Raises:
+        StoreError: verdict or summary is missing or damaged.
+    """
+    num_summaries = read_verdict(layout.verdict).num_coordinates.summaries
+    return {each.label: each for each in read_summary(layout.summary, num_summaries)}
+
+
+def measure_quantity(layout: ExperimentLayout, coordinate: Coordinate) -> Quantity:
+    """Return a quantity with quantiles of its draws; NaN where a draw is not finite.
+
+    Raises:
+        StoreError: the posterior is damaged.
+    """
+    draws = DrawReader(layout.posterior).coordinate(coordinate)
+    if draws is None or not np.isfinite(draws).all():
+        return Quantity(coordinate, math.nan, math.nan)
+    low, high = np.quantile(draws, INTERVAL)
+    return Quantity(coordinate, float(low), float(high))
+
+
+def quantity_texts(quantity: Quantity | None) -> tuple[str, str]:
+    """Return mean with its Monte Carlo error, and the interval."""
+    if quantity is None:
+        return formats.NOT_RECORDED, ""
+    mean, error = formats.real(quantity.coordinate.mean), formats.real(quantity.coordinate.mcse_mean, 2)
+    return f"{mean} ± {error}", f"{formats.real(quantity.low)} to {formats.real(quantity.high)}"
+
+
+def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
+    """Return what experiments found, side by side: the findings of their pages; None without a common one, or of too many experiments.
+
+    Raises:
+        StoreError: a file of an experiment is damaged.
+    """
+    ready = [layout for layout in layouts if layout.verdict.exists() and layout.posterior.exists()]
+    if len(ready) < len(layouts) or len(layouts) > MOST_EXPERIMENTS:
+        return None
+    known = [read_coordinates(layout) for layout in ready]
+    labels: dict[str, int] = {}
+    for layout, coordinates in zip(ready, known, strict=True):
+        findings, _ = choose_findings([*coordinates.values()], DrawReader(layout.posterior).attributes)
+        for label in (item.label for each in findings for item in each.coordinates):
+            labels[label] = labels.get(label, 0) + 1
+    common = [label for label, count in labels.items() if count > 1]
+    rows = {
+        label: [
+            quantity_texts(measure_quantity(layout, of[label])) if label in of else ("", "")
+            for layout, of in zip(ready, known, strict=True)
+        ]
+        for label in common[:MOST_SHARED]
+    }
+    verdicts = [read_verdict(layout.verdict).verdict for layout in ready]
+    return Shared(verdicts, rows, len(common) - len(rows)) if rows else None

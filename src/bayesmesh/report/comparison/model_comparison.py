@@ -1,0 +1,302 @@
+"""Compare models by their scores of the same rows: differences with paired errors, weights, and averages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+
+from bayesmesh.analyses.loo.psis import good_k
+from bayesmesh.errors import ConfigError
+from bayesmesh.figures.figure_differences import NUM_ERRORS, Comparison
+from bayesmesh.report.comparison.comparison_evidence import ModelProbability
+from bayesmesh.report.comparison.comparison_weights import pseudo_bma, share_draws, stack
+from bayesmesh.report.comparison.hierarchical_weights import make_cells, stack_by_cell
+from bayesmesh.store.stored_scores import SINGLE_ROWS, RowScores, sum_clusters, sum_error
+
+STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
+"""Names of the averages over all models; experiments cannot have them."""
+
+NUM_DRAWS = 1000
+"""Draws of an average that are shared among its models."""
+
+
+class Member(NamedTuple):
+    """A model, or an average over all, in a comparison; sums over rows, in nats.
+
+    Attributes:
+        name: of the experiment.
+        elpd: sum of leave-one-out log scores, with its standard error.
+        difference: to the best single model, with the standard error of paired rows and Monte Carlo noise together.
+        p_loo: effective number of parameters; not a number for an average.
+        num_high_k: rows with an unreliable score.
+        stacking, pseudo_bma: weights; not a number for an average.
+        num_draws: of `NUM_DRAWS` draws of the average with stacking weights, those that come from this model; 0 for an average.
+        held_out: likewise for held-out rows, or None.
+        held_out_difference: to the same model.
+    """
+
+    name: str
+    elpd: Comparison
+    difference: Comparison
+    p_loo: float
+    num_high_k: int
+    stacking: float
+    pseudo_bma: float
+    held_out: Comparison | None
+    held_out_difference: Comparison | None
+    num_draws: int = 0
+
+
+class ModelComparison(NamedTuple):
+    """Models on the same rows, the best first.
+
+    Attributes:
+        members: the models.
+        averages: weighted averages of their predictive distributions.
+        num_rows, num_held_out: rows that were left out in turn, and held-out rows.
+        residual: violation of the optimality condition by the stacking weights.
+        failed: models whose chains have failed their gates.
+        failed_refits: refits of these models, without some rows, whose chains have.
+        outdated: models whose results are not what the configuration asks for now.
+        probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
+        by_cell: stacking weights that vary with a feature, or None.
+        scheme: how rows were left out, in words.
+        num_groups: groups that were left out, over which errors are computed; 0 where rows are independent.
+        held_out_best: the model with the highest sum on held-out rows, and how the average with stacking weights differs
+            from it there; None without held-out rows, or where it is the best model.
+        without_held_out: models without scores of held-out rows, where others have them, so that none are compared.
+    """
+
+    members: list[Member]
+    averages: list[Member]
+    num_rows: int
+    num_held_out: int
+    residual: float
+    failed: tuple[str, ...] = ()
+    failed_refits: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
+    probabilities: Mapping[str, ModelProbability] = {}
+    by_cell: WeightsByCell | None = None
+    scheme: str = SINGLE_ROWS
+    num_groups: int = 0
+    held_out_best: tuple[str, Comparison] | None = None
+    without_held_out: tuple[str, ...] = ()
+
+    @property
+    def num_errors(self) -> float:
+        """Standard errors beyond which a difference to the best counts: a 95% interval for all differences together."""
+        others = max(1, len(self.members) - 1)
+        return max(NUM_ERRORS, -float(ndtri(0.025 / others)))
+
+    def words(self, difference: Comparison) -> str:
+        """Return better, worse or not different, by an interval that holds for all members together."""
+        scaled = Comparison(difference.difference, difference.error * self.num_errors / NUM_ERRORS)
+        return scaled.words("better", "worse", "not different")
+
+
+class Feature(NamedTuple):
+    """A feature with which weights vary.
+
+    Attributes:
+        name: for the page.
+        values: (row,) in the order of the source.
+        levels: names of its codes, or none.
+    """
+
+    name: str
+    values: np.ndarray
+    levels: tuple[str, ...] = ()
+
+
+class WeightsByCell(NamedTuple):
+    """Hierarchical stacking.
+
+    Attributes:
+        feature: its name.
+        rows: label of each cell, its number of rows, and the weights of the members in their order.
+        gain: in the sum of log scores over weights that are the same everywhere, both cross-validated.
+    """
+
+    feature: str
+    rows: list[tuple[str, int, list[float]]]
+    gain: Comparison
+
+
+def compare_models(
+    scores: Mapping[str, Mapping[str, RowScores]], failed: Sequence[str] = (), feature: Feature | None = None
+) -> ModelComparison:
+    """Compare models by scores of the same rows.
+
+    Args:
+        scores: model -> ``left_out`` and possibly ``held_out`` scores.
+        failed: models whose chains have failed their gates.
+        feature: with which weights shall vary, or None.
+
+    Raises:
+        ConfigError: fewer than two models, other rows or another outcome, or a row without a finite score.
+    """
+    if len(scores) < 2:
+        raise ConfigError(f"{len(scores)} model with scores by row", "name two experiments or more")
+    left_out = {name: each["left_out"] for name, each in scores.items()}
+    _check_same_rows(left_out, "training")
+    held_out = {name: each["held_out"] for name, each in scores.items() if "held_out" in each}
+    is_held = len(held_out) == len(scores)
+    if is_held:
+        _check_same_rows(held_out, "held-out")
+    order = sorted(left_out, key=lambda name: -left_out[name].elpd.sum())
+    cluster = left_out[order[0]].cluster
+    table = _as_matrix(left_out, order)
+    held = _as_matrix(held_out, order) if is_held else None
+    clusters = (cluster, held_out[order[0]].cluster if is_held else None)
+    by_group = sum_clusters(table, cluster)
+    # Rows of one group are not independent: the bootstrap draws groups.
+    stacking, bma = stack(table), pseudo_bma(by_group)
+    noise = np.array([left_out[name].monte_carlo_error for name in order])
+
+    members = []
+    for i, name in enumerate(order):
+        weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
+        own_noise = math.hypot(noise[i], noise[0]) if i else 0.0
+        at = None if held is None else held[:, i]
+        members.append(
+            _member(
+                name, (table[:, 0], table[:, i]), (held, at), own_noise, clusters, **weights, **_doubts(left_out[name])
+            )
+        )
+    shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
+    members = [member._replace(num_draws=count) for member, count in shared]
+    averages = []
+    for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
+        at = None if held is None else _mix(held, shares)
+        mixed = _mixed_noise(shares, noise)
+        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, clusters))
+    num_held_out = 0 if held is None else len(held)
+    lacking = tuple(name for name in order if name not in held_out) if held_out else ()
+    by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
+    failed_refits = tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed))
+    return ModelComparison(
+        members, averages, len(table), num_held_out, stacking.residual, tuple(failed), failed_refits,
+        by_cell=by_cell, scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
+        held_out_best=None if held is None else _best_held_out(held, order, stacking.weights, clusters[1]),
+        without_held_out=lacking,
+    )  # fmt: skip
+
+
+def _best_held_out(
+    held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None
+) -> tuple[str, Comparison] | None:
+    """Return the model that is best on held-out rows, unless it is the first, and the average's difference to it."""
+    best = int(held.sum(axis=0).argmax())
+    gap = _mix(held, weights) - held[:, best]
+    return (order[best], Comparison(float(gap.sum()), sum_error(gap, clusters))) if best else None
+
+
+def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
+    """Return weights by the cells of a feature.
+
+    Raises:
+        ConfigError: it does not fit the rows.
+    """
+    problem = f"feature '{feature.name}'"
+    if scores.row is not None and feature.values.ndim == 1 and len(feature.values) > scores.row.max():
+        feature = feature._replace(values=feature.values[scores.row.astype(np.int64)])
+    if feature.values.shape != (len(table),):
+        shape = f"has shape {feature.values.shape}, and there are {len(table):,} rows"
+        raise ConfigError(f"{problem} {shape}", "name a column with one number or level for each row")
+    try:
+        cells = make_cells(feature.values, feature.levels)
+    except ValueError as error:
+        raise ConfigError(f"{problem}: {error}", "name a number, or a category with fewer levels") from error
+    found = stack_by_cell(table, cells, scores.cluster)
+    counts = np.bincount(cells.codes, minlength=len(cells.labels)).tolist()
+    gain = found.log_scores - found.log_scores_same
+    rows = list(zip(cells.labels, counts, found.weights.tolist(), strict=True))
+    return WeightsByCell(feature.name, rows, Comparison(float(gain.sum()), sum_error(gain, scores.cluster)))
+
+
+def _member(
+    name: str,
+    left_out: tuple[np.ndarray, np.ndarray],
+    held_out: tuple[np.ndarray | None, np.ndarray | None],
+    noise: float,
+    clusters: tuple[np.ndarray | None, np.ndarray | None],
+    **about: float,
+) -> Member:
+    """Return a row of the comparison.
+
+    Args:
+        name: of the model or the average.
+        left_out: scores of the rows under the best model, and under this one.
+        held_out: scores of held-out rows, (row, model), the best model first, and under this one, or None.
+        noise: Monte Carlo error of the difference to the best model.
+        clusters: see `RowScores.cluster`, of the rows and of held-out ones.
+        about: weights, effective number of parameters and number of rows with an unreliable score.
+    """
+    best, own = left_out
+    gap = own - best
+    on_held, held_gap = None, None
+    if held_out[0] is not None and held_out[1] is not None:
+        further = held_out[1] - held_out[0][:, 0]
+        on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1], clusters[1]))
+        held_gap = Comparison(float(further.sum()), sum_error(further, clusters[1]))
+    return Member(
+        name, Comparison(float(own.sum()), sum_error(own, clusters[0])),
+        Comparison(float(gap.sum()), math.hypot(sum_error(gap, clusters[0]), noise)),
+        about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
+        about.get("pseudo_bma", math.nan), on_held, held_gap,
+    )  # fmt: skip
+
+
+def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndarray:
+    table = np.stack([scores[name].elpd for name in order], axis=1)
+    if not np.isfinite(table).all():
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        problem = f"experiment '{order[column]}': the log score of row {row} is {table[row, column]}"
+        raise ConfigError(problem, "leave this experiment out, or use a model under which every outcome is possible")
+    return table
+
+
+def _doubts(scores: RowScores) -> dict[str, float]:
+    high = 0 if scores.pareto_k is None else int((scores.pareto_k > good_k(scores.num_draws)).sum())
+    p_loo = math.nan if scores.effective_parameters is None else float(scores.effective_parameters.sum())
+    return {"num_high_k": high, "p_loo": p_loo}
+
+
+def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the log score of each row under the weighted average of predictive distributions."""
+    is_used = weights > 0
+    return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
+
+
+def _mixed_noise(weights: np.ndarray, noise: np.ndarray) -> float:
+    """Return the Monte Carlo error of an average's difference to the first model, which is part of the average."""
+    return float(np.linalg.norm((weights - np.eye(len(weights))[0]) * noise))
+
+
+def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
+    """Refuse scores of different rows or outcomes.
+
+    Raises:
+        ConfigError: names two experiments that differ, and in what.
+    """
+    (first, reference), *others = scores.items()
+    for name, each in others:
+        if len(each.elpd) != len(reference.elpd):
+            found = f"{len(reference.elpd):,} {kind} rows, and '{name}' {len(each.elpd):,}"
+            raise ConfigError(f"experiment '{first}' has {found}", "compare models of the same rows")
+        if each.is_discrete != reference.is_discrete:
+            kinds = ("log densities", "log probabilities")
+            found = f"{kinds[reference.is_discrete]} of a {'whole' if reference.is_discrete else 'real'} outcome"
+            problem = f"experiment '{first}' scores {found}, and '{name}' {kinds[each.is_discrete]}"
+            raise ConfigError(problem, "compare models of one kind of outcome: a density depends on the unit")
+        if each.digest != reference.digest:
+            problem = f"experiments '{first}' and '{name}' have other outcomes in their {kind} rows"
+            remedy = "compare models of the same rows, in the same order, with the same transform of the outcome"
+            raise ConfigError(problem, remedy)
+        if each.scheme != reference.scheme:
+            problem = f"rows of experiment '{first}' are left out as {reference.scheme}, and those of '{name}' as {each.scheme}"
+            raise ConfigError(problem, "leave out rows in one way: with the same analysis, folds, fields and seed")

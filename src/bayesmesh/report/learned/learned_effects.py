@@ -1,0 +1,214 @@
+"""Say what changes of predictors do to the outcome, from the intervals of their coefficients."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.figures import formats
+from bayesmesh.report.learned.learned_estimates import Estimate
+from bayesmesh.store.stored_description import Change, Effects
+
+MOST_SENTENCES = 4
+
+_SMALL = (0.5, 2.0)
+"""Factors between which a change is said in percent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownChange:
+    """A change of a predictor.
+
+    Attributes:
+        words: the change.
+        of: what it acts on.
+        median, low, high: by what it multiplies that, or what it adds.
+        side: 1 where the interval lies above no effect, -1 below, 0 where it contains it.
+        wide: ends of the interval, if it were as much wider as checks of the fit suggest.
+    """
+
+    words: str
+    of: str
+    median: float
+    low: float
+    high: float
+    side: int
+    wide: tuple[float, float] = (math.nan, math.nan)
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Median and ends of the interval, to a tenth of its width."""
+        error = (self.high - self.low) / 10
+        median, low, high = (formats.to_error(value, error) for value in (self.median, self.low, self.high))
+        return median, low, high
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownEffects:
+    """Changes of predictors as the template shows them.
+
+    Attributes:
+        verb: heading of the column of numbers.
+        has_of: whether changes act on different things, which the table then says.
+        rows: of the table.
+        sentences: of changes whose interval excludes no effect.
+        note: how the numbers follow from coefficients.
+        robustness: what would remain of the first sentence if intervals were wider; empty where no check suggests it.
+    """
+
+    verb: str
+    has_of: bool
+    rows: Sequence[ShownChange]
+    sentences: Sequence[str]
+    note: str
+    robustness: str = ""
+
+
+def build_effects(
+    effects: Effects | None, estimates: Sequence[Estimate], *, may_speak: bool, widening: float = math.nan
+) -> ShownEffects | None:
+    """Return what changes of predictors do; None where no coefficient says it.
+
+    Args:
+        effects: as the model describes them.
+        estimates: of all findings.
+        may_speak: whether sentences may be made of the intervals.
+        widening: how many times as wide intervals should be, NaN if nothing suggests it.
+    """
+    if effects is None:
+        return None
+    rows: list[ShownChange] = []
+    spoken: dict[tuple[str, str], list[ShownChange]] = {}
+    for each in estimates:
+        for change in effects.changes:
+            level = _level_of(each, change.summary, change.entry)
+            if level is not None and math.isfinite(each.median):
+                row = _change(effects, change, each, effects.of.replace("{level}", level), widening)
+                rows.append(row)
+                spoken.setdefault((change.summary, each.item.label), []).append(row)
+    if not rows:
+        return None
+    is_ratio, of = effects.scale == "ratio", {row.of for row in rows}
+    what = f" {rows[0].of}" if len(of) == 1 else ""
+    verb = f"Multiplies{what} by" if is_ratio else f"Adds to{what}" if what else "Adds"
+    note = (
+        "Exponentials of coefficients, as medians and 90% intervals of the draws: a change multiplies by the same factor wherever the "
+        "other predictors are, and twice the change by its square."
+        if is_ratio
+        else "Medians and 90% intervals of the draws, in the unit of the outcome."
+    )
+    note += " Predictors in several terms are left out: no single coefficient says what a change of them does."
+    said = _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else []
+    clear = [several[0] for several in spoken.values() if several[0].side]
+    if said and clear and math.isfinite(widening):
+        said.insert(min(len(clear), MOST_SENTENCES), _say_what_stays(clear, widening, is_ratio=is_ratio))
+        first = _widen(clear[0], widening, is_ratio=is_ratio)
+    else:
+        first = ""
+    return ShownEffects(verb, len(of) > 1, rows, said, note, first)
+
+
+def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
+    """Return the level of the outcome of a coefficient, empty of an outcome without levels; None if it is another one."""
+    if each.item.variable != summary:
+        return None
+    if each.item.names == entry:
+        return ""
+    head, comma, level = each.item.names.rpartition(",")
+    return level if (comma and head == entry) or (not comma and not entry) else None
+
+
+def _change(effects: Effects, change: Change, each: Estimate, of: str, widening: float) -> ShownChange:
+    median, low, high = (change.factor * value for value in (each.median, each.low, each.high))
+    side = int(low > 0) - int(high < 0)
+    times = widening if math.isfinite(widening) else 1.0
+    values = [median, low, high, median + times * (low - median), median + times * (high - median)]
+    if effects.scale == "ratio":
+        values = [math.exp(min(value, 700.0)) for value in values]
+    median, low, high, *wide = values
+    return ShownChange(change.words, of, median, low, high, side, (wide[0], wide[1]))
+
+
+def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> list[str]:
+    """Return sentences on the changes whose interval excludes no effect, and how many there are besides.
+
+    Args:
+        changes: of one coefficient each, which have the same side.
+        is_ratio: whether changes multiply.
+    """
+    rows = [several[0] for several in changes]
+    clear = [several for several in changes if several[0].side]
+    said = [_sentence(several, is_ratio=is_ratio) for several in clear[:MOST_SENTENCES]]
+    of = rows[0].of if len({row.of for row in rows}) == 1 else "them"
+    rest, none = len(clear) - len(said), len(rows) - len(clear)
+    if rest:
+        said.append(f"The intervals of {formats.count(rest)} more changes exclude {1 if is_ratio else 0}.")
+    if none:
+        which, does = f"The intervals of {formats.count(none)} changes contain", "whether they raise or lower"
+        if none == 1:
+            which, does = (
+                f"The interval of {'the other' if clear else 'the'} change contains",
+                "whether it raises or lowers",
+            )
+        said.append(f"{which} {1 if is_ratio else 0}: the data do not say {does} {of}.")
+    return said
+
+
+def _say_what_stays(clear: Sequence[ShownChange], widening: float, *, is_ratio: bool) -> str:
+    """Return which of the intervals that exclude no effect would do so, too, if they were wider."""
+    none = 1.0 if is_ratio else 0.0
+    lost = [row.words for row in clear if row.wide[0] <= none <= row.wide[1]]
+    if len(clear) == 1:
+        return _widen(clear[0], widening, is_ratio=is_ratio)
+    wider = f"{formats.real(widening, 2)} times as wide, as the misfit suggests"
+    if not lost:
+        return f"If these intervals were {wider}, all {formats.count(len(clear))} would still tell the direction of their effect."
+    which = ", ".join(lost[:MOST_SENTENCES]) + (" and others" if len(lost) > MOST_SENTENCES else "")
+    return f"If these intervals were {wider}, {formats.count(len(clear) - len(lost))} of {formats.count(len(clear))} would still tell the direction of their effect, but not: {which}."
+
+
+def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
+    """Return the interval of a change, as many times as wide as the misfit suggests, and whether it excludes no effect."""
+    low, high = row.wide
+    wider, none = dataclasses.replace(row, low=low, high=high), 1 if is_ratio else 0
+    as_share = _as_shares([row, wider], is_ratio=is_ratio)
+    _, first, last = _shares(wider) if as_share else wider.texts
+    excludes = f"{'no longer' if low <= none <= high else 'still'} excludes {0 if as_share else none}"
+    return f"Widened {formats.real(widening, 2)} times, as the misfit suggests, the interval is {first} to {last} and {excludes}."
+
+
+def _as_shares(changes: Sequence[ShownChange], *, is_ratio: bool) -> bool:
+    """Return whether changes are small enough to be told in percent."""
+    return is_ratio and all(_SMALL[0] < end < _SMALL[1] for each in changes for end in (each.low, each.high))
+
+
+def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:
+    """Return what changes of one predictor do, in percent where they are small."""
+    first = changes[0]
+    as_share = _as_shares(changes, is_ratio=is_ratio)
+    if as_share:
+        verb, to = f"{'raises' if first.side > 0 else 'lowers'} {first.of} by", ""
+    else:
+        verb, to = (f"multiplies {first.of} by", "") if is_ratio else ("adds", f" to {first.of}")
+    parts = []
+    for n, each in enumerate(changes):
+        median, low, high = _shares(each) if as_share else each.texts
+        interval = f"{'90% interval ' if n == 0 else ''}{low} to {high}"
+        parts.append(
+            f"{each.words} {verb if n == 0 else 'by' if is_ratio else 'adds'} {median}{to if n == 0 else ''} ({interval})"
+        )
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _shares(row: ShownChange) -> list[str]:
+    """Return by how much a change raises or lowers, and the ends of the interval, the lower first."""
+    ends = sorted([row.side * (row.low - 1), row.side * (row.high - 1)])
+    values = [row.side * (row.median - 1), *ends]
+    return [f"{formats.to_error(100 * value, 10 * (ends[1] - ends[0]))}%" for value in values]
+
+
+def meanings_of(names: Sequence[str], meanings: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return name and meaning of those names that the model explains, each once."""
+    return [(name, meanings[name]) for name in dict.fromkeys(names) if name in meanings]

@@ -1,0 +1,134 @@
+"""Intervals of chosen coordinates, with their Monte Carlo errors, from draws that are read in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.posterior_coordinates import coordinate_blocks
+
+INTERVAL = (0.05, 0.95)
+"""Quantiles of the draws at the ends of an interval: 90%, equal-tailed."""
+
+_QUANTILES = (*INTERVAL, 0.5)
+
+READ_BYTES = 64 * 2**20
+"""Limit of the draws in memory, in bytes, and of the data read at a time."""
+
+MOST_VALUES = 400_000_000
+"""Draws x coordinates of a finding up to which every coordinate has an interval."""
+
+MIN_DRAWS = 4
+"""Draws of each chain from which ends of an interval have an error."""
+
+
+class Estimate(NamedTuple):
+    """A coordinate with the interval of its draws.
+
+    Attributes:
+        item: the coordinate, with mean, standard deviation, and their diagnostics.
+        low, high: ends of the interval; NaN if a draw is not finite.
+        low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed or of fewer than `MIN_DRAWS`.
+        reference: value that the interval is compared with, or None.
+        truth: value that generated the data; NaN if unknown.
+        median: of the draws.
+    """
+
+    item: Coordinate
+    low: float
+    high: float
+    low_error: float
+    high_error: float
+    reference: float | None
+    truth: float
+    median: float = math.nan
+
+    @property
+    def side(self) -> int:
+        """1 where the interval lies above the reference, -1 below, 0 where it contains it or there is none."""
+        if self.reference is None:
+            return 0
+        return int(self.low > self.reference) - int(self.high < self.reference)
+
+    @property
+    def contains_truth(self) -> bool:
+        """Whether the truth lies in the interval."""
+        return self.low <= self.truth <= self.high
+
+
+def read_draws(
+    reader: DrawReader, items: Sequence[Coordinate], block_bytes: int = READ_BYTES
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield draws of coordinates, block by block; arrays that the posterior lacks are left out.
+
+    Args:
+        reader: of the posterior.
+        items: coordinates of any arrays.
+        block_bytes: limit of a block, and of the data read at a time for it, in bytes.
+
+    Yields:
+        Positions in `items`, and their draws, float64, shape (chain, draw, coordinate).
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    arrays: dict[tuple[bool, str], list[int]] = {}
+    for n, item in enumerate(items):
+        arrays.setdefault((item.is_summary, item.variable), []).append(n)
+    for (is_summary, variable), places in arrays.items():
+        array = reader.array("summaries" if is_summary else "posterior", variable)
+        shape = array.shape[2:] if array is not None else ()
+        places = [n for n in places if _is_inside(items[n].index, shape)]
+        if array is None or not places:
+            continue
+        flat = np.array([np.ravel_multi_index(items[n].index, shape) if shape else 0 for n in places], np.int64)
+        order = np.argsort(flat)
+        for part, draws in coordinate_blocks(array, flat[order], block_bytes // 2):
+            chosen = [places[n] for n in order[part]]
+            yield chosen, draws.astype(np.float64) * [items[n].scale for n in chosen]
+
+
+def _is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return len(index) == len(shape) and all(n < length for n, length in zip(index, shape, strict=True))
+
+
+def measure_intervals(
+    reader: DrawReader, items: Sequence[Coordinate], references: Sequence[float | None], *, with_errors: bool
+) -> list[Estimate]:
+    """Return the estimate of every coordinate, in order; those without stored draws have NaN for an interval.
+
+    Args:
+        reader: of the posterior.
+        items: the coordinates.
+        references: of each, or None.
+        with_errors: also compute the Monte Carlo errors of the ends.
+    """
+    from bayesmesh.diagnostics.efficiency import quantile_mcse
+
+    ends = np.full((len(items), 5), np.nan)
+    for places, draws in read_draws(reader, items):
+        is_finite = np.isfinite(draws).all(axis=(0, 1))
+        ends[places, :3] = np.where(is_finite, np.quantile(draws, _QUANTILES, axis=(0, 1)), np.nan).T
+        if with_errors and draws.shape[1] >= MIN_DRAWS:
+            ends[places, 3:] = quantile_mcse(draws, INTERVAL).T
+    truths = [reader.truth(item) * item.scale for item in items]
+    return [
+        Estimate(item, low, high, low_error, high_error, reference, truth, median)
+        for item, (low, high, median, low_error, high_error), reference, truth in zip(
+            items, ends.tolist(), references, truths, strict=True
+        )
+    ]
+
+
+def extremes(items: Sequence[Coordinate], most: int) -> list[int]:
+    """Return positions of the coordinates with the lowest and the highest means, ascending by mean, `most` in all.
+
+    Those whose mean is not a number come first.
+    """
+    order = sorted(range(len(items)), key=lambda n: (not math.isnan(items[n].mean), items[n].mean))
+    return order if len(order) <= most else order[: most // 2] + order[-(most - most // 2) :]

@@ -1,0 +1,116 @@
+"""Say in words what intervals bear out, and no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.figures import formats
+from bayesmesh.report.learned.learned_estimates import Estimate
+
+MOST_NAMED = 8
+"""Most coordinates that a sentence names."""
+
+DEFAULT_R_HAT = 1.01
+
+
+def trust(verdict: Verdict) -> str:
+    """Return what the verdict means for the numbers below it; empty if it passes.
+
+    Of many datasets, only a verdict that fails is about all of them.
+    """
+    if verdict.verdict == "pass":
+        return ""
+    if verdict.datasets is not None:
+        failed = verdict.datasets["fail"]
+        return (
+            f"Do not trust the numbers of the {formats.count(failed)} datasets that fail; they are listed below."
+            if failed
+            else ""
+        )
+    if verdict.verdict == "warn":
+        return "The verdict is a warning: read these numbers with the gates that did not pass in mind."
+    return (
+        "The verdict is a failure: do not trust these numbers. They are shown to help find the cause, and no statement is "
+        "derived from them."
+    )
+
+
+def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
+    """Return which intervals exclude their reference; empty without references.
+
+    Args:
+        estimates: of one finding, all with the same reference, or None.
+        names: label -> what a coordinate is called.
+    """
+    compared = [each for each in estimates if each.reference is not None and math.isfinite(each.low)]
+    if not compared:
+        return ""
+    above, below = ([each for each in compared if each.side == side] for side in (1, -1))
+    rest, value = len(compared) - len(above) - len(below), formats.real(compared[0].reference)
+    if len(compared) == 1:
+        where = {1: f"lies above {value}", -1: f"lies below {value}", 0: f"contains {value}"}[compared[0].side]
+        return f"The 90% interval of {_named(compared, names)} {where}."
+    if rest == len(compared):
+        return f"None of the {formats.count(rest)} intervals (90%) excludes {value}."
+    parts = [
+        f"{_intervals_of(side, names)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
+        for side, word in ((above, "above"), (below, "below"))
+        if side
+    ]
+    parts += [f"{formats.count(rest)} {'contain' if rest > 1 else 'contains'} it"] if rest else []
+    return f"90% intervals: {', '.join(parts)}. They are not adjusted for multiple comparisons."
+
+
+def say_truth(estimates: Sequence[Estimate]) -> str:
+    """Return how many intervals contain the value that generated the data; empty if none is known.
+
+    A single number of them would be expected at 90%, if they were independent, which sentences cannot claim.
+    """
+    known = [each for each in estimates if math.isfinite(each.truth) and math.isfinite(each.low)]
+    if not known:
+        return ""
+    inside = sum(each.contains_truth for each in known)
+    if len(known) == 1:
+        return f"The 90% interval {'contains' if inside else 'does not contain'} the value that generated the data."
+    return f"{formats.count(inside)} of {formats.count(len(known))} intervals (90%) contain the value that generated the data."
+
+
+def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:
+    """Return how many coordinates have an R-hat beyond the limit of the gate, or none at all; empty without them."""
+    count = sum(is_unsettled(each, verdict) for each in estimates)
+    if not count:
+        return ""
+    limit, of = formats.real(r_hat_limit(verdict), 3), formats.count(len(estimates))
+    return f"R-hat of {formats.count(count)} of these {of} is above {limit}: chains disagree on them more than their errors say."
+
+
+def is_unsettled(each: Estimate, verdict: Verdict) -> bool:
+    """Return whether chains disagree on a coordinate; not of one chain, and of one that never moves."""
+    return each.item.r_hat > r_hat_limit(verdict)
+
+
+def r_hat_limit(verdict: Verdict) -> float:
+    """Return the limit of the gate on R-hat; the usual one without it."""
+    gate = verdict.gate("r_hat")
+    return gate.limit if gate else DEFAULT_R_HAT
+
+
+def _intervals_of(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
+    """Return the intervals of named coordinates in words, or how many there are."""
+    if len(side) > MOST_NAMED:
+        return _named(side, names)
+    return f"{'those' if len(side) > 1 else 'that'} of {_named(side, names)}"
+
+
+def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
+    """Return the names of coordinates, or how many there are.
+
+    The farthest from the reference in standard deviations come first.
+    """
+    if len(side) > MOST_NAMED:
+        return formats.count(len(side))
+    ordered = sorted(side, key=lambda each: -abs(each.item.mean - (each.reference or 0.0)) / (each.item.sd or 1.0))
+    called = [names.get(each.item.label, each.item.label) for each in ordered]
+    return called[0] if len(called) == 1 else f"{', '.join(called[:-1])} and {called[-1]}"

@@ -1,0 +1,140 @@
+"""Show weights as images, where the features of the data are the pixels of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import zarr
+
+from bayesmesh.figures import formats
+from bayesmesh.figures.figure_images import png_address
+from bayesmesh.report.learned.learned_estimates import INTERVAL, READ_BYTES
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.zarr_arrays import read_part
+
+MOST_CLASSES = 40
+
+MOST_UNITS = 24
+
+MOST_DRAWS = 1000
+"""Draws used for an image, evenly spaced over all chains: 50 of them lie beyond either end of an interval."""
+
+ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
+"""Colours of weights above and below those of the other classes, on light and dark pages."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightImages:
+    """One image for each class.
+
+    Attributes:
+        images: name of the class, and a PNG as a data address.
+        largest: weight of a pixel in full colour.
+        share: share of the weights whose interval excludes 0.
+        note: how they were made.
+    """
+
+    images: Sequence[tuple[str, str]]
+    largest: float
+    share: float
+    note: str
+
+
+def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[int, ...]) -> WeightImages | None:
+    """Return weights as images; None unless the coordinates are of one latent (pixel, class) of this shape.
+
+    Only differences between classes are identified by the likelihood, so weights are shown less their mean over
+    classes. Pixels whose interval contains 0 stay empty.
+
+    Args:
+        reader: of the posterior.
+        items: coordinates of the latent.
+        shape: rows and columns of an image.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    first = items[0]
+    array = reader.array("posterior", first.variable)
+    if first.is_summary or array is None or array.ndim != 4 or array.shape[2] != math.prod(shape):
+        return None
+    num_classes = array.shape[3]
+    if num_classes > MOST_CLASSES or len({item.variable for item in items}) > 1:
+        return None
+    mean, is_clear = _differences(array)
+    # Means of draws that are not finite are not finite either, and their pixels stay empty.
+    shown = np.where(is_clear, mean, 0.0)
+    largest = float(np.abs(shown).max(initial=0.0))
+    names = {item.index[1]: item.names.rpartition(",")[2] for item in items if item.names}
+    images = [
+        (names.get(number, str(number)), _png(shown[:, number].reshape(shape), largest))
+        for number in range(num_classes)
+    ]
+    share = float(is_clear.mean())
+    note = (
+        f"Weights less their mean over classes, which the data do not determine. Blue pixels speak for the class, orange ones "
+        f"against it; full colour is {formats.real(largest, 2)}. Of {formats.count(mean.size)} weights, the 90% intervals of "
+        f"{formats.share(share)} exclude 0; the others stay empty."
+    )
+    return WeightImages(images, largest, share, note)
+
+
+def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightImages | None:
+    """Return the weights of hidden units at one draw as images, those with the largest weights first.
+
+    Units exchange places between chains and sometimes within one, so that an average over draws would mix them.
+
+    Args:
+        reader: of the posterior.
+        name: latent (input, unit).
+        shape: rows and columns of an image.
+
+    Returns:
+        None unless the inputs are the pixels of an image.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    array = reader.array("posterior", name) if name else None
+    if array is None or array.ndim != 4 or array.shape[2] != math.prod(shape):
+        return None
+    last = array.shape[1] - 1
+    weights = read_part(array, slice(0, 1), slice(last, last + 1), slice(None), slice(None))[0, 0].astype(np.float64)
+    order = np.argsort(-np.square(weights).sum(axis=0), kind="stable")[:MOST_UNITS]
+    largest = float(np.abs(weights[:, order]).max(initial=0.0))
+    images = [(str(unit), _png(weights[:, unit].reshape(shape), largest)) for unit in order]
+    note = (
+        f"Weights of {formats.count(len(order))} of {formats.count(weights.shape[1])} hidden units at the last draw of chain 0, those "
+        f"with the largest sums of squares. Blue pixels raise a unit, orange ones lower it; full colour is {formats.real(largest, 2)}. "
+        "Units exchange places, so that only one draw can be shown, and weights that the data do not determine are those of the prior."
+    )
+    return WeightImages(images, largest, math.nan, note)
+
+
+def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return means (feature, class) of weights less their mean over classes, and where the interval excludes 0."""
+    num_chains, num_draws, num_features, num_classes = array.shape
+    step = -(-num_chains * num_draws // MOST_DRAWS)
+    mean, is_clear = np.empty((num_features, num_classes)), np.empty((num_features, num_classes), bool)
+    width = max(1, READ_BYTES // (num_chains * num_draws * num_classes * array.dtype.itemsize))
+    width = max(width, array.chunks[2]) if array.chunks[2] < num_features else width
+    for start in range(0, num_features, width):
+        part = slice(start, min(start + width, num_features))
+        draws = read_part(array, slice(None), slice(None), part, slice(None))
+        draws = draws.reshape(-1, *draws.shape[2:])[::step].astype(np.float64)
+        draws -= draws.mean(axis=2, keepdims=True)
+        low, high = np.quantile(draws, INTERVAL, axis=0)
+        mean[part], is_clear[part] = draws.mean(axis=0), (low > 0) | (high < 0)
+    return mean, is_clear
+
+
+def _png(values: np.ndarray, largest: float) -> str:
+    """Return an image as a data address: the colour is the sign, the opacity the size, relative to the largest."""
+    pixels = np.zeros((*values.shape, 4), np.uint8)
+    pixels[values > 0, :3], pixels[values < 0, :3] = ABOVE, BELOW
+    pixels[..., 3] = np.round(255 * np.sqrt(np.abs(values) / (largest or 1.0)))
+    return png_address(pixels)

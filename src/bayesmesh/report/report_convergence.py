@@ -1,0 +1,169 @@
+"""Draw panels on convergence: traces, ranks, energies, distributions of R-hat and ESS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
+from bayesmesh.report.report_draws import RankDifference, thin_by_extremes
+from bayesmesh.report.tables import Coordinate
+
+MAX_CHAINS = 8
+"""Number of chains with a colour; all chains are shown by their range."""
+
+NUM_BLOCKS = 150
+
+LEAST_EXCESS = 1e-4
+"""Smallest excess of R-hat over one on the axis."""
+
+MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
+"""Measure -> title of its panel, and the value from which the axis starts."""
+
+_WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
+
+
+def shown_chains(num_chains: int) -> list[int]:
+    """Return the evenly spaced chains to draw in colour.
+
+    >>> shown_chains(3), shown_chains(64)
+    ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63])
+    """
+    return [int(chain) for chain in np.linspace(0, num_chains - 1, min(num_chains, MAX_CHAINS)).round()]
+
+
+def draw_trace(
+    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0, **text: str
+) -> Panel:
+    """Draw a trace, one colour per chain.
+
+    Args:
+        name: name of the panel.
+        draws: shape (chain, draw); non-finite values are gaps.
+        label: description for readers who cannot see the drawing.
+        size: width and height in px.
+        first_draw: index of the first draw.
+        **text: title and note of the panel.
+    """
+    num_chains, num_draws = draws.shape
+    chains = shown_chains(num_chains)
+
+    def plot(axes: Axes) -> None:
+        if num_chains > len(chains):
+            _fill_range(axes, draws, first_draw)
+        for position, chain in enumerate(chains):
+            x, y = thin_by_extremes(draws[chain], NUM_BLOCKS)
+            axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85, gid=chain_id(chain))
+        axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
+        axes.set_xlabel("draw")
+
+    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws", **text)
+
+
+def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
+    """Shade the range over all chains, block by block."""
+    blocks = [b for b in np.array_split(np.arange(draws.shape[1]), NUM_BLOCKS) if b.size]
+    is_finite = np.isfinite(draws)
+    low = np.array([draws[:, b].min(initial=np.inf, where=is_finite[:, b]) for b in blocks])
+    high = np.array([draws[:, b].max(initial=-np.inf, where=is_finite[:, b]) for b in blocks])
+    at = np.array([b.mean() for b in blocks]) + first_draw
+    # A block without any finite draw is a gap.
+    axes.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
+
+
+def rank_reach(found: Sequence[RankDifference | None]) -> float:
+    """Return how far the vertical axis of rank panels reaches, the same for all that are compared."""
+    return 1.15 * max((max(each.band, float(np.abs(each.difference).max())) for each in found if each), default=1.0)
+
+
+def draw_ranks(name: str, found: RankDifference, label: str, reach: float) -> Panel:
+    """Draw the difference of each chain's rank distribution from the uniform one, on an axis from -`reach` to `reach`."""
+    num_chains = len(found.difference)
+    chains = shown_chains(num_chains)
+
+    def plot(axes: Axes) -> None:
+        axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)
+        if num_chains > len(chains):
+            axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
+            axes.plot(found.at, found.difference.max(0), color=MUTED, linewidth=0.7, linestyle=":")
+        for position, chain in enumerate(chains):
+            line = found.difference[chain]
+            axes.step(found.at, line, where="post", color=series(position), linewidth=1.1, gid=chain_id(chain))
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-reach, reach)
+        axes.set_xlabel("fractional rank")
+        axes.set_ylabel("ECDF difference")
+
+    outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
+    text = f"Rank distributions of {label}: {outside} of {num_chains} chains leave the band"
+    return draw(name, plot, size=_NARROW, label=text)
+
+
+def draw_energy(energy: np.ndarray) -> Panel | None:
+    """Draw the distribution of energies and of their changes between draws, over all chains."""
+    finite = energy[np.isfinite(energy).all(axis=1)]
+    if finite.size < 10 or finite.shape[1] < 3 or float(np.ptp(finite)) == 0.0:
+        return None
+    centred = (finite - finite.mean(axis=1, keepdims=True)).ravel()
+    steps = np.diff(finite, axis=1).ravel()
+    reach = float(np.quantile(np.abs(np.concatenate([centred, steps])), 0.998)) or 1.0
+    edges = np.linspace(-reach, reach, 61)
+
+    def plot(axes: Axes) -> None:
+        for values, colour in ((centred, series(0)), (steps, series(3))):
+            height, _ = np.histogram(values, edges, density=True)
+            axes.stairs(height, edges, color=colour, linewidth=1.5)
+            axes.stairs(height, edges, color=colour, alpha=0.15, fill=True)
+        axes.set_ylim(bottom=0)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("nats")
+
+    note = "The changes should be as wide as the marginal. If they are narrower, momentum resampling explores slowly."
+    return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
+
+
+def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
+    """Draw the distribution of a measure over all listed coordinates, on a logarithmic axis.
+
+    Args:
+        measure: one of `MEASURES`.
+        coordinates: summaries and latents.
+        limit: of the gate; None without one.
+    """
+    title, origin = MEASURES[measure]
+    found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]
+    summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
+    num_left_out = len(coordinates) - summaries.size - latents.size
+    if origin:
+        summaries, latents = (np.maximum(values - origin, LEAST_EXCESS) for values in (summaries, latents))
+        limit = None if limit is None else limit - origin
+    both = np.concatenate([summaries, latents])
+    if both.size == 0:
+        return None
+    ends = [float(both.min()), float(both.max())] + ([limit] if limit is not None and limit > 0 else [])
+    edges = np.geomspace(min(ends) / 1.15, max(ends) * 1.15, 41)
+
+    def plot(axes: Axes) -> None:
+        for values, colour, alpha in ((latents, MUTED, 0.35), (summaries, series(0), 0.8)):
+            if values.size:
+                axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)
+        axes.set_xscale("log")
+        log_axis(axes.xaxis, lambda v: f"{origin + v:,.7g}")
+        if limit is not None and limit > 0:
+            axes.axvline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
+        axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f}%")
+        axes.set_ylim(bottom=0)
+
+    share = f"{summaries.size:,} coordinates"
+    if latents.size:
+        share = f"{summaries.size:,} identified summaries and of {latents.size:,} latents"
+    note = f"Share of {share}."
+    if num_left_out:
+        note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
+    note += " Dashed: the gate." if limit else ""
+    if origin:
+        note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}."
+    return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

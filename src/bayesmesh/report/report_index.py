@@ -1,0 +1,158 @@
+"""Write ``results/index.html``: the verdicts of all experiments in one table."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NotRequired, TypedDict
+
+from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.errors import StoreError
+from bayesmesh.figures import formats
+from bayesmesh.files import write_text
+from bayesmesh.report import verdict_text
+from bayesmesh.report.analysis_sections import describe_analyses
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.report_page import render
+from bayesmesh.report.report_times import read_time, sampling_seconds
+from bayesmesh.store.layout import BenchmarkLayout, ComparisonLayout, ExperimentLayout, ReproductionLayout, SweepLayout
+
+NO_VERDICT = "none"
+
+NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
+"""Cells of an experiment that has a verdict."""
+
+
+WORST_FIRST = ("damaged", "fail", "warn", NO_VERDICT, "pass")
+"""Verdicts of an experiment, in the order in which one stands for several."""
+
+WORDS = {"pass": "passed", "warn": "with a warning", "fail": "failed", NO_VERDICT: "not finished", "damaged": "damaged"}
+
+
+class IndexedPage(TypedDict):
+    """An experiment of the index.
+
+    Attributes:
+        experiment, title, category: names.
+        analyses: names of the analyses that it asks for -> their settings.
+        damage: a file that is damaged, and what is wrong with it; then no number is shown.
+        older: the first job whose results are older than the configuration or their inputs.
+    """
+
+    experiment: str
+    title: NotRequired[str]
+    category: NotRequired[str]
+    analyses: NotRequired[Mapping[str, object]]
+    damage: NotRequired[str]
+    older: NotRequired[str]
+
+
+class IndexedSweep(TypedDict):
+    """A sweep of the index: names, and its members, which it stands for."""
+
+    sweep: str
+    title: str
+    category: str
+    members: Sequence[IndexedPage]
+
+
+def write_index(results: Path, pages: Iterable[IndexedPage], sweeps: Iterable[IndexedSweep] = ()) -> Path:
+    """Write the index of experiments.
+
+    Args:
+        results: folder of results.
+        pages: one per experiment, in the order of the table. The numbers come from the experiment's own folder; an
+            experiment without a verdict is listed as not finished.
+        sweeps: shown in one line each, with the worst verdict of their members.
+
+    Returns:
+        The path of the index, which is replaced atomically.
+    """
+    rows = [*(read_index_row(results, page) for page in pages), *(_sweep_row(results, sweep) for sweep in sweeps)]
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(row["category"], []).append(row)
+    numbers = {"groups": groups, "tally": tally_text(rows), "num_rows": len(rows), "others": _other_pages(results)}
+    path = results / "index.html"
+    write_text(path, render("index.html", title="Bayesmesh experiments", **numbers))
+    return path
+
+
+def tally_text(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return how many rows have which verdict, as text.
+
+    >>> tally_text([{"verdict": "pass"}, {"verdict": "fail"}, {"verdict": "pass"}])
+    '1 failed, 2 passed'
+    """
+    found = [row["verdict"] for row in rows]
+    return ", ".join(f"{found.count(name)} {WORDS[name]}" for name in WORST_FIRST if name in found)
+
+
+def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
+    layout = SweepLayout(results, sweep["sweep"])
+    rows = [read_index_row(results, page) for page in sweep["members"]]
+    return {
+        **dict.fromkeys(NUMBERS, ""),
+        "experiment": layout.sweep,
+        "title": sweep["title"],
+        "category": sweep["category"],
+        "link": f"{layout.sweep}/{layout.page.name}" if os.path.exists(layout.page) else "",
+        "verdict": next(name for name in WORST_FIRST if name in {row["verdict"] for row in rows}),
+        "note": f"{len(rows)} members: {tally_text(rows)}",
+    }
+
+
+def _other_pages(results: Path) -> list[tuple[str, str]]:
+    """Return names and links of existing pages that do not belong to an experiment."""
+    known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
+    compared = sorted(ComparisonLayout(results, "").folder.glob("[!.]*.html"))
+    pages = [*known.items(), *((f"Comparison {page.stem}", page) for page in compared)]
+    return [(name, page.relative_to(results).as_posix()) for name, page in pages if page.exists()]
+
+
+def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
+    """Return the line of one experiment, as text; its verdict is pass, warn, fail, none or damaged."""
+    layout = ExperimentLayout(results, str(page["experiment"]))
+    row = {
+        "experiment": layout.experiment,
+        "title": str(page.get("title") or layout.experiment),
+        "category": str(page.get("category") or "Experiments"),
+        # Unlike `Path.exists`, it raises nothing in a folder that cannot be read.
+        "link": f"{layout.experiment}/{layout.page.name}" if os.path.exists(layout.page) else "",
+    }
+    older = page.get("older")
+    row |= dict.fromkeys(NUMBERS, "") | {"note": f"older than the configuration: {older}" if older else ""}
+    try:
+        damage = page.get("damage", "")
+        numbers = {"verdict": NO_VERDICT} if damage or not layout.verdict.exists() else _numbers(layout, page)
+    except StoreError as error:
+        damage = error.message
+    except OSError as error:
+        damage = f"{error.filename}: cannot be read: {error.strerror}"
+    # Without the folder of results, which differs between machines.
+    return row | ({"verdict": "damaged", "note": damage.removeprefix(f"{results}/")} if damage else numbers)
+
+
+def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
+    """Return the cells of an experiment with a verdict.
+
+    Raises:
+        StoreError: a file of the experiment is damaged.
+    """
+    origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
+    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin))
+    r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
+    # NaN is worse than any number and must be visible.
+    ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
+    return {
+        "verdict": verdict.verdict,
+        "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
+        "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
+        "divergences": formats.count(verdict.num_divergences),
+        "score": describe_analyses(layout, page.get("analyses") or {}),
+        "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
+        "missed": ", ".join(verdict_text.missed_names(verdict)),
+    }

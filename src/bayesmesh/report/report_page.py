@@ -1,0 +1,197 @@
+"""Write the page of an experiment: one self-contained HTML file."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from markupsafe import Markup
+
+from bayesmesh.config.blocks import ReportSettings
+from bayesmesh.config.declarations import read_image_shape
+from bayesmesh.config.experiment import requested
+from bayesmesh.diagnostics.gate_messages import wording
+from bayesmesh.diagnostics.verdict import Verdict, read_verdict
+from bayesmesh.figures import figure_sections, formats
+from bayesmesh.figures.figure_sections import KeyNumber
+from bayesmesh.files import write_text
+from bayesmesh.report import verdict_text
+from bayesmesh.report.analysis_sections import build_analyses
+from bayesmesh.report.background_section import build_timing, dump_settings, read_facts, read_specs
+from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
+from bayesmesh.report.fact_rows import list_facts, tabulate_facts
+from bayesmesh.report.learned.learned_outcomes import choose_outcomes
+from bayesmesh.report.learned.section import build_learned
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.report_fit_mark import mark_fit
+from bayesmesh.report.report_opening import describe_setup, say_scope, unused_levels
+from bayesmesh.report.report_provenance import Project, build_repeat
+from bayesmesh.report.report_times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
+from bayesmesh.report.stopping_section import build_stopping
+from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.stored_description import ModelDescription
+
+_ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
+"""Attributes of the posterior that say where its draws come from; others are shown elsewhere, or are for programs."""
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
+    """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
+    about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": verdict_text}
+    return figure_sections.render(folder / template, _TEMPLATES, **about | context)
+
+
+@functools.cache
+def _script() -> Markup:
+    texts = [(_TEMPLATES / name).read_text(encoding="utf-8") for name in ("parquet.js", "page.js")]
+    return Markup("".join(texts))  # noqa: S704 - our own
+
+
+def _script_digest() -> str:
+    """Return what the policy of a page allows to run: its own script, and none that came with a name."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+
+
+def write_page(
+    layout: ExperimentLayout,
+    config: Mapping[str, object],
+    title: str,
+    caption: str,
+    data_manifest: Path | None,
+    settings: ReportSettings,
+    project: Project = Project(),  # noqa: B008 - immutable
+) -> Path:
+    """Write ``ledger.csv`` and then ``report.html`` of an experiment.
+
+    Args:
+        layout: files of the stages; all except verdict and summary may be absent.
+        config: whole configuration of the experiment, plain values.
+        title: heading of the page.
+        caption: paragraph under it.
+        data_manifest: manifest of the shard stage, or None.
+        settings: limits of the page.
+        project: in which the page is written.
+
+    Returns:
+        The path of the page, which is replaced atomically.
+
+    Raises:
+        StoreError: verdict or summary is missing, or any file is damaged; the message names it.
+    """
+    verdict = read_verdict(layout.verdict)
+    reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
+    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
+    time = read_time(layout, config, reader.attributes if reader else {})
+    if time.phases:
+        write_ledger(layout, time.phases)
+    analyses = build_analyses(layout, config)
+    numbers = [number for each in analyses for number in each.section.numbers]
+    description = reader.description if reader else ModelDescription()
+    checks = [check for each in analyses for check in each.section.fit]
+    fit = mark_fit(
+        checks, [*requested(config)], description, unused_levels(config, reader.attributes if reader else {})
+    )
+    document = render(
+        "page.html",
+        title=title,
+        caption=caption,
+        experiment=layout.experiment,
+        verdict=verdict,
+        setup=describe_setup(config, _counts(data_manifest)),
+        facts_of_model=[*description.facts.items()],
+        sentence=verdict_text.read_aloud(verdict),
+        scope=say_scope(verdict, coordinates),
+        fit=fit,
+        key_numbers=_key_numbers(verdict, coordinates, time, numbers),
+        learned=build_learned(coordinates, verdict, reader, _image_shape(config), fit.widening),
+        outcomes=choose_outcomes([each.section for each in analyses], config),
+        convergence=build_convergence(coordinates, verdict, reader, settings.num_traces, description.meanings),
+        least_efficient=read_least_efficient(layout.efficiency, NUM_WORST),
+        datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],
+        stopping=build_stopping(layout, config),
+        analyses=analyses,
+        timing=build_timing(time),
+        data=read_facts(data_manifest),
+        config=dump_settings(config),
+        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, project),
+        **_describe_programs(layout),
+        **_describe_origin(layout, reader),
+    )
+    write_text(layout.page, document)
+    return layout.page
+
+
+def _counts(data_manifest: Path | None) -> Mapping[str, object]:
+    """Return the counts of the shard stage; empty without its manifest."""
+    counts = read_sealed(data_manifest).get("counts") if data_manifest is not None and data_manifest.exists() else {}
+    return counts if isinstance(counts, Mapping) else {}
+
+
+def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:
+    """Return rows and columns of the image that the features of a source form; None if they do not."""
+    data = config.get("data")
+    name = data.get("source") if isinstance(data, Mapping) else None
+    return read_image_shape(name) if isinstance(name, str) else None
+
+
+def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
+    """Return the facts of the compile stage, and whether the program grows with its data."""
+    audit = read_sealed(layout.audit) if layout.audit.exists() else {}
+    programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
+    return {
+        "audit": list_facts(
+            {name: value for name, value in audit.items() if name != "programs" or not programs["rows"]}
+        ),
+        "programs": programs,
+        "equations_grow": isinstance(equations, dict) and bool(equations.get("grow_with_data")),
+    }
+
+
+def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, object]:
+    """Return the specifications of the jobs, and the origin of the draws as recorded in the posterior."""
+    attributes = reader.attributes if reader else {}
+    return {
+        "specs": read_specs(layout),
+        "origin": list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
+        "identity": str(attributes.get("identity", "")),
+    }
+
+
+def _key_numbers(
+    verdict: Verdict, coordinates: list[Coordinate], time: TimeSpent, of_analyses: list[KeyNumber]
+) -> list[KeyNumber]:
+    """Return the numbers below the verdict."""
+    chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
+    numbers = [KeyNumber("Draws", formats.count(verdict.num_chains * verdict.num_draws), f"{chains} chains × {draws}")]
+    gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
+    numbers += [KeyNumber(wording(g.name).label, verdict_text.value_text(g), g.where, g.verdict) for g in gates]
+    if verdict.num_divergences is not None:
+        gate = verdict.gate("divergences")
+        state = gate.verdict if gate else ""
+        numbers.append(KeyNumber("Divergent draws", formats.count(verdict.num_divergences), "", state))
+    if verdict.acceptance_rate is not None:
+        numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
+    numbers += of_analyses
+    seconds = sampling_seconds(time)
+    if math.isfinite(seconds):
+        numbers.append(
+            KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, time.phases))
+        )
+    return numbers
+
+
+def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
+    """Return the smallest bulk ESS per second of sampling, the measure by which samplers are compared."""
+    running = sum(phase.seconds or 0.0 for phase in phases if phase.phase in DRAWING)
+    sizes = [item.ess_bulk for item in coordinates if item.is_summary]
+    if not sizes or not running or not all(math.isfinite(size) for size in sizes):
+        return "summed over jobs"
+    return f"summed over jobs; smallest bulk ESS per second of sampling: {formats.real(min(sizes) / running, 3)}"

@@ -1,0 +1,292 @@
+"""Rankings and held-out scores against a direct computation with all draws in memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.analyses.recommendation import film_logits as logits_module
+from bayesmesh.analyses.recommendation import held_out_ranking
+from bayesmesh.analyses.recommendation.ranking import rank_films
+from bayesmesh.analyses.recommendation.ranking_scores import entropy
+from bayesmesh.analyses.recommendation.recommend_films import choose_users, count_watched, recommend
+from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
+from bayesmesh.data.base import Dataset
+from bayesmesh.errors import StoreError, UserError
+from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
+
+NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
+SETTINGS = RecommendationOptions(num_films=6, users=(4, 11), top=3, cutoff=5)
+TABLES = ("top", "genres", "users", "scores", "differences", "activity", "calibration", "new_users")
+
+
+def tables(files):
+    return {name: pd.read_csv(files[f"{name}.csv"]) for name in TABLES}
+
+
+def training(shards):
+    return shards.read_rows(0, NUM_USERS)["watched"] > 0
+
+
+def hidden_matrix(shards):
+    indptr, indices = shards.held_out()
+    matrix = np.zeros((NUM_USERS, NUM_FILMS), bool)
+    matrix[np.repeat(np.arange(NUM_USERS), np.diff(indptr)), indices] = True
+    return matrix
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def list_scores(order, hidden, cutoff, information):
+    """Recall, NDCG, average precision and novelty of one user, written out."""
+    hits = [film in hidden for film in order[:cutoff]]
+    gain = sum(1 / math.log2(rank + 2) for rank, hit in enumerate(hits) if hit)
+    best = min(cutoff, len(hidden))
+    precision = sum(sum(hits[: rank + 1]) / (rank + 1) for rank, hit in enumerate(hits) if hit) / best
+    novelty = np.mean([information[film] for film in order[:cutoff]])
+    return sum(hits) / len(hidden), gain / sum(1 / math.log2(rank + 2) for rank in range(best)), precision, novelty
+
+
+def mean_scores(score, seen, hidden, cutoff):
+    users = [user for user in range(NUM_USERS) if hidden[user].any()]
+    information = -np.log2(np.maximum(seen.sum(axis=0), 0.5) / NUM_USERS)
+    per_user = []
+    for user in users:
+        order = [f for f in np.argsort(-score[user], kind="stable") if not seen[user, f]]
+        per_user.append(list_scores(order, set(np.flatnonzero(hidden[user])), cutoff, information))
+    return np.array(per_user)
+
+
+def test_ranking_equals_the_direct_computation(model, posterior, shards, logits):
+    users = np.array([4, 11, 28])
+    ranking = rank_films(model, posterior, shards, users, "float32", top=3)
+    seen = training(shards)[users]
+    masked = np.where(seen, -np.inf, logits[:, users])
+    best = masked.argmax(axis=-1)
+    np.testing.assert_array_equal(ranking.best, best)
+    top = np.argsort(-masked, axis=-1, kind="stable")[..., :3]
+    for place in range(3):
+        expected = np.bincount(best[:, place], minlength=NUM_FILMS) / len(best)
+        np.testing.assert_allclose(ranking.p_best[place], expected)
+        expected = np.bincount(top[:, place].ravel(), minlength=NUM_FILMS) / len(best)
+        np.testing.assert_allclose(ranking.p_top[place], expected)
+    probability = sigmoid(logits[:, users])
+    np.testing.assert_allclose(ranking.mean, probability.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(ranking.sd, probability.std(axis=0, ddof=1), rtol=1e-4)
+    np.testing.assert_array_equal(ranking.watched, seen)
+    assert max(len(np.unique(best[:, place])) for place in range(3)) > 1  # else draws could not be told apart
+
+
+def test_held_out_films_can_be_recommended_and_watched_ones_cannot(model, posterior, shards):
+    ranking = rank_films(model, posterior, shards, np.arange(NUM_USERS), "float32", top=NUM_FILMS)
+    np.testing.assert_array_equal(ranking.p_top > 0, ~training(shards))
+    assert (ranking.p_top[hidden_matrix(shards)] == 1).all()
+
+
+def test_ties_go_to_the_lower_film(model, write_posterior, latents, shards):
+    zeros = {name: np.zeros_like(values) for name, values in latents.items()}
+    ranking = rank_films(model, write_posterior(zeros), shards, np.array([7]), "float32", top=2)
+    unwatched = np.flatnonzero(~training(shards)[7])
+    assert (ranking.best[:, 0] == unwatched[0]).all()
+    np.testing.assert_array_equal(np.flatnonzero(ranking.p_top[0]), unwatched[:2])
+    np.testing.assert_allclose(ranking.sd, 0.0, atol=1e-12)
+
+
+def test_held_out_scores_equal_the_direct_computation(model, posterior, shards, logits):
+    seen, hidden = training(shards), hidden_matrix(shards)
+    popularity = seen.sum(axis=0)
+    scores = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    average = mean_scores(sigmoid(logits).mean(axis=0), seen, hidden, 5)
+    np.testing.assert_allclose(np.stack(scores["posterior_average"].scores, 1), average, atol=1e-12)
+    popular = mean_scores(np.tile(popularity, (NUM_USERS, 1)), seen, hidden, 5)
+    np.testing.assert_allclose(np.stack(scores["popularity"].scores, 1), popular, atol=1e-12)
+    chosen = np.unique(np.linspace(0, len(logits) - 1, held_out_ranking.NUM_SINGLE_DRAWS).round().astype(int))
+    single = np.mean([mean_scores(logits[draw], seen, hidden, 5) for draw in chosen], axis=0)
+    np.testing.assert_allclose(np.stack(scores["single_draw"].scores, 1), single, atol=1e-12)
+    # Informative draws, and rankings that differ: else the comparison above proves little.
+    means = {name: value.scores.ndcg.mean() for name, value in scores.items()}
+    assert means["posterior_average"] > means["single_draw"] > means["random"]
+    assert means["posterior_average"] != pytest.approx(means["popularity"])
+
+
+def test_popularity_never_lists_a_training_film(model, write_posterior, write_shards, latents):
+    """Film 0 is the most popular but in every training row; the next film is the one held out, so it comes first."""
+    watched = np.zeros((NUM_USERS, NUM_FILMS), np.uint8)
+    watched[:, :2] = 1
+    shards = write_shards(Dataset({"watched": watched}, kind="interactions"), 0.5)
+    hidden = hidden_matrix(shards)
+    assert (hidden.sum(axis=1) == 1).all()
+    assert 0 < hidden[:, 0].sum() < NUM_USERS
+    _, popularity = count_watched(shards)
+    scores = held_out_ranking.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
+    np.testing.assert_array_equal(scores["popularity"].scores.recall, 1.0)
+
+
+@pytest.mark.parametrize(("accumulator_bytes", "work_bytes", "block_bytes"), [(17 * 4 * 10, 17 * 48, 3000)])
+def test_bounded_blocks_give_the_same_tables(
+    model, posterior, shards, files, accumulator_bytes, work_bytes, block_bytes
+):
+    arguments = (model, shards.spec(), posterior, shards, SETTINGS, files)
+    assert recommend(*arguments) == 22
+    reference = tables(files)
+    bounds = {"accumulator_bytes": accumulator_bytes, "work_bytes": work_bytes, "block_bytes": block_bytes}
+    assert recommend(*arguments, **bounds) == 22
+    for name, table in tables(files).items():
+        pd.testing.assert_frame_equal(table, reference[name], rtol=1e-6)
+
+
+def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shards, monkeypatch):
+    popularity = training(shards).sum(axis=0)
+    whole = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    device = held_out_ranking.jax.local_devices()[0]
+    monkeypatch.setattr(held_out_ranking, "CPU_TILE_BYTES", 4 * 17 * 4)
+    monkeypatch.setattr(held_out_ranking.jax, "local_devices", lambda: [device] * 3)
+    parts = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    for name, scores in whole.items():
+        np.testing.assert_allclose(parts[name].scores, scores.scores)
+        np.testing.assert_array_equal(parts[name].listed, scores.listed)
+
+
+def test_tables_are_consistent(model, posterior, shards, files, dataset):
+    recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
+    found = tables(files)
+    top, users, genres, scores = (found[name] for name in ("top", "users", "genres", "scores"))
+    assert list(top.columns) == [
+        "user", "user_id", "activity", "rank", "film_id", "title", "genres", "p_best", "p_top", "mean_probability",
+        "sd_probability",
+    ]  # fmt: skip
+    assert list(genres.columns) == ["user", "activity", "genre", "p_best"]
+    counts = training(shards).sum(axis=1) + hidden_matrix(shards).sum(axis=1)
+    assert users.activity.tolist() == ["most", "least", "chosen", "chosen"]
+    assert users.user.tolist() == [counts.argmax(), counts.argmin(), 4, 11]
+    assert users.user_id.tolist() == [user + 1 for user in users.user]
+    assert users.num_watched.tolist() == counts[users.user].tolist()
+    ranking = rank_films(model, posterior, shards, users.user.to_numpy(), "float32", top=3)
+    for place, row in enumerate(users.to_dict("records")):
+        assert row["entropy"] == pytest.approx(entropy(ranking.p_best[place]))
+        assert row["entropy_top"] == pytest.approx(entropy(ranking.p_top[place]))
+        assert row["num_films_ever_best"] == len(np.unique(ranking.best[:, place]))
+        assert row["entropy_sd"] > 0 or row["entropy"] == 0
+        assert row["entropy_minus_first"] == pytest.approx(row["entropy"] - users.entropy[0], abs=1e-12)
+        mine = top[top.user == row["user"]]
+        unwatched = NUM_FILMS - int(training(shards)[row["user"]].sum())
+        assert mine["rank"].tolist() == list(range(1, min(6, unwatched) + 1))
+        keys = list(zip(-mine.p_best, -mine.p_top, strict=True))
+        assert keys == sorted(keys)
+        films = mine.film_id.to_numpy() - 1
+        assert not training(shards)[row["user"], films].any()
+        np.testing.assert_allclose(mine.mean_probability, ranking.mean[place, films])
+        assert mine.genres.tolist() == ["|".join(dataset.columns["genres"][film]) for film in films]
+        best_genres = [dataset.columns["genres"][film] for film in ranking.best[:, place]]
+        for genre in genres[genres.user == row["user"]].to_dict("records"):
+            share = np.mean([genre["genre"] in names for names in best_genres])
+            assert genre["p_best"] == pytest.approx(share, abs=1e-12)
+    baselines = ["ease", "als", "posterior_mode"]
+    assert scores.ranking.tolist() == ["posterior_average", "single_draw", "popularity", "random", *baselines]
+    assert (scores.num_users == hidden_matrix(shards).any(axis=1).sum()).all()
+    assert sorted(p.name for p in files["top.csv"].parent.iterdir()) == [f"{name}.csv" for name in sorted(TABLES)]
+
+
+def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dataset, files):
+    shards = write_shards(dataset, 0.0)
+    recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
+    scores = tables(files)["scores"]
+    assert len(scores) == 0
+    assert list(scores.columns)[:6] == ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se"]
+    assert all(tables(files)[name].empty for name in ("differences", "activity", "calibration", "new_users"))
+
+
+def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, files):
+    watched = np.eye(NUM_USERS, NUM_FILMS, dtype=np.uint8)
+    watched[3] = 1
+    shards = write_shards(Dataset({"watched": watched}, kind="interactions"), 0.0)
+    recommend(model, shards.spec(), posterior, shards, RecommendationOptions(), files)
+    found = tables(files)
+    assert found["users"].iloc[0].to_dict() == {
+        "user": 3, "user_id": 3, "activity": "most", "num_watched": NUM_FILMS, "entropy": 0.0, "entropy_sd": 0.0,
+        "entropy_minus_first": 0.0, "entropy_minus_first_sd": 0.0,
+        "entropy_top": 0.0, "num_films_ever_best": 0, "num_draws": 22,
+    }  # fmt: skip
+    assert 3 not in found["top"].user.tolist()
+
+
+def test_most_and_least_active_users_are_the_first_of_their_like():
+    users = choose_users(np.array([3, 1, 9, 1, 9]), (), ["a", "b", "c", "d", "e"])
+    assert [(u.row, u.user_id, u.activity, u.place) for u in users] == [(2, "c", "most", 0), (1, "b", "least", 1)]
+
+
+def test_counts_do_not_depend_on_the_block(shards):
+    for block_rows in (4, 8192):
+        per_user, per_film = count_watched(shards, block_rows)
+        watched = training(shards) | hidden_matrix(shards)
+        np.testing.assert_array_equal(per_user, watched.sum(axis=1))
+        np.testing.assert_array_equal(per_film, training(shards).sum(axis=0))
+
+
+def test_users_are_read_in_the_order_asked_for(shards):
+    users = np.array([20, 3, 28, 4])
+    rows = logits_module.read_users(shards, users, block_rows=5)
+    np.testing.assert_array_equal(rows["watched"], training(shards)[users])
+
+
+def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_posterior):
+    class Transposed(MatrixFactorization):
+        local_latents = {"user_embeddings": -1, "user_biases": 0}  # noqa: RUF012
+
+        def logits(self, latents):
+            return super().logits({**latents, "user_embeddings": latents["user_embeddings"].T})
+
+    users, popularity = np.array([5, 2]), training(shards).sum(axis=0)
+    plain = MatrixFactorization(Options(width=WIDTH), shards.spec())
+    expected = rank_films(plain, posterior, shards, users, "float32", 3)
+    expected_scores = held_out_ranking.score_held_out(plain, posterior, shards, popularity, "float32", 5)
+    turned = write_posterior({**latents, "user_embeddings": np.swapaxes(latents["user_embeddings"], 2, 3)})
+    model = Transposed(Options(width=WIDTH), shards.spec())
+    logits_module.check_inputs(model, shards.spec(), turned, shards)
+    found = rank_films(model, turned, shards, users, "float32", 3)
+    np.testing.assert_array_equal(found.best, expected.best)
+    found_scores = held_out_ranking.score_held_out(model, turned, shards, popularity, "float32", 5)
+    for name, scores in expected_scores.items():
+        np.testing.assert_allclose(found_scores[name].scores, scores.scores)
+
+
+def test_refuses_users_who_are_not_there(model, posterior, shards, files):
+    settings = RecommendationOptions(users=(3, 29, -1))
+    with pytest.raises(UserError, match=r"key 'recommendation.users': no user 29, -1; there are users 0 to 28"):
+        recommend(model, shards.spec(), posterior, shards, settings, files)
+
+
+def test_refuses_a_model_without_user_latents(posterior, shards, files):
+    class Global(MatrixFactorization):
+        local_latents = {}  # noqa: RUF012
+
+    with pytest.raises(UserError, match="Global has no latents per user") as caught:
+        recommend(Global(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
+    assert caught.value.remedy == "remove the key 'recommendation' from the experiment"
+
+
+def test_refuses_a_table_of_rows(model, posterior, write_shards, files):
+    shards = write_shards(Dataset({"watched": np.zeros((5, NUM_FILMS), np.uint8)}), 0.0)
+    with pytest.raises(UserError, match="key 'recommendation': the dataset is of kind 'rows'"):
+        recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
+
+
+def test_refuses_what_is_not_bernoulli(posterior, shards, files):
+    class Counts(MatrixFactorization):
+        def predict(self, latents, inputs):
+            return tfp.distributions.Poisson(log_rate=self.logits(latents))
+
+    with pytest.raises(UserError, match="model Counts predicts Poisson"):
+        recommend(Counts(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
+
+
+def test_refuses_a_posterior_of_other_users(model, write_posterior, latents, shards, files):
+    fewer = {name: v[:, :, :-1] if name.startswith("user") else v for name, v in latents.items()}
+    with pytest.raises(StoreError, match="has 28 users, the data 29"):
+        recommend(model, shards.spec(), write_posterior(fewer), shards, SETTINGS, files)

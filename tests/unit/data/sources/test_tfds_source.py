@@ -1,0 +1,112 @@
+"""TFDS without TensorFlow: registered sums, downloads with limits, raw records."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.data.fetching import RegisteredFile
+from bayesmesh.data.sources import _tfds_source
+from bayesmesh.errors import DataError
+
+CONTENT = b"payload" * 1000
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A web server on this machine with the file ``file.bin``."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "file.bin").write_bytes(CONTENT)
+    handler = functools.partial(QuietHandler, directory=str(served))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def registered(url: str, content: bytes = CONTENT) -> dict[str, RegisteredFile]:
+    return {"file.bin": RegisteredFile(url, "file.bin", len(content), hashlib.sha256(content).hexdigest())}
+
+
+def test_registered_files_of_mnist() -> None:
+    name = "t10k-labels-idx1-ubyte.gz"
+    file = _tfds_source.registered_files("mnist", [name])[name]
+    assert file.size == 4542
+    assert file.url.endswith(name)
+
+
+def test_unregistered_file_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"no checksum of other\.gz"):
+        _tfds_source.registered_files("mnist", ["other.gz"])
+
+
+def test_download_verifies_what_it_brings(address: str, tmp_path: Path) -> None:
+    found = _tfds_source.download(registered(f"{address}/file.bin"), tmp_path / "downloads", "mine")
+    assert found["file.bin"].read_bytes() == CONTENT
+
+
+def test_download_of_other_bytes_is_an_error(address: str, tmp_path: Path) -> None:
+    other = registered(f"{address}/file.bin", b"x" + CONTENT[1:])
+    with pytest.raises(DataError, match="download of mine failed"):
+        _tfds_source.download(other, tmp_path / "downloads", "mine")
+
+
+def test_download_of_nothing_is_an_error(address: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="404"):
+        _tfds_source.download(registered(f"{address}/none.bin"), tmp_path / "downloads", "mine")
+
+
+def test_stalled_download_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(_tfds_source, "READ_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        start = time.monotonic()
+        with pytest.raises(DataError, match="failed"):
+            _tfds_source.download(
+                registered(f"http://127.0.0.1:{server.getsockname()[1]}/file.bin"), tmp_path / "downloads", "mine"
+            )
+        assert time.monotonic() - start < 8
+
+
+def test_limits_are_taken_back(address: str, tmp_path: Path) -> None:
+    from tensorflow_datasets.core.download import downloader
+
+    before = downloader._open_url, downloader.MAX_RETRIES
+    _tfds_source.download(registered(f"{address}/file.bin"), tmp_path / "downloads", "mine")
+    assert (downloader._open_url, downloader.MAX_RETRIES) == before
+
+
+@pytest.mark.usefixtures("offline")
+def test_no_network_names_the_mirror_command() -> None:
+    with pytest.raises(DataError, match=r"BAYESMESH_MIRROR=DIR make") as caught:
+        _tfds_source.require_network("https://host.invalid/file", "DIR holds it")
+    assert "cannot be reached" in caught.value.message
+
+
+def test_reading_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no array_record file"):
+        next(_tfds_source.read_records(tmp_path, "train"))
+
+
+def test_file_that_is_no_array_record_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x-train.array_record-00000-of-00001").write_bytes(b"nothing" * 10000)
+    with pytest.raises(DataError, match=r"x-train\.array_record"):
+        next(_tfds_source.read_records(tmp_path, "train"))

@@ -1,0 +1,74 @@
+"""The mark for the fit of the model: what checks found, what follows, and what to try."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayesmesh.figures.figure_fit_check import FitCheck
+from bayesmesh.report.report_fit_mark import mark_fit
+from bayesmesh.store.stored_description import ModelDescription
+
+NONE = ModelDescription()
+POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})
+NARROW = FitCheck(
+    "predictive checks", "fail", "Variance / mean 8 observed.", frozenset({"narrow"}), frozenset({"bias", "tails"})
+)
+BOTH = ("predictive_checks", "loo")
+
+
+def test_unasked_checks_are_named_with_their_keys() -> None:
+    mark = mark_fit([], ["averaging"], NONE)
+    assert (mark.state, mark.badge) == ("none", "not checked")
+    assert "Add `loo: {}` and `predictive_checks: {}` to it" in mark.lead
+    assert mark_fit([], ["loo"], NONE).lead == "The checks that the experiment asks for have no results."
+
+
+def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
+    passed = FitCheck("predictive checks", "pass")
+    assert mark_fit([passed], BOTH, NONE).lead == "No check refutes the model (predictive checks)."
+    mark = mark_fit([passed], ["predictive_checks"], NONE)
+    assert (mark.state, mark.badge, mark.caveat) == ("pass", "✓ not refuted", "")
+    assert mark.lead.endswith("Add `loo: {}` to ask more.")
+
+
+def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:
+    mark = mark_fit([NARROW, FitCheck("Pareto k", "pass")], BOTH, POISSON)
+    assert (mark.state, mark.badge) == ("fail", "✗ refuted")
+    assert mark.lead == "The data refute the model (predictive checks)."
+    assert mark.findings == ["Variance / mean 8 observed."]
+    assert "too narrow" in mark.consequences[0]
+    assert "found no bias" in mark.consequences[1]
+    assert mark.remedies == ["Try `family: negative_binomial`."]
+    assert mark.caveat == " ".join(mark.consequences)
+
+
+def test_a_bias_that_another_check_finds_is_not_cleared() -> None:
+    biased = FitCheck("LOO-PIT", "fail", "Too large.", frozenset({"bias"}))
+    mark = mark_fit([NARROW, biased], BOTH, POISSON)
+    assert "biased" in mark.consequences[0]
+    assert not any("found no bias" in each for each in mark.consequences)
+    assert len(mark.remedies) == 2
+
+
+@pytest.mark.parametrize("asked", [BOTH, ["loo"]])
+def test_doubts_are_no_refutation(asked: list[str]) -> None:
+    mark = mark_fit([FitCheck("Pareto k", "warn", "High.")], asked, NONE)
+    assert (mark.state, mark.badge, mark.caveat) == ("warn", "! doubtful", "")
+    assert ("Add `predictive_checks: {}`" in mark.lead) == (asked == ["loo"])
+
+
+def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> None:
+    measured = FitCheck("LOO-PIT", "fail", "Too narrow.", frozenset({"narrow"}), spread=1.55)
+    (first, *_), (unmeasured, *_) = (mark_fit([each], BOTH, NONE).consequences for each in (measured, NARROW))
+    assert first.startswith("Outcomes scatter about 1.6 times as widely as the model allows.")
+    assert first.endswith("if rows are independent, and wider still if they come in groups.")
+    assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
+    assert unmeasured.endswith("likely too narrow.")
+
+
+def test_a_proposed_group_is_one_of_the_columns() -> None:
+    model = ModelDescription(remedies={"narrow": "Try `(1 | group)`."})
+    (named,) = mark_fit([NARROW], BOTH, model, {"site": 12, "town": 3}).remedies
+    assert named == "Try `(1 | site)`. Columns of the data that may name groups: `site` (12 levels), `town` (3 levels)."
+    (none,) = mark_fit([NARROW], BOTH, model).remedies
+    assert none == "Try `(1 | group)`. No column of the data that the formula leaves out names groups."

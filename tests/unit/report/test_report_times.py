@@ -1,0 +1,241 @@
+"""The time that is shown is that of the attempts that made the present results, as in a run in an empty folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import atomic_path
+from bayesmesh.report.background_section import build_timing
+from bayesmesh.report.report_index import read_index_row
+from bayesmesh.report.report_times import (
+    COLUMNS,
+    OtherAttempts,
+    Phase,
+    TimeSpent,
+    check_table,
+    jobs_of,
+    read_time,
+    sampling_seconds,
+    write_ledger,
+)
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.store.layout import ExperimentLayout
+
+CONFIG = {"averaging": {}}
+ORIGIN = {"identity": "new", "groups": ["chains/new/group-000", "chains/new/group-001"]}
+
+Rows = dict[str, float]
+
+
+def attempt(layout: ExperimentLayout, job: str, rows: Rows, *, identity: str = "", is_finished: bool = True) -> None:
+    ledger = Ledger(layout.ledger_part(job), job)
+    ledger.identity = identity
+    for phase, seconds in rows.items():
+        ledger.add(phase, seconds, gradients=int(1000 * seconds) if phase == "sample" else 0)
+    if is_finished:
+        ledger.finish()
+    ledger.save()
+
+
+def undisturbed(layout: ExperimentLayout) -> None:
+    for job, seconds in {"compile": 3.0, "assemble": 4.0, "diagnose": 5.0, "average": 6.0}.items():
+        attempt(layout, job, {"start": 1.0, job: seconds})
+    for group in range(2):
+        attempt(
+            layout, f"sample-group-00{group}", {"start": 1.0, "warmup": 20.0, "sample": 40.0 + group}, identity="new"
+        )
+
+
+def failed_job(layout: ExperimentLayout) -> None:
+    undisturbed(layout)
+    attempt(layout, "diagnose", {"start": 1.0, "diagnose": 70.0}, is_finished=False)
+    attempt(layout, "sample-group-001", {"start": 1.0, "sample": 70.0}, identity="new", is_finished=False)
+
+
+def other_chains(layout: ExperimentLayout) -> None:
+    attempt(layout, "sample-group-000", {"start": 1.0, "warmup": 500.0, "sample": 600.0}, identity="old")
+    undisturbed(layout)
+    attempt(layout, "sample-group-001", {"start": 1.0, "warmup": 500.0, "sample": 600.0}, identity="newer")
+
+
+def killed(layout: ExperimentLayout) -> None:
+    attempt(layout, "sample-group-000", {"start": 9.0}, identity="", is_finished=False)
+    undisturbed(layout)
+
+
+def no_longer_asked(layout: ExperimentLayout) -> None:
+    attempt(layout, "sample-group-002", {"start": 1.0, "warmup": 20.0, "sample": 40.0}, identity="new")
+    attempt(layout, "recommend", {"start": 1.0, "recommend": 80.0})
+    undisturbed(layout)
+
+
+def run_again(layout: ExperimentLayout) -> None:
+    attempt(layout, "sample-group-000", {"start": 1.0, "warmup": 20.0, "sample": 7.0}, identity="new")
+    attempt(layout, "assemble", {"start": 1.0, "assemble": 99.0})
+    attempt(layout, "report", {"report": 5.0})
+    undisturbed(layout)
+
+
+def earlier_version(layout: ExperimentLayout) -> None:
+    layout.ledger_part("any").parent.mkdir(parents=True)
+    layout.ledger_part("sample-group-000").write_text('{"phase": "sample", "seconds": 77.0}\n', encoding="utf-8")
+    undisturbed(layout)
+
+
+REASONS = {
+    failed_job: [("diagnose", "failed, stopped or still running"), ("sample-group-001", "failed, stopped or still running")],
+    other_chains: [("sample-group-000", "other chains"), ("sample-group-001", "other chains")],
+    killed: [("sample-group-000", "failed, stopped or still running")],
+    no_longer_asked: [(job, "not part of the present results") for job in ("recommend", "sample-group-002")],
+    run_again: [(job, "replaced by a later run") for job in ("assemble", "sample-group-000")],
+    earlier_version: [("sample-group-000", "written by an earlier version")],
+}  # fmt: skip
+
+
+def figures(phases: list[Phase]) -> list[tuple[object, ...]]:
+    return [(p.job, p.phase, p.seconds, p.gradients, p.identity) for p in phases]
+
+
+@pytest.mark.parametrize("disturb", REASONS)
+def test_the_figures_are_those_of_an_empty_folder(tmp_path: Path, disturb: Callable[[ExperimentLayout], None]) -> None:
+    clean, disturbed = ExperimentLayout(tmp_path, "clean"), ExperimentLayout(tmp_path, "disturbed")
+    undisturbed(clean)
+    disturb(disturbed)
+    expected, found = (read_time(layout, CONFIG, ORIGIN) for layout in (clean, disturbed))
+    assert figures(found.phases) == figures(expected.phases)
+    assert sampling_seconds(found) == 20 + 40 + 20 + 41
+    timings = [build_timing(time) or {} for time in (expected, found)]
+    assert timings[0]["sentence"] == timings[1]["sentence"]
+    assert timings[0]["rows"] == [(*row[:6], *timings[0]["rows"][n][6:]) for n, row in enumerate(timings[1]["rows"])]
+    assert not expected.others
+    assert not expected.missing
+    assert sorted((each.job, each.reason) for each in found.others) == REASONS[disturb]
+
+
+def test_attempts_that_do_not_count_are_added_up_by_reason(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    for seconds in (1.0, 2.0):
+        attempt(layout, "compile", {"queue": 100.0, "compile": seconds}, is_finished=False)
+    time = read_time(layout, CONFIG, ORIGIN)
+    wanted = ["assemble", "average", "compile", "diagnose", "sample-group-000", "sample-group-001"]
+    assert time == TimeSpent([], [OtherAttempts("compile", "failed, stopped or still running", 2, 3.0)], wanted)
+    timing = build_timing(time)
+    assert timing is not None
+    assert timing["others"] == [("compile", "failed, stopped or still running", 2, "3.0 s")]
+    assert build_timing(TimeSpent([], [], [])) is None
+
+
+@pytest.mark.parametrize(("lost", "has_sampling"), [("sample-group-001", False), ("diagnose", True)])
+def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampling: bool) -> None:
+    """And the time of sampling is not that of the other groups."""
+    layout = ExperimentLayout(tmp_path, "some")
+    undisturbed(layout)
+    layout.ledger_part(lost).unlink()
+    time = read_time(layout, CONFIG, ORIGIN)
+    assert time.missing == [lost]
+    assert math.isfinite(sampling_seconds(time)) == has_sampling
+    timing = build_timing(time)
+    assert timing is not None
+    assert timing["sentence"].endswith(f"Missing are the times of {lost}: no ledger has them.")
+
+
+def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    attempt(layout, "sample-group-000", {"sample": 40.0, "write": 30.0, "look": 20.0}, identity="new")
+    attempt(layout, "compile", {"compile": 10.0})
+    timing = build_timing(read_time(layout, CONFIG, ORIGIN))
+    assert timing is not None
+    assert timing["sentence"].startswith("The jobs that made these results took 50.0 s")
+    assert [(bar["job"], bar["seconds"], [width for _, width, *_ in bar["segments"]]) for bar in timing["bars"]] == [
+        ("compile", "10.0 s", [25.0]), ("sample-group-000", "40.0 s", [100.0])
+    ]  # fmt: skip
+    assert timing["full_bar"] == "40.0 s"
+    assert [row[1] for row in timing["rows"]] == ["compile", "sample", "write", "look"]
+
+
+def test_the_end_of_a_job_belongs_to_its_attempt(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    undisturbed(layout)
+    first = read_time(layout, CONFIG, ORIGIN)
+    of_sample = next(phase for phase in first.phases if phase.job == "sample-group-000")
+    part = Ledger(layout.ledger_part("slurm"), "slurm")
+    for name in (of_sample.attempt, "another"):
+        part.add("teardown", 2.0)
+        part.rows[-1] |= {"job": "sample-group-000", "attempt": name, "identity": "new"}
+    part.save()
+    found = read_time(layout, CONFIG, ORIGIN)
+    assert len(found.phases) == len(first.phases) + 1
+    assert [(each.job, each.seconds) for each in found.others] == [("sample-group-000", 2.0)]
+
+
+def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None:
+    groups = [f"chains/x/group-{k:03d}" for k in range(4)]
+    origin = {"identity": demo.IDENTITY, "groups": groups}  # type: ignore[attr-defined]
+    time = read_time(complete, {}, origin)
+    phases = time.phases
+    write_ledger(complete, phases)
+    rows = list(csv.DictReader(complete.ledger.read_text(encoding="utf-8").splitlines()))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == len(phases) == 3 + 4 * 6 + 2
+    assert sum(float(row["seconds"]) for row in rows if row["phase"] == "sample") == pytest.approx(58 + 59 + 60 + 61)
+    assert {row["bytes"] for row in rows} == {"0", "188160000"}
+    assert list(jobs_of(phases))[:2] == ["compile", "sample-group-000"]
+    assert sampling_seconds(time) == pytest.approx(4 * 31 + 18 + 238)
+    assert not list(check_table(complete))
+    complete.ledger.write_text(complete.ledger.read_text(encoding="utf-8").replace("58.0", "5.8"), encoding="utf-8")
+    (line,) = check_table(complete)
+    assert "ledger.csv: differs" in line
+
+
+def test_the_index_shows_the_same_time(complete: ExperimentLayout) -> None:
+    before = read_index_row(complete.results, {"experiment": complete.experiment})["seconds"]
+    assert before == "6 min 20 s"
+    attempt(complete, "sample-group-000", {"sample": 600.0}, identity="old")
+    attempt(complete, "sample-group-001", {"sample": 600.0}, is_finished=False)
+    assert read_index_row(complete.results, {"experiment": complete.experiment})["seconds"] == before
+
+
+@pytest.mark.parametrize("line", ['{"phase"', "[1]", "\x00", '{"phase": "\xff"}'])
+def test_ledger_refuses_a_line_without_a_phase(complete: ExperimentLayout, line: str) -> None:
+    complete.ledger_part("odd").write_bytes(b'{"phase": "run"}\n\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(StoreError, match=r"odd\.jsonl, line 3: not a phase") as caught:
+        read_time(complete, {}, {})
+    assert "run the job again" in caught.value.remedy
+
+
+def test_a_ledger_without_phases_or_text_is_named(complete: ExperimentLayout) -> None:
+    path = complete.ledger_part("odd")
+    path.write_text('{"seconds": 3}\n', encoding="utf-8")
+    with pytest.raises(StoreError, match=r"odd\.jsonl: not a phase"):
+        read_time(complete, {}, {})
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read"):
+        read_time(complete, {}, {})
+
+
+def test_phases_take_what_was_not_measured() -> None:
+    lines = [
+        {"phase": "run", "seconds": None, "detail": 7},
+        {"phase": "write", "seconds": float("nan"), "bytes": "many"},
+    ]
+    odd = [Phase.model_validate({"job": "odd", **json.loads(json.dumps(line))}) for line in lines]
+    assert [(phase.seconds, phase.bytes, phase.detail) for phase in odd] == [(None, None, "7"), (None, None, "")]
+    timing = build_timing(TimeSpent(odd, [], []))
+    assert timing is not None
+    assert timing["bars"][0]["segments"] == []
+
+
+def test_a_file_that_a_killed_writer_left_is_no_ledger(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    undisturbed(layout)
+    with atomic_path(layout.ledger_part("report")) as temporary:
+        assert not read_time(layout, CONFIG, ORIGIN).missing
+        assert temporary.stat().st_size == 0
