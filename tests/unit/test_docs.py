@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -218,45 +219,62 @@ def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
 def test_yaml_loads(tree: Path) -> None:
     shown = blocks("yaml")
     assert len(shown) > 5
-    refuse(wrong for block in shown if (wrong := load_shown(block, tree)))
+    experiments, wrong = {}, list[str]()
+    for number, block in enumerate(shown):
+        path = tree / "config" / f"shown-{number}.yaml"
+        path.write_text(configuration_of(block), encoding="utf-8")
+        if block.text.splitlines()[0] == "# config.yaml":
+            wrong += refusals(block, lambda path=path: load_run(path))
+        elif block.page in (EXTENDING, MODELS_PAGE):
+            experiments[str(path)] = block
+        else:
+            wrong += refusals(block, lambda path=path: load_file(path))
+    # They name components and modules that only the copy has; one process loads them all.
+    said = run_in(tree, "-c", LOAD_EXPERIMENTS, *experiments)
+    refuse([*wrong, *(f"{describe(experiments[path])}: {why}" for path, why in json.loads(said))])
 
 
-def load_shown(block: Block, tree: Path) -> str:
-    """Load the configuration that a page shows, and return what is wrong with it, or nothing.
-
-    A block that begins with `# experiment` is whole; any other is read with the keys of `digits` it leaves out.
-    """
-    first, text = block.text.splitlines()[0], block.text
-    if first == "# config.yaml":
-        path = tree / "config" / "shown.yaml"
-        path.write_text(text, encoding="utf-8")
-        return refusal(block, lambda: load_run(path))
-    if first != "# experiment":
-        given = {line.partition(":")[0] for line in text.splitlines() if re.match(r"\w", line)}
-        # Averaging is for labels, which the models of this page do not predict.
-        given |= {"averaging"} if block.page == MODELS_PAGE else set()
-        kept, is_kept = [], True
-        for line in (ROOT / "config" / "experiments" / "digits.yaml").read_text(encoding="utf-8").splitlines():
-            if re.match(r"\w", line):
-                is_kept = line.partition(":")[0] not in given
-            kept += [line] if is_kept else []
-        text = "\n".join([*kept, text])
-    path = tree / "config" / "shown-experiment.yaml"
-    path.write_text(text, encoding="utf-8")
-    if block.page in (EXTENDING, MODELS_PAGE):
-        # Names components and modules that only the copy has.
-        code = "from bayesmesh.config.config_loading import load_experiment as load; from pathlib import Path; load(Path({!r}))"
-        return refusal(block, lambda: run_in(tree, "-c", code.format(str(path))))
-    return refusal(block, lambda: load_file(path))
+LOAD_EXPERIMENTS = """
+import json, sys
+from pathlib import Path
+from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.errors import ConfigError
+wrong = []
+for path in sys.argv[1:]:
+    try:
+        load_experiment(Path(path))
+    except ConfigError as error:
+        wrong.append((path, str(error)))
+print(json.dumps(wrong))
+"""
 
 
-def refusal(block: Block, load: Callable[[], object]) -> str:
+def configuration_of(block: Block) -> str:
+    """Return the configuration that a page shows: whole, or with the keys of `digits` that it leaves out."""
+    if block.text.splitlines()[0] in ("# config.yaml", "# experiment"):
+        return block.text
+    given = {line.partition(":")[0] for line in block.text.splitlines() if re.match(r"\w", line)}
+    # Averaging is for labels, which the models of this page do not predict.
+    given |= {"averaging"} if block.page == MODELS_PAGE else set()
+    kept, is_kept = [], True
+    for line in (ROOT / "config" / "experiments" / "digits.yaml").read_text(encoding="utf-8").splitlines():
+        if re.match(r"\w", line):
+            is_kept = line.partition(":")[0] not in given
+        kept += [line] if is_kept else []
+    return "\n".join([*kept, block.text])
+
+
+def refusals(block: Block, load: Callable[[], object]) -> list[str]:
     """Return why what a page shows cannot be loaded; nothing when it can."""
     try:
         load()
-    except (ConfigError, AssertionError) as error:
-        return f"{name_of(block.page)}: {block.text.splitlines()[0][:40]}: {error}"
-    return ""
+    except ConfigError as error:
+        return [f"{describe(block)}: {error}"]
+    return []
+
+
+def describe(block: Block) -> str:
+    return f"{name_of(block.page)}: {block.text.splitlines()[0][:40]}"
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

@@ -283,9 +283,8 @@ def test_a_process_that_waits_in_vain_says_for_whom(make: Callable[..., Experime
     assert "JAX_COORDINATOR_ADDRESS" in said
 
 
-def test_a_manifest_says_how_many_wrote(finished: Callable[[int], Experiment]) -> None:
-    for processes in (1, 2):
-        manifest = json.loads(finished(processes).layout.sampled("group-000").read_text())
-        assert manifest["num_processes"] == processes
-        others = list(finished(processes).layout.folder.glob("chains/*/group-000-process-*"))
-        assert len(others) == processes - 1
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.nightly), 2])
+def test_a_manifest_says_how_many_wrote(finished: Callable[[int], Experiment], processes: int) -> None:
+    experiment = finished(processes)
+    assert json.loads(experiment.layout.sampled("group-000").read_text())["num_processes"] == processes
+    assert len(list(experiment.layout.folder.glob("chains/*/group-000-process-*"))) == processes - 1
