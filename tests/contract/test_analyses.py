@@ -80,10 +80,8 @@ def test_some_data_and_some_model_offer_what_it_needs(name: str) -> None:
     assert find_offering("model", analysis.needs_of_model)
 
 
-def test_its_settings_have_bounds_and_descriptions(name: str) -> None:
-    options = read_options(component_path("analysis", name))
-    assert options.__doc__
-    assert [key for key, field in options.model_fields.items() if not field.description] == []
+def test_its_options_say_what_it_is_for(name: str) -> None:
+    assert read_options(component_path("analysis", name)).__doc__
 
 
 def test_its_section_needs_no_array_library(name: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.figures.figure_sections import Section
 from bayesmesh.files import hash_file
 from bayesmesh.operations.check.analysis_subject import BlockedPosterior, Checked, find_checked, write_longer
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
 
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
 """Draws of the shorter posterior, bytes that the longer one has more, and the largest draw for which this is tried."""
@@ -118,10 +118,11 @@ def check_declarations(name: str, checked: Checked) -> Line:
             seen = f"`{attribute}` is {getattr(cls, attribute)!r}, and the text of the class says {declared!r}"
             return Line(name, FAILS, seen, "write it out in the class, and change it nowhere else")
     options: type[Settings] = type(checked.options)
-    bare = [key for key, field in options.model_fields.items() if not field.description]
-    if bare or not options.__doc__:
-        what = f"option '{bare[0]}' has no description" if bare else "the class Options has no docstring"
-        return Line(name, FAILS, what, "write one: the table of keys shows it")
+    if not options.__doc__:
+        return Line(name, FAILS, "the class Options has no docstring", "write one: the table of keys shows it")
+    described = check_options(name, options, declaration.path)
+    if described.state == FAILS:
+        return described
     outputs = ", ".join(declaration.outputs)
     return Line(name, OK, f"rule {declaration.verb} writes {outputs} into {declaration.folder}/ and reads {', '.join(declaration.reads)}")  # fmt: skip
 

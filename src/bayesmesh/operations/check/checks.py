@@ -17,7 +17,7 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.operations.check.calibration import FEWEST_DRAWS, calibrate
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.operations.check.subject import Subject
 from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey, Program
@@ -68,7 +68,8 @@ class Evaluated(NamedTuple):
 
 
 def check(subject: Subject) -> Iterator[Line]:
-    """Yield the outcome of every check; if the model cannot be evaluated at all, only that."""
+    """Yield the outcome of every check; if the model cannot be evaluated at all, none of those that do."""
+    yield check_options("options", type(subject.options), subject.path)
     try:
         with explaining([subject.path]):
             check_model(subject.model_class, subject.options, subject.spec)

@@ -20,7 +20,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
@@ -66,6 +66,7 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
         options: its options.
         path: its source file, for messages.
     """
+    yield check_options("options", type(options), path)
     lacking = sorted(set(NEEDED) - set(getattr(kernel_class, "statistics", {})))
     if lacking:
         yield Line("statistics", FAILS, f"lacks {', '.join(lacking)}", "declare them in `statistics` and return them in Info: the posterior is made of them")  # fmt: skip

@@ -16,7 +16,7 @@ from bayesmesh.data.base import Dataset, RowArray, Source
 from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.store.sealed_inputs import find_files
 
 _BLOCK_ROWS = 4096
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 def check(name: str, source_class: type[Source], options: Settings, path: Path) -> Iterator[Line]:
-    """Yield the outcome of every check; if the source cannot be read at all, only that.
+    """Yield the outcome of every check; if the source cannot be read at all, none of those that need its data.
 
     Args:
         name: of the source, for its declarations.
@@ -48,6 +48,7 @@ def check(name: str, source_class: type[Source], options: Settings, path: Path) 
         options: its options.
         path: its source file, for messages.
     """
+    yield check_options("options", type(options), path)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:
@@ -140,13 +141,10 @@ def check_files(name: str, read: Read) -> Line:
 
 
 def check_words(name: str, read: Read) -> Line:
-    """Check what tables and pages show of the source."""
+    """Check what pages show of the source."""
     missing = [w for w, has in (("pretty_name", getattr(read.source_class, "pretty_name", "")), ("a docstring", read.source_class.__doc__)) if not has]  # fmt: skip
     if missing:
         raise ConfigError(f"the class has no {missing[0]}", "write it: pages show it")
-    bare = [key for key, field in type(read.options).model_fields.items() if not field.description]
-    if bare:
-        return Line(name, FAILS, f"option '{bare[0]}' has no description", "write one into its Field")
     return Line(name, OK, f"pages call it {read.source_class.pretty_name}")
 
 

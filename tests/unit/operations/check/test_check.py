@@ -100,7 +100,7 @@ def test_a_mistake_is_named(model_class: type[Gaussian], name: str, said: str) -
 @pytest.mark.usefixtures("fast")
 def test_a_right_model_passes() -> None:
     lines = list(checks.check(subject_of(Gaussian)))
-    assert [line.name for line in lines] == ["shapes", *FAST]
+    assert [line.name for line in lines] == ["options", "shapes", *FAST]
     assert {line.state for line in lines} == {checks.OK}
 
 

@@ -71,7 +71,9 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 def test_a_source_that_keeps_its_contract(check: Any) -> None:
     code, said = check(SOURCE)
     assert code == 0, said
-    assert said.startswith("source checked_code:Mine\nok        read: 9 rows, in fields x\n")
+    assert said.startswith(
+        "source checked_code:Mine\nok        options: each of 1 has a description\nok        read: 9 rows, in fields x\n"
+    )
     assert "no check fails" in said
 
 
@@ -85,7 +87,7 @@ def test_a_source_that_keeps_its_contract(check: Any) -> None:
         ("offers = ()", 'offers = ("averaging",)', "FAILS     offers: `offers` is ('averaging',), and the dataset does not hold test rows"),
         ("return Dataset(", "return dict(", "FAILS     read: `read` returns dict instead of a Dataset"),
         ("x = np", "x = nq", "FAILS     read: "),
-        (', description="Rows."', "", "FAILS     words: option 'num_rows' has no description"),
+        (', description="Rows."', "", "checked_code.py: option 'num_rows' has no description"),
         ('    pretty_name = "Mine"\n', "", "FAILS     words: the class has no pretty_name"),
     ],
 )  # fmt: skip
@@ -99,9 +101,10 @@ def test_a_source_that_breaks_its_contract(check: Any, found: str, instead: str,
 
 
 def test_a_kernel_whose_state_is_not_of_its_position(check: Any) -> None:
-    code, said = check(KERNEL)
+    code, said = check(KERNEL.replace('"identity"\n', '"identity"\n    bare: int = 1\n'))
     assert code == 1
-    assert "kernel checked_code:Mine on a normal posterior\nok        run: " in said
+    assert "checked_code.py: option 'bare' has no description\n          remedy: write one" in said
+    assert "\nok        run: " in said
     assert "FAILS     density: `log_likelihood` of the state is not that of its position\n          remedy: " in said
 
 
