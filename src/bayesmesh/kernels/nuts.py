@@ -6,26 +6,36 @@ them, which determines the cost of a transition on an accelerator; `chees` avoid
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Float, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.windows import settled_begin
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.trajectory_tree import grow_tree
+
+_MOST_DIVERGENT = 5e-4
+"""Share of the trajectories of warmup from which divergences say that steps are too long for the posterior."""
+
+_NUM_TRIALS = 10
+"""Iterations at the beginning of a window whose divergences do not count: the search tries steps twice as long."""
 
 
 class Options(RestartingSettings):
     """Options of `nuts`."""
 
     target_acceptance: Argument[float] = Field(
-        0.9, gt=0, lt=1, description="Mean acceptance over the points of a trajectory that the step size is adapted to."
+        0.9,
+        gt=0,
+        lt=1,
+        description="Mean acceptance over the points of a trajectory that the step size is adapted to. If more than 1 in 2,000 trajectories of warmup, after its first 35%, diverge, its distance from 1 is halved.",
     )
     max_tree_depth: int = Field(
         10,
@@ -81,6 +91,27 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     def expected_gradients(self) -> float:
         """Guess a tree of depth four."""
         return float(2 ** min(4, self.options.max_tree_depth) - 1)
+
+    def init_extra(self) -> Float[Array, ""]:
+        """Return the share of divergent trajectories so far."""
+        return jnp.zeros((), jnp.float64)
+
+    def adapt_extra(
+        self, adaptation: Warmup, before: HamiltonianState, info: NutsInfo, counts: Bool[Array, " chain"]
+    ) -> Float[Array, ""]:
+        """Add divergent trajectories, once the metric is that of the posterior and the first long steps are over."""
+        begin, share = settled_begin(self.num_adaptive), cast(jax.Array, adaptation.extra)
+        is_typical = (before.num_steps >= begin) & (adaptation.step_size.count >= _NUM_TRIALS)
+        num_trajectories = len(counts) * jnp.maximum(self.num_adaptive - begin, 1)
+        return share + jnp.sum(info.diverging & counts & is_typical) / num_trajectories
+
+    def target_acceptance(self, extra: Float[Array, ""]) -> Float[Array, ""]:
+        """Return the option, or half its distance from 1 if trajectories diverge.
+
+        The mean over a trajectory hides its last point, where the steps were too long for the curvature.
+        """
+        target = self.options.target_acceptance
+        return jnp.where(extra > _MOST_DIVERGENT, (1 + target) / 2, target)
 
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning

@@ -65,3 +65,24 @@ def test_a_direction_has_a_random_number_of_its_own(direction: float, monkeypatc
     is_backward = np.asarray(grown.left.position.shared[:, 0] < 1)
     assert (is_forward == (direction < 0.5)).all()
     assert (is_backward == (direction > 0.5)).all()
+
+
+def test_divergences_late_in_warmup_halve_the_distance_of_the_target_acceptance_from_one(info) -> None:
+    """One of 1,300 trajectories; not those of lost chains, of first iterations of a window, or before the metric has settled."""
+    kernel, target = Nuts(Options(metric="identity"), 500), TwoWidths()
+    state = kernel.init(
+        jax.random.split(jax.random.key(0), NUM_CHAINS), Position(jnp.ones((NUM_CHAINS, 3)), None), target
+    )
+    diverged = info._replace(diverging=jnp.arange(NUM_CHAINS) < 8)
+    begun = kernel.init_adaptation(state, target)
+
+    def count(num_steps: int, num_lost: int, num_updates: int) -> float:
+        before, lost = state._replace(num_steps=jnp.asarray(num_steps)), jnp.arange(NUM_CHAINS) < num_lost
+        search = begun.step_size._replace(count=jnp.full(NUM_CHAINS, float(num_updates)))
+        share = kernel.adapt_extra(begun._replace(step_size=search), before, diverged, ~lost)
+        return float(share * NUM_CHAINS * 325)
+
+    found = [count(*each) for each in ((174, 0, 90), (175, 0, 10), (499, 3, 99), (499, 0, 9))]
+    np.testing.assert_allclose(found, [0, 8, 5, 0])
+    targets = [kernel.target_acceptance(jnp.asarray(share)) for share in (0.0, 1 / 2001, 1 / 1300)]
+    np.testing.assert_allclose(targets, [0.9, 0.9, 0.95])

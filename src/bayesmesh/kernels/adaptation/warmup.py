@@ -161,7 +161,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def _adapt_step_size(
         self, adaptation: Warmup, after: HamiltonianState, info: Info, counts: jax.Array
     ) -> StepSizeState:
-        target, acceptance = self.options.target_acceptance, self.acceptance_statistic(info, counts)
+        target = self.target_acceptance(adaptation.extra)
+        acceptance = self.acceptance_statistic(info, counts)
         if not self.has_own_steps:
             return update_step_size(adaptation.step_size, acceptance, target)
         count, num_early = after.num_steps, self.num_early()
@@ -192,6 +193,11 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def acceptance_statistic(self, info: Info, counts: jax.Array) -> jax.Array:
         """Return the acceptance to which the common step size adapts, () float64, over the chains that count."""
         return mean_over(info.acceptance_rate, counts)
+
+    def target_acceptance(self, extra: Any) -> float | jax.Array:
+        """Return the acceptance that the step size is adapted to, () float64: the option, unless `extra` says otherwise."""
+        del extra
+        return cast(float, self.options.target_acceptance)
 
     def init_extra(self) -> Any:
         """Return the kernel's further adaptation before the first iteration."""

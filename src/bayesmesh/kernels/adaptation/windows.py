@@ -11,6 +11,9 @@ EARLY_FRACTION = 0.2
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
+_SETTLED = 0.35
+"""End of the first window after the early phase, as a fraction of warmup."""
+
 _LAST_RESTART = 0.55
 """End of the last window after which chains restart, as a fraction of warmup; they part in the rest of it."""
 
@@ -31,6 +34,15 @@ def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
     20
     """
     return jnp.round(jnp.asarray(EARLY_FRACTION) * num_warmup).astype(jnp.int32)
+
+
+def settled_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
+    """Return the number of iterations after which chains have a metric of the posterior, () int32, at the end of a window.
+
+    >>> int(settled_begin(100))
+    35
+    """
+    return jnp.round(jnp.asarray(_SETTLED) * num_warmup).astype(jnp.int32)
 
 
 def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
