@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,19 @@ from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12
 _HALF = (340, 210)
+
+
+class StatisticRow(NamedTuple):
+    """A statistic of the kernel: its declaration; mean and range over all draws; smallest and largest mean of a chain."""
+
+    name: str
+    unit: str
+    description: str
+    mean: float
+    smallest: float
+    largest: float
+    least_mean: float
+    most_mean: float
 
 
 def build_convergence(
@@ -67,6 +80,7 @@ def build_convergence(
         "density": density,
         "spread": [panel for panel in spread if panel],
         "warmup": _warmup_panels(reader) if reader else [],
+        "statistics": _statistic_rows(reader) if reader else [],
         "thinning": _thinning(num_chains, num_draws),
         "bfmi": _bfmi_text(verdict.bfmi),
     }
@@ -137,6 +151,21 @@ def _warmup_panels(reader: DrawReader) -> list[Panel]:
         label = f"warmup-{name.replace('_', '-')}"
         panels.append(draw_trace(label, values, title, size=_HALF, first_draw=first, title=title, note=note))
     return panels
+
+
+def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
+    """Return a row for each statistic that the kernel declares; numbers that are not finite are left out."""
+    rows = []
+    for name, unit, description in reader.declared_statistics():
+        values = reader.statistic(name)
+        if values is None or not values.size:
+            continue
+        chains = [kept for chain in values if (kept := chain[np.isfinite(chain)]).size]
+        means = [float(kept.mean()) for kept in chains] or [math.nan]
+        every = np.concatenate(chains) if chains else np.array([math.nan])
+        spread = min(means), max(means)
+        rows.append(StatisticRow(name, unit, description, every.mean(), every.min(), every.max(), *spread))
+    return rows
 
 
 def _thinning(num_chains: int, num_draws: int) -> str:

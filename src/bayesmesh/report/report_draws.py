@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import zarr
 
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import DESCRIBED, TRUTH
+from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
 from bayesmesh.store.stored_description import ModelDescription
 from bayesmesh.store.zarr_arrays import dimension_names, open_group, read_part
 
@@ -68,6 +68,17 @@ class DrawReader:
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
         """Return a sampler statistic of every draw, float64, shape (chain, draw)."""
         return self._read(group, name, ())
+
+    def declared_statistics(self) -> list[tuple[str, str, str]]:
+        """Return name, unit and description of the statistics that the kernel declares; none in earlier posteriors."""
+        group = self._root.get("sample_stats")
+        names = group.attrs.get(DECLARED, []) if isinstance(group, zarr.Group) else []
+        found = [(str(name), self.array("sample_stats", str(name))) for name in cast(list[object], names)]
+        return [
+            (name, str(array.attrs.get("units", "")), str(array.attrs.get("description", "")))
+            for name, array in found
+            if array is not None
+        ]
 
     def _read(self, group: str, name: str, index: tuple[int, ...]) -> np.ndarray | None:
         array = self._root.get(f"{group}/{name}")

@@ -88,6 +88,7 @@ def write_posterior(
             "diverging": diverging,
             "n_steps": np.full((chains, draws), 12),
             "step_size": np.full((chains, draws), 0.021),
+            "bounces": np.tile([[0.5], *[[1.5]] * (chains - 1)], (1, draws)),
         },
         "warmup_sample_stats": {
             "lp": -4246 - 3000 * np.exp(-np.arange(WARMUP) / 9.0) - 0.5 * rng.chisquare(30, (chains, WARMUP)),
@@ -102,6 +103,10 @@ def write_posterior(
         for name, values in arrays.items():
             kept = values if values.dtype == bool else values.astype(np.float32)
             write_array(group, name, kept, ("chain", "draw", *(f"dim_{k}" for k in range(values.ndim - 2))))
+    declared = {"bounces": ("1/step", "Reflections at x<0."), "step_size": ("metric", "Step size.")}
+    for name, (unit, description) in declared.items():
+        root[f"sample_stats/{name}"].attrs.update(units=unit, description=description)
+    root["sample_stats"].attrs["statistics"] = [*declared]
 
 
 def write_csv(path: Path, header: str, rows: list[tuple[Any, ...]]) -> None:

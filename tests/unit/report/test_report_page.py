@@ -123,6 +123,13 @@ def test_page_needs_verdict_and_summary(minimal: Minimal, name: str) -> None:
     assert not layout.page.exists()
 
 
+def test_statistics_of_any_kernel_are_shown_with_unit_and_meaning(whole_page: str) -> None:
+    row = re.search(r'<tr><th scope="row" class="mono">bounces</th>.*', whole_page)
+    assert row is not None
+    assert "<td>1/step</td>" in row[0]
+    assert '<td class="num">0.500 to 1.50</td><td class="words">Reflections at x&lt;0.</td>' in row[0]
+
+
 def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentLayout, demo: SimpleNamespace) -> None:
     demo.write_recommendations(complete, first_title=ATTACK)
     page = write(without_drawings(complete), title=ATTACK, caption=ATTACK)
