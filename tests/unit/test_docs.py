@@ -200,7 +200,7 @@ def test_example_analysis_reads_two_experiments(tree: Path, results: Path) -> No
     """The same draws under both names, so that nothing has moved."""
     run_in(tree, "-c", RUN_ANALYSIS)
     table = (results / COMPARED / "posterior_shift" / "shifts.csv").read_text().splitlines()
-    assert [line.partition(",")[2] for line in table] == ["shift", "0.0", "0.0", "0.0"]
+    assert [line.partition(",")[2] for line in table] == ["coordinate,shift", ",0.0", ",0.0", "0,0.0"]
     receipt = (results / COMPARED / "posterior_shift" / "shifts.csv.receipt.json").read_text()
     assert all(f"{name}/posterior.sha256" in receipt for name in (EXAMPLE, COMPARED))
 

@@ -116,6 +116,11 @@ def html_table(table: pd.DataFrame, label: str) -> Markup:
     return render(_MACROS / "table.html", label=label, columns=columns, rows=rows)
 
 
+def html_panels(*panels: Panel) -> Markup:
+    """Return panels as HTML, beside each other where there is room; no template is needed."""
+    return render(_MACROS / "panels.html", panels=panels)
+
+
 def _cell(value: Any, is_whole: bool) -> str:
     if value is None or isinstance(value, str):
         return value or ""

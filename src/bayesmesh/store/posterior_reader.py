@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.named_axes import read_labels
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 BLOCK_BYTES = 64 * 2**20
@@ -60,6 +62,15 @@ class Posterior:
         """Return an array by its group and name, such as ``sample_stats/lp``; None if the store has none."""
         found = self._root.get(path)
         return found if isinstance(found, zarr.Array) else None
+
+    def labels(self, name: str, group: str = "posterior") -> list[str]:
+        """Return a label for each coordinate of an array, in row-major order.
+
+        The parts of a label are names where the model names an axis, and numbers elsewhere: ``elm,1``; empty for a scalar.
+        """
+        array = self.array(group, name)
+        axes = zip(read_labels(self.group(group), array), array.shape[2:], strict=True)
+        return list(map(",".join, itertools.product(*(names or map(str, range(size)) for names, size in axes))))
 
     def blocks(
         self, names: Sequence[str] | None = None, *, block_bytes: int = BLOCK_BYTES, group: str = "posterior"

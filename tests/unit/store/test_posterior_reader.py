@@ -10,7 +10,7 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.zarr_arrays import open_group, write_array, write_texts
 
 CHAINS, DRAWS = 3, 11
 
@@ -87,3 +87,13 @@ def test_posterior_without_latents(tmp_path: Path) -> None:
     write_array(group, CHAIN, np.arange(2), [CHAIN])
     with pytest.raises(StoreError, match="has no latents"):
         open_posterior(tmp_path / "a.zarr")
+
+
+def test_coordinates_have_labels_in_row_major_order(tmp_path: Path) -> None:
+    group = open_group(tmp_path / "named.zarr", "w").create_group("posterior")
+    write_array(group, "effects", np.zeros((1, 2, 2, 2)), ("chain", "draw", "tree", "term"))
+    write_array(group, "scale", np.zeros((1, 2)), ("chain", "draw"))
+    write_texts(group, "tree", ["ash", "elm"], ["tree"])
+    named = Posterior(tmp_path / "named.zarr")
+    assert named.labels("effects") == ["ash,0", "ash,1", "elm,0", "elm,1"]
+    assert named.labels("scale") == [""]
