@@ -21,6 +21,7 @@ from jaxtyping import install_import_hook
 import cases
 import programs
 from rank_promotion import refuse_rank_promotion
+from workspace import programs_of_stages
 
 # Set on some machines; every process that a test starts would compile each module that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -47,6 +48,9 @@ CACHE_VARIABLE = "BAYESMESH_TEST_CACHE"
 
 CACHE_BYTES = 2**30
 """What is kept of it from one run to the next."""
+
+STAGES_BYTES = 2**26
+"""What is kept of programs of stages; where there are more, the next run begins anew."""
 
 
 def _cache_folder() -> str:
@@ -119,6 +123,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         kept += size
         if kept > CACHE_BYTES:
             path.unlink(missing_ok=True)
+    # Every workspace gets a copy of these, which reads them all: nothing tells which are used.
+    of_stages = programs_of_stages()
+    if sum(path.stat().st_size for path in of_stages.glob("*")) > STAGES_BYTES:
+        shutil.rmtree(of_stages)
 
 
 collect_ignore = ["posteriors/make_table_reference.py"]

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from bayesmesh.files import atomic_path
+from bayesmesh.running.fork_client import ADDRESS
 from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +80,14 @@ class Workspace:
         """Run Snakemake."""
         return self.run("snakemake", *arguments, **variables)
 
+    def snakemake_with_forks(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake as a user does, in a process of its own whose jobs are forks of one: for runs of many jobs."""
+        environment = {name: value for name, value in self.environment.items() if name != ADDRESS}
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", *arguments],
+            cwd=self.root, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
     def planned(self, *arguments: str) -> list[str]:
         """Return the messages of the jobs that a dry run lists, sorted, without digests in names of data."""
         done = self.snakemake("-n", "--cores", "2", *arguments)
@@ -119,9 +129,32 @@ def for_user(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "PYTEST_"))}
     return {
         **kept,
-        "BAYESMESH_FORK_SERVER": "off",
+        ADDRESS: "off",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
+
+
+def programs_of_stages() -> Path:
+    """Return the folder for programs that stages have compiled in tests, of any checkout."""
+    return Path(os.environ["BAYESMESH_TEST_CACHE"], "of-stages")
+
+
+@contextlib.contextmanager
+def known_programs(results: Path) -> Iterator[None]:
+    """Begin with the programs that earlier runs of these tests have compiled, and keep what this one compiles for later ones.
+
+    For runs that are about other things than compiling: a program is the same whoever has compiled it, and one of other code has
+    another key. Copied, because tests damage folders of results.
+    """
+    folder, kept = results / ".cache" / "xla", programs_of_stages()
+    for source, target in ((kept, folder), (folder, kept)):
+        target.mkdir(parents=True, exist_ok=True)
+        for path in source.glob("*-cache"):
+            if not (target / path.name).exists():
+                with atomic_path(target / path.name) as written:
+                    shutil.copy(path, written)
+        if target == folder:
+            yield
 
 
 def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str, Mapping[str, Any]]) -> Workspace:

@@ -20,6 +20,7 @@ from bayesmesh.config.config_loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.flow import LATER, STAGES
 from tool_modules import load_tool
+from workspace import known_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
@@ -187,7 +188,8 @@ def results(tree: Path) -> Path:
     small = text.replace("warmup: 1000", "warmup: 50").replace("draws: 2000", "draws: 40")
     assert small != text
     path.write_text(small, encoding="utf-8")
-    run_in(tree, "-c", RUN_EXAMPLE, str(tree))
+    with known_programs(tree / "results"):
+        run_in(tree, "-c", RUN_EXAMPLE, str(tree))
     return tree / "results"
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workspace import for_user
-from zygote import zygote
+from workspace import Workspace, for_user
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,7 +56,7 @@ def finished(
     (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
     (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(_tiny(name)))
     variables = {"BAYESMESH_MIRROR": str(mirror), "XLA_FLAGS": "", "PYTHONPATH": str(ROOT / "src")}
-    done = zygote().run(["snakemake", name], folder, {**for_user(user_environment), **variables})
+    done = Workspace(folder, {**for_user(user_environment), **variables}).snakemake_with_forks(name)
     assert done.returncode == 0, done.stderr[-4000:]
     return name, folder / "results"
 
