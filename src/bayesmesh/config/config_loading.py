@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bayesmesh.config.analysis_config import check_own_analyses, check_readable, find_clashes
-from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.config_errors import explain
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
@@ -18,9 +17,7 @@ from bayesmesh.config.declarations import (
     key_of,
     list_analyses,
     read_conditions,
-    read_flag,
     read_offers,
-    read_trait,
 )
 from bayesmesh.config.experiment import (
     RESERVED_NAMES,
@@ -34,6 +31,7 @@ from bayesmesh.config.experiment import (
     experiment_class,
 )
 from bayesmesh.config.experiment_files import list_experiment_files
+from bayesmesh.config.kernel_config import check_kernel
 from bayesmesh.config.refit_config import make_refits
 from bayesmesh.config.registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
@@ -139,13 +137,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
     for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
         _check_code(path, kind, key, getattr(experiment, key))
     check_own_analyses(path, experiment)
-    kernel = experiment.kernel.name
-    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
-    # What a kernel computes is checked when compiling.
-    sampling = experiment.sampling
-    check_chains(str(path), kernel, sampling.chains_per_group, least, multiple, sampling.chain_groups)
-    if read_flag("kernel", kernel, "starts_from_prior"):
-        check_start(str(path), kernel, experiment.sampling.initial)
+    check_kernel(path, experiment)
     _check_offers(path, experiment, {})
     return experiment
 

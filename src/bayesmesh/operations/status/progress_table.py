@@ -56,7 +56,7 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     """Return one line per experiment that has begun or is listed, and the path of the report.
 
     Only reads. The column `draws` shows "done/requested", the latter from the configuration. An experiment with a
-    damaged or unreadable file is `unreadable`. The file, chains in trouble, and a queue that does not answer, are named
+    damaged or unreadable file, of results or of code, is `unreadable`. The file, chains in trouble, and a queue that does not answer, are named
     below the table.
     """
     now = time.time() if now is None else now
@@ -72,7 +72,7 @@ def status_table(plan: Plan, now: float | None = None) -> str:
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
                 notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]
                 errors += _explain_condition(name, standing.condition)
-        except (StoreError, OSError) as error:
+        except (UserError, OSError) as error:
             # Show the other experiments regardless.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
             errors += ["", f"{name}: {_explain(error)}"]
@@ -98,8 +98,8 @@ def _explain_condition(name: str, condition: Condition) -> list[str]:
     return ["", older] if condition.older else []
 
 
-def _explain(error: StoreError | OSError) -> UserError:
-    if isinstance(error, StoreError):
+def _explain(error: UserError | OSError) -> UserError:
+    if isinstance(error, UserError):
         return error
     return explain_os_error(error) or StoreError(f"{error.filename}: {error.strerror}", "restore it, or move it away")
 

@@ -1,0 +1,35 @@
+"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayesmesh.config.blocks import check_chains, check_start
+from bayesmesh.config.declarations import read_flag, read_trait
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.registry import component_files
+from bayesmesh.config.source_imports import imported_modules
+from bayesmesh.errors import ConfigError
+
+
+def check_kernel(path: Path, experiment: ExperimentBase) -> None:
+    """Check that an experiment suits its kernel; what the kernel computes is checked when compiling.
+
+    Args:
+        path: file of the experiment, for messages.
+        experiment: the experiment.
+
+    Raises:
+        ConfigError: the file of the metric cannot be read, which concerns those alone who ask for it; or the kernel needs
+            other chains, or another start.
+    """
+    for file in component_files("kernel", dict(experiment.kernel))[1:]:
+        try:
+            imported_modules(file)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: key 'kernel': {error.message}", error.remedy) from error
+    kernel, sampling = experiment.kernel.name, experiment.sampling
+    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
+    check_chains(str(path), kernel, sampling.chains_per_group, least, multiple, sampling.chain_groups)
+    if read_flag("kernel", kernel, "starts_from_prior"):
+        check_start(str(path), kernel, sampling.initial)
