@@ -52,6 +52,21 @@ def test_most_chains_may_come_late() -> None:
     assert "chains 0, 1 and 3 had a log density" in modes_gate(lp).message
 
 
+def test_a_chain_that_comes_so_late_that_its_mean_is_apart_is_late_and_one_that_stays_away_is_lost() -> None:
+    lp = densities()
+    length = lp.shape[1]
+    lp[1, : length * 4 // 10] -= 42.0
+    assert 1 in separated_chains(lp)
+    assert "came late" in modes_gate(lp).message
+    assert "second mode, or lost" not in modes_gate(lp).message
+    lp[2] -= 42.0
+    said = modes_gate(lp).message
+    assert "lost chains: chain 2 has a log density" in said
+    assert "chain 1 had a log density" in said
+    assert f"until draw {length * 4 // 10}" in said
+    assert modes_gate(lp).value == 2
+
+
 def test_a_chain_that_was_away_for_a_moment_is_not_late() -> None:
     lp = densities(32)
     lp[3, :5] -= 40
