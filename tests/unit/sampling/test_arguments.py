@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from pydantic import Field, ValidationError
 
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import numeric_options
+from bayesmesh.config.settings import Argument, Settings, numeric_options
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from kernel_options import kernels_of_any_target
 
@@ -25,7 +27,27 @@ def fingerprint(program: Program) -> dict[str, str]:
 
 def changed(options: Any) -> dict[str, float | int]:
     """Every numeric option with another value that is allowed."""
-    return {k: v + 1 if isinstance(v, int) else 0.9 * v for k, v in numeric_options(options).items()}
+    return {name: another(options, name, value) for name, value in numeric_options(options).items()}
+
+
+def another(options: Any, name: str, value: float) -> float:
+    """The first of some other values that the option takes."""
+    near = (value + 1, value - 1) if isinstance(value, int) else (0.9 * value, 1.1 * value, value + 0.1, value - 0.1)
+    given = options.model_dump()
+    for each in near:
+        with contextlib.suppress(ValidationError):
+            if each != value:
+                return numeric_options(type(options).model_validate(given | {name: each}))[name]
+    raise AssertionError(f"option '{name}' = {value} takes none of {near}")
+
+
+def test_other_values_are_within_their_bounds() -> None:
+    class Options(Settings):
+        least: Argument[float] = Field(0.5, ge=0.5)
+        zero: Argument[float] = Field(0.0, ge=0, lt=1)
+        most: Argument[int] = Field(3, le=3)
+
+    assert changed(Options()) == {"least": 0.55, "zero": 0.1, "most": 2}
 
 
 @pytest.mark.parametrize("kernel", kernels_of_any_target())

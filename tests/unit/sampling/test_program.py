@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 
 from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Axes
+from bayesmesh.sampling.program import ChainState
 from bayesmesh.sampling.state_leaves import name_leaves, place
 from kernel_options import kernels_of_any_target
 from levels import groups_case, levels_case
@@ -180,21 +182,28 @@ def test_a_chain_is_known_by_its_absolute_number(build, make_case) -> None:
 
 def spec_of(sharding: Any) -> tuple[str | None, ...]:
     """Axes of a sharding, without those behind the last that is spread."""
-    axes = list(sharding.spec)
-    while axes and axes[-1] is None:
-        axes.pop()
-    return tuple(axes)
+    return trimmed(sharding.spec)
+
+
+def trimmed(axes: Sequence[str | None]) -> tuple[str | None, ...]:
+    """Axes without those behind the last that is spread."""
+    return tuple(axes[: max((i + 1 for i, name in enumerate(axes) if name is not None), default=0)])
+
+
+def mesh_axis(declared: str | None, length: int) -> str | None:
+    """The axis of a mesh with two devices for data over which a declared axis is spread."""
+    return {"chain": "chain", "entry": "data", "spread": None if length % 2 else "data"}[declared] if declared else None
 
 
 def test_states_lie_where_their_axes_say(make_case, make_program, kernel) -> None:
     """Chains over `chain`, entries over `data`; what all chains share is everywhere."""
-    # Directions have an axis of their own.
-    options = {"metric": "diagonal"} if kernel in ("chees", "mams", "nuts") else None
     case = make_case("matrix_factorization", width=2)
-    program = make_program(case, kernel, mesh=(4, 2), kernel_options=options)
+    program = make_program(case, kernel, mesh=(4, 2))
     shapes = program.state_shapes
     leaves = dict(zip(name_leaves(shapes), jax.tree.leaves(shapes), strict=True))
     places = dict(zip(name_leaves(shapes), jax.tree.leaves(program.state_shardings), strict=True))
+    axes = ChainState(program.kernel.state_axes(), program.kernel.adaptation_axes())
+    declared = dict(zip(leaves, jax.tree.leaves(jax.tree.broadcast(axes, shapes)), strict=True))
     position = program.target.position.position_shapes
     kept = [part for part in ("position", "gradient") if hasattr(shapes.kernel, part)]
     assert {f"kernel.{part}.{each}" for part in kept for each in position._fields} <= set(leaves)
@@ -202,12 +211,12 @@ def test_states_lie_where_their_axes_say(make_case, make_program, kernel) -> Non
         shape, part = leaves[name].shape, name.rpartition(".")[2]
         one_chain = getattr(position, part).shape if part in ("shared", "local") else ()
         lead = len(shape) - len(one_chain)
-        if kernel == "unit_hmc" and name.startswith("adaptation.step_size."):
-            assert shape in ((2,), ()), "a step size for each group of units"
-            assert spec_of(place_) == (), name
-            continue
-        assert shape in ((NUM_CHAINS,) * lead + one_chain, one_chain), name
-        expected = ("chain",) * lead + ("data",) * (part == "local")
+        if shape in ((NUM_CHAINS,) * lead + one_chain, one_chain):
+            expected = ("chain",) * lead + ("data",) * (part == "local")
+        else:
+            # Such as directions of a metric, or a step size for each group of units.
+            assert name.split(".")[1] not in kept, name
+            expected = trimmed([mesh_axis(*each) for each in zip(declared[name].names, shape, strict=False)])
         assert spec_of(place_) == expected, name
 
 
