@@ -70,7 +70,7 @@ class Case:
 def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **options: Any) -> Case:
     import jax
 
-    from bayesmesh.config.registry import component_path, list_components, load_component, read_options
+    from bayesmesh.config.config_registry import component_path, list_components, load_component, read_options
     from bayesmesh.data.base import DataSpec, FieldSpec
     from bayesmesh.data.prepared_shards import prepare_rows
     from bayesmesh.errors import ConfigError
@@ -146,7 +146,7 @@ TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {
 
 def _read_embedded(source: str) -> Any:
     """Return the dataset of a source that needs no files, at its default options, else None."""
-    from bayesmesh.config.registry import component_path, load_component, read_options
+    from bayesmesh.config.config_registry import component_path, load_component, read_options
     from bayesmesh.data.base import Source
 
     source_class = load_component("source", source)

@@ -79,7 +79,7 @@ def _compare(contenders: dict[str, tuple[Path, dict[str, bool]]], folder: Path, 
 
 def _run(posterior: Path, results: Path, settings: dict[str, bool]) -> dict[str, float | str]:
     """Diagnose once with the package that is on the path."""
-    from bayesmesh.config.blocks import GateSettings
+    from bayesmesh.config.config_blocks import GateSettings
     from bayesmesh.diagnostics.diagnosis import diagnose
     from bayesmesh.store.layout import ExperimentLayout
 

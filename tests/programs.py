@@ -137,8 +137,8 @@ def make_program(
     import jax
     from jax.sharding import AxisType
 
-    from bayesmesh.config.blocks import SamplingSettings
-    from bayesmesh.config.registry import component_path, load_component, read_options
+    from bayesmesh.config.config_blocks import SamplingSettings
+    from bayesmesh.config.config_registry import component_path, load_component, read_options
     from bayesmesh.sampling.program import Program
     from bayesmesh.sampling.program_rows import lay_out_rows
     from bayesmesh.sampling.program_sharding import make_target

@@ -58,17 +58,34 @@ def make_program(arguments: argparse.Namespace, rows: dict[str, Any], constants:
                 continue
         raise SystemExit(f"{arguments.tree}: has none of {', '.join(names)}")
 
-    registry = "config.registry", "experiment.registry"
+    registry = "config.config_registry", "config.registry", "experiment.registry"
     component_path, load_component, read_options = (
         find(*(f"{module}.{name}" for module in registry))
         for name in ("component_path", "load_component", "read_options")
     )
-    compute_class = find("config.blocks.ComputeSettings", "experiment.compute.ComputeSettings")
-    sampling_class = find("config.blocks.SamplingSettings", "experiment.sampling.SamplingSettings")
-    lay_out_rows = find("sampling.rows.lay_out_rows", "sampling.mesh.lay_out_rows")
-    row_tile = find("sampling.costs.row_tile", "sampling.sizes.row_tile", "sampling.plan.row_tile")
+    compute_class = find(
+        "config.config_blocks.ComputeSettings", "config.blocks.ComputeSettings", "experiment.compute.ComputeSettings"
+    )
+    sampling_class = find(
+        "config.config_blocks.SamplingSettings",
+        "config.blocks.SamplingSettings",
+        "experiment.sampling.SamplingSettings",
+    )
+    lay_out_rows = find(
+        "sampling.program_rows.lay_out_rows", "sampling.rows.lay_out_rows", "sampling.mesh.lay_out_rows"
+    )
+    row_tile = find(
+        "sampling.program_costs.row_tile",
+        "sampling.program_sizes.row_tile",
+        "sampling.costs.row_tile",
+        "sampling.sizes.row_tile",
+        "sampling.plan.row_tile",
+    )
     names = find("sampling.program.PROGRAMS", "sampling.program.PHASES")
-    build_mesh, configure_jax = find("sampling.mesh.build_mesh"), find("sampling.mesh.configure_jax")
+    build_mesh, configure_jax = (
+        find(*(f"{module}.{name}" for module in ("sampling.sampling_mesh", "sampling.mesh")))
+        for name in ("build_mesh", "configure_jax")
+    )
     data_spec, field_spec = find("data.base.DataSpec"), find("data.base.FieldSpec")
 
     compute = compute_class.model_validate({"dtype": "float32", "mesh": {"chain": 1, "data": 1}})
@@ -91,7 +108,8 @@ def make_program(arguments: argparse.Namespace, rows: dict[str, Any], constants:
     )
     mesh = build_mesh(compute, num_chains=arguments.chains, is_sharded=False)
     tile = row_tile(model, spec, arguments.chains, mesh.devices.flat[0].platform)
-    target = find("sampling.collective.make_target")(model, spec, lay_out_rows(num_rows, 1, tile), mesh, "named")
+    make_target = find("sampling.program_sharding.make_target", "sampling.collective.make_target")
+    target = make_target(model, spec, lay_out_rows(num_rows, 1, tile), mesh, "named")
     program_class = find("sampling.program.Program")
     return program_class(target, kernel, mesh, sampling, arguments.chains, SLICE), names
 

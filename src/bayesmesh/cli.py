@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
-from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
-from bayesmesh.running.early_stop import exiting_on_signal
 from bayesmesh.running.fork_client import run_in_fork
+from bayesmesh.running.process_stop import exiting_on_signal
+from bayesmesh.running.run_arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
 
 _log = logging.getLogger("bayesmesh")
 
@@ -137,7 +137,7 @@ VERBS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    from bayesmesh.planning.flow import STAGES
+    from bayesmesh.planning.plan_flow import STAGES
     from bayesmesh.reproduction.reproduction_verbs import add_verbs
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
@@ -170,7 +170,7 @@ def _add_verb(
 
 def _first_line(stage: str) -> str:
     """Return the first docstring line of the stage or analysis without importing it."""
-    from bayesmesh.planning.flow import analysis_of
+    from bayesmesh.planning.plan_flow import analysis_of
 
     analysis = analysis_of(stage)
     path = analysis.path if analysis else Path(__file__).parent / "stages" / f"{stage}.py"
@@ -252,7 +252,7 @@ def _run(arguments: argparse.Namespace, words: list[str]) -> int:
     """Run the verb here, or start its processes, and return the exit code."""
     process = 0
     if "processes" in arguments:
-        from bayesmesh.running.launch import launch
+        from bayesmesh.running.process_launch import launch
         from bayesmesh.running.process_rank import find_rank
 
         code = launch(words, arguments.processes, arguments.gpus, cores=arguments.cores)

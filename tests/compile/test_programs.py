@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import POSITION, Axes
 from bayesmesh.models.gaussian import Gaussian

@@ -13,13 +13,19 @@ import pytest
 
 from bayesmesh.analyses.base import Subject
 from bayesmesh.cli import VERBS
+from bayesmesh.config.config_refit_settings import Folds, LeftOut
+from bayesmesh.config.config_registry import (
+    component_path,
+    list_components,
+    load_component,
+    read_options,
+    resolve_component,
+)
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.refit_settings import Folds, LeftOut
-from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component
 from bayesmesh.figures.figure_sections import Section
-from bayesmesh.operations.check.analysis_subject import OTHER, find_offering, make_posterior, named_in
-from bayesmesh.planning.flow import STAGES
+from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in
+from bayesmesh.planning.plan_flow import STAGES
 
 NAMES = list_components("analysis")
 FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "benchmarks", "posterior.zarr"}
@@ -88,7 +94,7 @@ def test_its_section_needs_no_array_library(name: str, tmp_path: Path) -> None:
     """And there is none without files, nor a cell."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.registry import resolve_component\n"
+        "from bayesmesh.config.config_registry import resolve_component\n"
         f"analysis = declared({name!r})\n"
         f"settings = {{'experiments': [{OTHER!r}]}} if analysis.names_others else {{}}\n"
         f"cls, options = resolve_component('analysis', {name!r}, settings)\n"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.kernels.base import Kernel, Position, first_chains
 from kernel_options import kernels_of_any_target
 from kernel_runs import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayesmesh.config.registry import PACKAGES, component_path, list_components, read_options
-from bayesmesh.operations.check.line import OK, check_options
+from bayesmesh.config.config_registry import PACKAGES, component_path, list_components, read_options
+from bayesmesh.operations.check.check_line import OK, check_options
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PACKAGES for name in list_components(kind)])

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.config_registry import list_components, load_component
 from bayesmesh.sampling.program import GroupKey, name_leaves
 from programs import checkpoint
 

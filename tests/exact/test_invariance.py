@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.config.registry import load_component
+from bayesmesh.config.config_registry import load_component
 from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, trajectory_tree

@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = "float32", **options: Any) -> Any:
     """Return programs and run of a posterior, with the default numbers of warmup iterations and draws."""
-    from bayesmesh.config.blocks import SamplingSettings
+    from bayesmesh.config.config_blocks import SamplingSettings
 
     sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
     built = programs.build(
@@ -70,7 +70,7 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
-    from bayesmesh.config.blocks import GateSettings
+    from bayesmesh.config.config_blocks import GateSettings
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite

@@ -17,8 +17,8 @@ import pandas as pd
 from arviz_stats.base import array_stats
 
 import programs
-from bayesmesh.config.blocks import DataSettings, SamplingSettings
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.config_blocks import DataSettings, SamplingSettings
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources.table import Source

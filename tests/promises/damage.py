@@ -338,7 +338,7 @@ def see_whole(words: Sequence[str], whole: Whole) -> None:
 def analyses_of() -> dict[str, list[str]]:
     """Return experiment -> verbs of its analyses."""
     from bayesmesh.planning.plan import Plan
-    from bayesmesh.planning.specs import later_stages
+    from bayesmesh.planning.plan_specs import later_stages
 
     plan = Plan()
     return {

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import load_component
-from bayesmesh.operations.check.calibration import Calibration, calibrate
+from bayesmesh.config.config_registry import load_component
+from bayesmesh.operations.check.check_calibration import Calibration, calibrate
 from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from bayesmesh.operations.status.chain_progress import read_group
-from bayesmesh.running.ledger import read_rows
+from bayesmesh.running.run_ledger import read_rows
 from bayesmesh.store.markers import marker_names
 from loopback import MAX_MINUTES, Cluster
 from workspace import Workspace, hashes

@@ -14,7 +14,7 @@ import yaml
 from bad_inputs import ALL, EXPERIMENT, GOOD, Bad
 from bayesmesh.cli import main
 from bayesmesh.config.config_loading import load_all
-from bayesmesh.config.registry import forget_files
+from bayesmesh.config.config_registry import forget_files
 from bayesmesh.errors import UserError
 
 

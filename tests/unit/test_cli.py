@@ -15,8 +15,8 @@ import pytest
 
 from bayesmesh import __version__
 from bayesmesh.cli import main
-from bayesmesh.operations import verify, verify_findings
-from bayesmesh.planning.flow import STAGES
+from bayesmesh.operations import verify, verify_files
+from bayesmesh.planning.plan_flow import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -178,10 +178,10 @@ def test_verify_checks_all_that_were_run_when_none_is_named(folder: Path, capsys
 def test_verify_goes_on_after_results_that_cannot_be_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check_others(results: Path, owner: str) -> verify_findings.Findings:
+    def check_others(results: Path, owner: str) -> verify_files.Findings:
         if owner == "one":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "results/one/chains")
-        return verify_findings.check(results, owner)
+        return verify_files.check(results, owner)
 
     for name in ("one", "two"):
         (folder / "results" / name / "posterior.zarr").mkdir(parents=True)

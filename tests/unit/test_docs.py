@@ -18,7 +18,7 @@ import pytest
 from bayesmesh.cli import make_parser
 from bayesmesh.config.config_loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.flow import LATER, STAGES
+from bayesmesh.planning.plan_flow import LATER, STAGES
 from tool_modules import load_tool
 from workspace import known_programs
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from bayesmesh.reproduction.benchmarks.command import list_benchmarks
+from bayesmesh.reproduction.benchmarks.benchmark_command import list_benchmarks
 from tool_modules import load_tool
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 BROKEN = {
-    "layers": ("store/layout.py", "bayesmesh.planning.specs"),
+    "layers": ("store/layout.py", "bayesmesh.planning.plan_specs"),
     "reproduction": ("operations/gc.py", "bayesmesh.reproduction.reproduction_verbs"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
     "tables": ("report/report_page.py", "bayesmesh.models.base"),
@@ -76,7 +76,7 @@ def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
         "cli", "config.config_loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
         "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.report_page", "reproduction.reproduction_rules", "reproduction.reproduction_verbs", "stages.diagnose",
-        "stages.report", "store.segments",
+        "stages.report", "store.stored_segments",
     )  # fmt: skip
     code = (
         f"import importlib, sys\n"

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from bayesmesh.config.source_imports import PACKAGE_ROOT
+from bayesmesh.config.config_source_code import PACKAGE_ROOT
 
 MAP = Path(__file__).resolve().parents[2] / "docs" / "map.md"
 ROW = re.compile(r"^\| `([\w/]+(?:/|\.py))` \| (.+) \|$", re.MULTILINE)

@@ -18,9 +18,9 @@ SHARED_NAMES = {
     "base.py": "the contract that the files beside it keep",
     "settings.py": "what a user may write",
     "tables.py": "the tables that a stage writes or a page reads",
-    "analysis.py": "what an analysis declares, and the text of a new one",
+    "analysis.py": "what an analysis declares",
     "section.py": "how an analysis shows its results",
-    "model.py": "the bridge's model, and the text of a new one",
+    "model.py": "the model of a bridge or of formulas",
 }
 """Names that several files have, each with what all of them hold."""
 

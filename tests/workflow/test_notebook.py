@@ -17,7 +17,7 @@ import json, os
 import bayesmesh as bm
 # As a user has it: one process imports for all jobs.
 del os.environ["BAYESMESH_FORK_SERVER"]
-from bayesmesh.notebook.progress_bar import ProgressBar
+from bayesmesh.notebook.notebook_progress import ProgressBar
 
 def call():
     blocks = json.loads({json.dumps(json.dumps(FILMS))})
@@ -68,7 +68,7 @@ def test_a_call_gives_the_draws_of_the_workflow(workspace: Workspace) -> None:
 
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_environment: dict[str, str]) -> None:
     """In a process whose JAX has other devices than the jobs; they are forks of one process, as a user's are."""
-    from bayesmesh.notebook.run_stages import close_servers
+    from bayesmesh.notebook.notebook_stages import close_servers
 
     notebook = json.loads((ROOT / "docs" / "guide" / "tutorial.ipynb").read_text(encoding="utf-8"))
     for name in os.environ.keys() - user_environment.keys():

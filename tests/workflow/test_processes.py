@@ -20,9 +20,9 @@ import zarr
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.files import write_json
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.planning.specs import make_spec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_processes import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
 from bayesmesh.store.layout import process_folder

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.reproduction.benchmarks.benchmark_table import add_row
+from bayesmesh.reproduction.benchmarks.benchmark_history import add_row
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bayesmesh.running.ledger import read_rows
+from bayesmesh.running.run_ledger import read_rows
 from workspace import known_programs
 from zygote import zygote
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.store.zarr_arrays import open_group
 from zygote import zygote
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.operations.verify_findings import check, list_owners
+from bayesmesh.operations.verify_files import check, list_owners
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.sealed import read_sealed, write_sealed
 from resealing import reseal

@@ -22,7 +22,7 @@ from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.stored_scores import RowScores, digest_outcomes
+from bayesmesh.store.score_store import RowScores, digest_outcomes
 
 MIN_DRAWS = 8
 """Fewest draws of a chain from which an effective sample size is estimated."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bayesmesh.config.config_errors import explain
+from bayesmesh.config.config_registry import check_class, list_components, read_options
+from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, key_of
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.registry import check_class, list_components, read_options
 from bayesmesh.config.settings import CODE_PATTERN
-from bayesmesh.config.source_imports import source_closure
 from bayesmesh.errors import ConfigError, suggest
 
 

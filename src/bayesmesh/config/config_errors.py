@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Union, get_args, get_origin
 from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from bayesmesh.config.registry import component_path, list_components, read_options
+from bayesmesh.config.config_registry import component_path, list_components, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, describe
 from bayesmesh.errors import ConfigError, suggest
 

@@ -11,6 +11,9 @@ from pydantic import ValidationError
 
 from bayesmesh.config.analysis_config import check_own_analyses, check_readable, find_clashes
 from bayesmesh.config.config_errors import explain
+from bayesmesh.config.config_refits import make_refits
+from bayesmesh.config.config_registry import check_class, check_function, component_path, list_readable, read_options
+from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
@@ -32,10 +35,7 @@ from bayesmesh.config.experiment import (
 )
 from bayesmesh.config.experiment_files import list_experiment_files
 from bayesmesh.config.kernel_config import check_kernel
-from bayesmesh.config.refit_config import make_refits
-from bayesmesh.config.registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
-from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.sweep_config import Sweep, load_members
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.registry import component_path, list_components, parse_classes, read_options
+from bayesmesh.config.config_registry import component_path, list_components, parse_classes, read_options
 from bayesmesh.config.settings import CODE_PATTERN, Settings
 from bayesmesh.errors import ConfigError, suggest
 

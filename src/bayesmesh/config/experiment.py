@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
-from bayesmesh.config.blocks import (
+from bayesmesh.config.config_blocks import (
     BenchmarkSettings,
     ComputeSettings,
     DataSettings,
@@ -18,8 +18,8 @@ from bayesmesh.config.blocks import (
     ReportSettings,
     SamplingSettings,
 )
+from bayesmesh.config.config_registry import component_path, list_readable, read_options
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
-from bayesmesh.config.registry import component_path, list_readable, read_options
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
 from bayesmesh.config.sweep_config import SweepSettings
 from bayesmesh.errors import ConfigError

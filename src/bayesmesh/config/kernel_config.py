@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.blocks import check_chains, check_start
+from bayesmesh.config.config_blocks import check_chains, check_start
+from bayesmesh.config.config_registry import component_files
+from bayesmesh.config.config_source_code import imported_modules
 from bayesmesh.config.declarations import read_flag, read_trait
 from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import imported_modules
 from bayesmesh.errors import ConfigError
 
 

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.config.source_imports import INSTALLED, PACKAGE_ROOT
+from bayesmesh.config.config_source_code import INSTALLED, PACKAGE_ROOT
 from bayesmesh.errors import ConfigError, DeviceError, UserError, explain_os_error, suggest
 
 _VALUE_NEEDED = (

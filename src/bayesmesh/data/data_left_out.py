@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bayesmesh.config.refit_settings import LeftOut
+from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.errors import DataError
 
 

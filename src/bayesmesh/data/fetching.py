@@ -12,8 +12,8 @@ from bayesmesh.data.base import Source
 from bayesmesh.errors import DataError
 from bayesmesh.files import atomic_folder, hash_file
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.store.seal_files import MIRROR_VARIABLE
 from bayesmesh.store.sealed import write_sealed
-from bayesmesh.store.sealed_inputs import MIRROR_VARIABLE
 
 PROBE_LIMIT_S = 6.0
 """Longest time that `probe` takes, in seconds, name resolution and proxies included; leaves time to start within 10."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.refit_settings import LeftOut
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.data_left_out import leave_out
 from bayesmesh.data.shards import HELD_OUT_GROUPS, LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data

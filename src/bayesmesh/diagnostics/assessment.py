@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnosis import MOST_LATENTS, judge_funnel

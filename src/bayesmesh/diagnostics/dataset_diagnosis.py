@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import zarr
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.assessment import Draws, assess
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 from bayesmesh.store.layout import DATASET

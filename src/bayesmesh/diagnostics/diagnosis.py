@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import zarr
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
     count_outcomes,

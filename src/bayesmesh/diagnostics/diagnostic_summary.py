@@ -30,7 +30,7 @@ from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.files import atomic_path
-from bayesmesh.store.named_axes import read_labels
+from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.posterior_coordinates import (
     choose_coordinates,
     coordinate_blocks,

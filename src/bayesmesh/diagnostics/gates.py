@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bayesmesh.config.blocks import Gate, GateSettings
+from bayesmesh.config.config_blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.rhat_chance import LEVEL

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Real
 
-from bayesmesh.config.blocks import StopSettings
+from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within, worst_position
 from bayesmesh.store.manifests import TargetEntry
-from bayesmesh.store.named_axes import NamedAxes
+from bayesmesh.store.posterior_axes import NamedAxes
 from bayesmesh.store.posterior_coordinates import coordinate_index, coordinate_label
 
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import RestartingSettings
+from bayesmesh.config.config_blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length

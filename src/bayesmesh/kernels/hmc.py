@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton

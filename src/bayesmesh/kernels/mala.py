@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Target

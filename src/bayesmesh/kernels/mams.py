@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import RestartingSettings
+from bayesmesh.config.config_blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import RestartingSettings
+from bayesmesh.config.config_blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.windows import settled_begin

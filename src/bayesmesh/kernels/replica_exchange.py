@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup

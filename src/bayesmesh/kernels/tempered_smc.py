@@ -15,7 +15,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.config.config_loading import check_experiment, check_name
+from bayesmesh.config.config_registry import PACKAGES, component_path, list_components
+from bayesmesh.config.config_source_code import PACKAGE, digest_syntax
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.registry import PACKAGES, component_path, list_components
 from bayesmesh.config.settings import Settings
-from bayesmesh.config.source_imports import PACKAGE, digest_syntax
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
 from bayesmesh.notebook.given_data import data_settings

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeGuard, cast
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file, sync
 

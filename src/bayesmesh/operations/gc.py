@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.verify_findings import GROUP, Findings, check
+from bayesmesh.operations.verify_files import GROUP, Findings, check
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import jobs_of
 from bayesmesh.planning.planned_jobs import Job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.operations.repair import repair
-from bayesmesh.operations.verify_findings import Findings, check, is_stored, list_owners, read_seals
+from bayesmesh.operations.verify_files import Findings, check, is_stored, list_owners, read_seals
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,26 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bayesmesh.config.blocks import check_start_file
+from bayesmesh.config.config_blocks import check_start_file
 from bayesmesh.config.config_loading import load_configuration
+from bayesmesh.config.config_source_code import fingerprint
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.experiment_files import experiment_file
 from bayesmesh.config.settings import NAME_PATTERN
-from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
+from bayesmesh.planning import plan_specs
 from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
 from bayesmesh.planning.plan_overviews import Overview, Wildcards
 from bayesmesh.planning.planned_devices import check_devices, check_processes
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
+from bayesmesh.planning.planned_site import Site, load_site
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
-from bayesmesh.planning.site import Site, load_site
-from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
 from bayesmesh.running.gpus import has_accelerator
-from bayesmesh.running.launch import parse_processes
+from bayesmesh.running.process_launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
-from bayesmesh.store.sealed_inputs import is_of_mirror
+from bayesmesh.store.seal_files import is_of_mirror
 
 _log = logging.getLogger("bayesmesh")
 
@@ -168,11 +168,11 @@ class Plan(Overview):
 
     def dataset(self, name: str) -> str:
         """Return the dataset of an experiment; experiments may share one."""
-        return dataset_name(self._data(name))
+        return plan_specs.dataset_name(self._data(name))
 
     def split(self, name: str) -> str:
         """Return the split of an experiment."""
-        return split_name(self._data(name))
+        return plan_specs.split_name(self._data(name))
 
     def groups(self, name: str) -> list[str]:
         """Return the names of an experiment's chain groups."""
@@ -342,7 +342,7 @@ class Plan(Overview):
 
         They are not `params` of its rule, because asking for an analysis of finished chains must not compile again.
         """
-        return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
+        return ",".join(self._spec(stage, name) for stage in plan_specs.later_stages(self.experiments[name]))
 
     def code(self, stage: str) -> Callable[[Wildcards], str]:
         """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
@@ -383,12 +383,12 @@ class Plan(Overview):
     def _spec(self, stage: str, name: str) -> str:
         spec = self.specification(stage, name)
         is_written = self.workflow is not None and not self.workflow.dryrun
-        return str(write_spec(spec) if is_written else spec_file(spec)[0])
+        return str(plan_specs.write_spec(spec) if is_written else plan_specs.spec_file(spec)[0])
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
-    def specification(self, stage: str, name: str) -> StageSpec:
+    def specification(self, stage: str, name: str) -> plan_specs.StageSpec:
         """Return the specification of a stage of an experiment."""
-        return make_spec(stage, name, self.experiments[name], self.results, self.experiments)
+        return plan_specs.make_spec(stage, name, self.experiments[name], self.results, self.experiments)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def code_of_stage(self, stage: str, name: str) -> str:

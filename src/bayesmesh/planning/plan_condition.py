@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bayesmesh.planning.flow import stages_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_flow import stages_of
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import find_damage, is_made_with, is_up_to_date
 from bayesmesh.store.lock import describe_writer

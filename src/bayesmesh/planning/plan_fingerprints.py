@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.model_code import LATER as LATER_MEMBERS
-from bayesmesh.config.model_code import digest_without
-from bayesmesh.config.registry import PACKAGES, component_files, component_path, list_readable
-from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, save_memory, source_closure
-from bayesmesh.planning.flow import KEYS, STAGES, analysis_of, components
-from bayesmesh.planning.specs import StageSpec
+from bayesmesh.config.config_registry import PACKAGES, component_files, component_path, list_readable
+from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, save_memory, source_closure
+from bayesmesh.planning.plan_flow import KEYS, STAGES, analysis_of, components
+from bayesmesh.planning.plan_model_code import LATER as LATER_MEMBERS
+from bayesmesh.planning.plan_model_code import digest_without
+from bayesmesh.planning.plan_specs import StageSpec
 
 _STAGES = PACKAGE_ROOT / "stages"
 

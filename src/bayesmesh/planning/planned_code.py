@@ -13,12 +13,12 @@ import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from bayesmesh.config.source_imports import PACKAGE_ROOT
+from bayesmesh.config.config_source_code import PACKAGE_ROOT
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_fingerprints import stage_files, stage_fingerprint
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running import staying
-from bayesmesh.running.overhead import process_started
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running import fork_reuse
+from bayesmesh.running.run_overhead import process_started
 
 type _Stamp = tuple[int, int, int, int]
 
@@ -91,7 +91,7 @@ def _is_unchanged() -> bool:
     return all(os.path.exists(name) and _stamp(name) == stamp for name, stamp in (_loaded | _fingerprinted).items())
 
 
-staying.check_before(_is_unchanged)
+fork_reuse.check_before(_is_unchanged)
 
 
 def _name(path: str) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.config.declarations import AnalysisDeclaration
-from bayesmesh.planning.flow import analysis_of
-from bayesmesh.planning.specs import StageSpec
+from bayesmesh.planning.plan_flow import analysis_of
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.receipts import receipt_file
-from bayesmesh.store.sealed_inputs import InputFiles
+from bayesmesh.store.seal_files import InputFiles
 from bayesmesh.store.seals import seal_file
 
 

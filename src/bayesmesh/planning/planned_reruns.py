@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator
 
 from bayesmesh.errors import DataError, StoreError
-from bayesmesh.planning.observed_inputs import changed
+from bayesmesh.planning.planned_inputs import changed
 from bayesmesh.planning.planned_jobs import Job
-from bayesmesh.store.sealed_inputs import is_of_mirror
+from bayesmesh.store.seal_files import is_of_mirror
 from bayesmesh.store.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bayesmesh.config.experiment_files import experiment_file
 from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
-from bayesmesh.planning.specs import StageSpec, parse_spec
-from bayesmesh.running.arguments import refuse_overwriting
+from bayesmesh.planning.plan_specs import StageSpec, parse_spec
+from bayesmesh.running.run_arguments import refuse_overwriting
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.sealed_inputs import find_files
+from bayesmesh.store.seal_files import find_files
 from bayesmesh.store.seals import find_seal
 
 

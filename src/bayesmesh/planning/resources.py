@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.site import Nodes
+from bayesmesh.planning.planned_site import Nodes
 from bayesmesh.store.sealed import read_sealed
 
 BASE_MEMORY_MB = 2000

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from bayesmesh.config.config_registry import load_component, read_options
 from bayesmesh.config.declarations import AnalysisDeclaration, declared
 from bayesmesh.config.experiment import requested
-from bayesmesh.config.registry import load_component, read_options
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.figures.figure_sections import KeyNumber, Section
 from bayesmesh.store.layout import ExperimentLayout

@@ -13,7 +13,7 @@ import yaml
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.files import read_bytes, read_json
-from bayesmesh.planning.specs import is_altered
+from bayesmesh.planning.plan_specs import is_altered
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.report_times import (
     AROUND,

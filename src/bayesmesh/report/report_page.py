@@ -11,7 +11,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from bayesmesh.config.blocks import ReportSettings
+from bayesmesh.config.config_blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
 from bayesmesh.config.experiment import requested
 from bayesmesh.diagnostics.gate_messages import wording

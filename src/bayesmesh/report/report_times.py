@@ -18,7 +18,7 @@ from bayesmesh.config.experiment import requested
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import read_bytes, write_text
-from bayesmesh.running.ledger import FINISHED, REMEDY, read_rows
+from bayesmesh.running.run_ledger import FINISHED, REMEDY, read_rows
 from bayesmesh.store.layout import ExperimentLayout
 
 ORDER = (

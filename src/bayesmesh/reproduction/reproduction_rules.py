@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
+from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.files import hash_file
 from bayesmesh.planning.plan import Plan
-from bayesmesh.reproduction.benchmarks.command import benchmark_files, list_benchmarks
-from bayesmesh.reproduction.claims.inputs import FOLDERS
+from bayesmesh.reproduction.benchmarks.benchmark_command import benchmark_files, list_benchmarks
+from bayesmesh.reproduction.claims.claim_inputs import FOLDERS
 from bayesmesh.store.layout import BenchmarkLayout
 
 _FOLDER = PACKAGE_ROOT / "reproduction"
@@ -46,7 +46,7 @@ def benchmark_settings(plan: Plan) -> str:
 
 def code_of_benchmark(name: str) -> str:
     """Return the fingerprint of a benchmark's code and of the harness."""
-    return _code("benchmarks/command.py", "benchmarks/worker.py", also=benchmark_files(name))
+    return _code("benchmarks/benchmark_command.py", "benchmarks/benchmark_worker.py", also=benchmark_files(name))
 
 
 def code_of_benchmark_page() -> str:

@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
-from bayesmesh.running.arguments import JOB, add_options
+from bayesmesh.reproduction.benchmarks.benchmark_command import PAGE, add_benchmark, list_benchmarks, run_benchmark
+from bayesmesh.running.run_arguments import JOB, add_options
 from bayesmesh.store.layout import ReproductionLayout, study_file
 from bayesmesh.store.seals import seal_other
 

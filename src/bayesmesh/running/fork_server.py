@@ -4,7 +4,7 @@ The workflow starts it while it plans, and it ends with the workflow; on a clust
 `ADDRESS` names a server, ``bayesmesh`` hands over its arguments, folder, environment, files and signals, and ends as the
 fork does. Without a server, or with one whose forks would differ from a new process, it does the work itself. The
 server only imports: JAX's backends, and their threads, start in the forks. A fork may stay for the next job of its
-experiment (`staying`).
+experiment (`fork_reuse`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from collections.abc import Callable, Collection, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from bayesmesh.running import staying
+from bayesmesh.running import fork_reuse
 from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of, send
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.prepared_imports import FIRST_OF_JAX, FIRST_OF_PAGES, prepare, what_to_prepare
-from bayesmesh.running.progress import FILE
+from bayesmesh.running.run_progress import FILE
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
 _OF_ONE_JOB = ("_", "SHLVL", FILE)
@@ -271,7 +271,7 @@ def _order(handler: Callable[[], None]) -> int:
 def _work(request: Request, *, after: bool = False) -> str:
     """Return what a fork and a job must have in common for the fork to stay for it, empty if it cannot; `after` the job
     of a request."""
-    work = staying.work_of(request["words"], after=after)
+    work = fork_reuse.work_of(request["words"], after=after)
     variables = {name: value for name, value in request["environment"].items() if name not in _OF_ONE_JOB}
     return json.dumps([work, request["cwd"], variables, request["path"]]) if work else ""
 
@@ -291,9 +291,9 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
     while True:
         (asking,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         Path("/proc/self/comm").write_text(fork_name(asking))
-        staying.begin_job()
+        fork_reuse.begin_job()
         code = _do(request, files)
-        if code or not staying.is_asked():
+        if code or not fork_reuse.is_asked():
             break
         with open(os.devnull, "r+b") as nothing:
             # Whoever reads what a job says waits until nobody has its streams any more.
@@ -307,7 +307,7 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
         for name in _OF_ONE_JOB:
             os.environ.pop(name, None)
         request, connection, files = following, socket.socket(fileno=files[3]), files[:3]
-        if not staying.is_current():
+        if not fork_reuse.is_current():
             _reply(connection, control, _GOES, DECLINED)
             _finish()
             os._exit(0)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import DeviceError
-from bayesmesh.running.slurm.variables import job_id, num_tasks
+from bayesmesh.running.slurm.slurm_variables import job_id, num_tasks
 
 WAIT_SECONDS = 0.5
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.running.slurm.variables import WITH_SRUN, first_host, integer, num_tasks
+from bayesmesh.running.slurm.slurm_variables import WITH_SRUN, first_host, integer, num_tasks
 
 JOIN_VARIABLE = "BAYESMESH_JOIN_SECONDS"
 """Environment variable: how long a process waits for the others, in seconds."""

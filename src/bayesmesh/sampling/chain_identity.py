@@ -14,11 +14,11 @@ from typing import Any
 
 import jax
 
-from bayesmesh.config.model_code import digest_without
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
+from bayesmesh.config.config_registry import component_files
+from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.observed_inputs import present_digests
+from bayesmesh.planning.plan_model_code import digest_without
+from bayesmesh.planning.planned_inputs import present_digests
 from bayesmesh.sampling.sampling_mesh import describe_devices
 from bayesmesh.store.sealed import read_sealed
 
@@ -66,7 +66,7 @@ def chain_identity(
 
 
 def observed_digests(audit: Path) -> dict[str, str]:
-    """Return the files that the compile stage observed, see `bayesmesh.planning.observed_inputs`, and their present digests.
+    """Return the files that the compile stage observed, see `bayesmesh.planning.planned_inputs`, and their present digests.
 
     Args:
         audit: ``audit.json`` of the experiment.

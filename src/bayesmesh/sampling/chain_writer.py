@@ -17,7 +17,7 @@ from bayesmesh.sampling.program import ChainState, Program
 from bayesmesh.sampling.sampling_transfers import to_host
 from bayesmesh.sampling.state_leaves import name_leaves
 from bayesmesh.store.markers import Commit, Facts
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 
 class Slice(NamedTuple):

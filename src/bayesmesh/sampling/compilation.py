@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import count_misses, note_key
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import count_equations

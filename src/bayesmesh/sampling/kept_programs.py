@@ -1,4 +1,4 @@
-"""Keep the programs that `compile` has made for `sample`, where a fork does both (`running.staying`).
+"""Keep the programs that `compile` has made for `sample`, where a fork does both (`running.fork_reuse`).
 
 They are the same executables, and so the same draws, as those that `sample` would find in the persistent cache; without
 tracing, lowering and loading them again. Those of `assemble` are compiled, or loaded, while the fork samples.
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bayesmesh.config.blocks import SamplingSettings
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running import staying
+from bayesmesh.config.config_blocks import SamplingSettings
+from bayesmesh.config.config_registry import component_files
+from bayesmesh.config.config_source_code import PACKAGE_ROOT
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running import fork_reuse
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 
@@ -69,12 +69,12 @@ def keep_programs(
     if may_keep(program):
         digests = {name: stamp.rsplit(" ", 2)[0] for name, stamp in observed.items()}
         _kept[:], _later[:] = [_Kept(spec, fingerprint, digests, program, dict(compiled))], later
-        staying.stay()
+        fork_reuse.stay()
 
 
 def may_keep(program: Program) -> bool:
     """Return whether this process can keep the programs of a chain group for the next stage."""
-    return staying.is_fork() and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
+    return fork_reuse.is_fork() and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
 
 
 def take_programs(

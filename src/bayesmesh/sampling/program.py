@@ -19,10 +19,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
-from bayesmesh.config.blocks import SamplingSettings
+from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.program_kernel_check import check_axes, check_fields, check_state, read_statistics

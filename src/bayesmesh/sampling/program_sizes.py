@@ -10,13 +10,13 @@ from typing import NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from bayesmesh.config.blocks import AUTO, ComputeSettings, MeshSettings, check_chains, check_start
+from bayesmesh.config.config_blocks import AUTO, ComputeSettings, MeshSettings, check_chains, check_start
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
-from bayesmesh.planning.specs import StageSpec
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds, row_tile
 from bayesmesh.sampling.program_datasets import DatasetPrograms

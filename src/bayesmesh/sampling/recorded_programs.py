@@ -30,14 +30,14 @@ from jax.extend.core import ClosedJaxpr, Literal
 from jax.extend.mlir import ir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT
-from bayesmesh.config.source_imports import fingerprint as fingerprint_files
+from bayesmesh.config.config_registry import component_files
+from bayesmesh.config.config_source_code import PACKAGE_ROOT
+from bayesmesh.config.config_source_code import fingerprint as fingerprint_files
 from bayesmesh.errors import StoreError
 from bayesmesh.models.base import Model
-from bayesmesh.planning.observed_inputs import note_read, present_digests
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
-from bayesmesh.planning.specs import StageSpec
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.planning.planned_inputs import note_read, present_digests
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation
 from bayesmesh.sampling.compilation_cache import load_executable

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from bayesmesh.config.blocks import ComputeSettings, MeshSettings
+from bayesmesh.config.config_blocks import ComputeSettings, MeshSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.running import staying
+from bayesmesh.running import fork_reuse
 from bayesmesh.running.machine import usable_cores
-from bayesmesh.running.slurm.variables import GPUS
+from bayesmesh.running.slurm.slurm_variables import GPUS
 
 CHAIN_AXIS = "chain"
 DATA_AXIS = "data"
@@ -79,7 +79,7 @@ def _has_own_arithmetic() -> bool:
     return all(getattr(jax.config, name) == value for name, value in _arithmetic.items())
 
 
-staying.check_before(_has_own_arithmetic)
+fork_reuse.check_before(_has_own_arithmetic)
 
 
 def find_devices(compute: ComputeSettings) -> list[jax.Device]:

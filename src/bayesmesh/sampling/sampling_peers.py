@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from bayesmesh.errors import PeerError, StoreError
 from bayesmesh.store.manifests import PROCESSES_REMEDY
 from bayesmesh.store.markers import Commit
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 
 class Peers:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import NotFinished, SamplingError
-from bayesmesh.running.ledger import Ledger
-from bayesmesh.running.progress import Progress
+from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.running.run_progress import Progress
 from bayesmesh.sampling.chain_watch import ChainWatch
 from bayesmesh.sampling.chain_writer import Segment, Slice, Writer
 from bayesmesh.sampling.program import ChainState, GroupKey, Program
@@ -27,7 +27,7 @@ from bayesmesh.sampling.sampling_interruption import GraceOver, Interruption
 from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.starts import NoFiniteStart, start_chains
 from bayesmesh.store.markers import Commit, Facts
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 Compiled = Mapping[str, Callable[..., Any]]
 """Name -> compiled program, or a recorded one."""

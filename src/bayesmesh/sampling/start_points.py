@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from bayesmesh.config.blocks import InitialSettings
+from bayesmesh.config.config_blocks import InitialSettings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.kernels.base import Position
 from bayesmesh.sampling.sampled_density import Target

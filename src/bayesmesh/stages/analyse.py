@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.config.config_registry import load_component
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, read_image_shape
-from bayesmesh.config.registry import load_component
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.planning.flow import analysis_of
+from bayesmesh.planning.plan_flow import analysis_of
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.planning.planned_jobs import read_by_analysis
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
 from bayesmesh.store.receipts import write_receipts

@@ -18,19 +18,18 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import take_later
 from bayesmesh.sampling.program_model_check import check_described
 from bayesmesh.sampling.sampled_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampled_summaries import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.stages.stage_checks import check_derived
 from bayesmesh.stages.stage_inputs import model_of, shards_of
-from bayesmesh.stages.stage_requirements import check_derived
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
-from bayesmesh.store.joining import join_groups, join_rows
 from bayesmesh.store.layout import (
     CHAIN,
     DATASET,
@@ -49,9 +48,10 @@ from bayesmesh.store.layout import (
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
-from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
+from bayesmesh.store.posterior_axes import GroupCoordinates, NamedAxes, NamedAxis
+from bayesmesh.store.posterior_joining import join_groups, join_rows
 from bayesmesh.store.posterior_reader import open_posterior
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import write_array, write_texts
 
 _SAMPLE = "run the sample stage again"

@@ -12,11 +12,11 @@ import jax
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.models.base import Model
-from bayesmesh.planning.observed_inputs import observe
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling import program_audit
 from bayesmesh.sampling.chain_memory import check_memory
 from bayesmesh.sampling.compilation import Compilation, compile_programs
@@ -34,8 +34,8 @@ from bayesmesh.sampling.sampling_mesh import DATA_AXIS, configure_jax, describe_
 from bayesmesh.sampling.sampling_monitor import compile_monitored
 from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.sampling_processes import joined
+from bayesmesh.stages.stage_checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
-from bayesmesh.stages.stage_requirements import check_later, check_reading, check_stop, check_values
 from bayesmesh.store.sealed import write_sealed
 
 _log = logging.getLogger("bayesmesh")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bayesmesh.diagnostics.diagnosis import diagnose
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.machine import usable_cores
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.receipts import write_receipts
 
 

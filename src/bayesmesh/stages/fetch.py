@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bayesmesh.data.fetching import fetch
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running.run_ledger import Ledger
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:

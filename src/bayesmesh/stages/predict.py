@@ -21,9 +21,9 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
+from bayesmesh.planning.plan_specs import StageSpec, component_sources
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
-from bayesmesh.planning.specs import StageSpec, component_sources
-from bayesmesh.running.arguments import refuse_overwriting
+from bayesmesh.running.run_arguments import refuse_overwriting
 from bayesmesh.sampling.sampled_predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.stages.stage_inputs import model_of, shards_of

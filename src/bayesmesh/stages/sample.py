@@ -15,10 +15,10 @@ from typing import Any
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running import staying
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running import fork_reuse
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
@@ -40,7 +40,7 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import StopRecord
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
-from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
+from bayesmesh.store.stored_segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
 STOPPING = "bayesmesh.stages.stage_stop_rule"
 
@@ -109,7 +109,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
-        staying.stay(is_possible=is_on_cpu(program) and is_of_package(spec))
+        fork_reuse.stay(is_possible=is_on_cpu(program) and is_of_package(spec))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bayesmesh.config.registry import component_path
+from bayesmesh.config.config_registry import component_path
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.machine import available_memory, limited_memory
+from bayesmesh.running.run_ledger import Ledger
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:

@@ -14,15 +14,15 @@ from bayesmesh.config.declarations import OWN_VERB, declared
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.flow import analysis_of
-from bayesmesh.planning.observed_inputs import observe
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_flow import analysis_of
+from bayesmesh.planning.plan_specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.planning.planned_code import PlannedCode
+from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.planning.specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
-from bayesmesh.running.ledger import Ledger
-from bayesmesh.running.overhead import add_start
+from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.running.run_overhead import add_start
 from bayesmesh.stages.stage_sealing import sealed
 from bayesmesh.store.layout import group_name
 

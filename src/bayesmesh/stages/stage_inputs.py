@@ -15,7 +15,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
-from bayesmesh.planning.specs import StageSpec
+from bayesmesh.planning.plan_specs import StageSpec
 
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:

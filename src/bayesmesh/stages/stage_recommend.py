@@ -31,7 +31,7 @@ from bayesmesh.analyses.recommendation.film_names import find_films, read_watche
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
-from bayesmesh.running.arguments import refuse_overwriting
+from bayesmesh.running.run_arguments import refuse_overwriting
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 

@@ -16,20 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.config.blocks import StopSettings
+from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.interim_diagnosis import evaluate_targets, look_numbers
 from bayesmesh.files import write_json
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_monitor import STATISTICS, MonitoredSummaries
+from bayesmesh.stages.stage_checks import check_stop
 from bayesmesh.stages.stage_inputs import model_of
-from bayesmesh.stages.stage_requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.markers import Commit
-from bayesmesh.store.named_axes import NamedAxes
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.posterior_axes import NamedAxes
+from bayesmesh.store.stored_segments import ChainStore
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
 """Looks are reported if they take more than this share of the sampling time and more than this many seconds."""

@@ -12,7 +12,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.named_axes import read_labels
+from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 BLOCK_BYTES = 64 * 2**20

@@ -19,10 +19,10 @@ import pydantic
 from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.running.machine import machine_name
-from bayesmesh.store.known_digests import fresh_digest, is_recorded, known_digest
 from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.seal_files import locate_file
 from bayesmesh.store.sealed import read_sealed, write_sealed
-from bayesmesh.store.sealed_inputs import locate_file
+from bayesmesh.store.stored_digests import fresh_digest, is_recorded, known_digest
 
 FOLDER = "seals"
 """Folder of the seals, below the results."""
@@ -51,7 +51,7 @@ class Seal(pydantic.BaseModel):
         inputs: file or folder, relative to the results -> digest of its content.
         outputs: file, relative to the results -> its stamp.
         kept: likewise for files that a later job may extend, such as committed draws, which have hashes of their own.
-        files: files that the source declares to read -> stamp; see `bayesmesh.store.sealed_inputs`.
+        files: files that the source declares to read -> stamp; see `bayesmesh.store.seal_files`.
         observed: other files outside of the results that the job read -> digest.
         machine: machine on which it ran.
         written_at: local time with offset.
@@ -233,7 +233,7 @@ def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> It
     """Yield one line per file that a source declared, and whose content is now another one, or which is missing.
 
     Sizes and times are compared first, so that a file that was only touched, or copied, is read and found to be the same;
-    a large one once, see `known_digests`.
+    a large one once, see `stored_digests`.
 
     Args:
         results: folder of all results.

@@ -36,8 +36,8 @@ def mentions(analysis: AnalysisDeclaration, text: str) -> list[str]:
 
 COMMANDS = {
     "recommendation": {
-        "src/bayesmesh/__init__.py", "src/bayesmesh/cli.py", "src/bayesmesh/notebook/calls.py",
-        "src/bayesmesh/notebook/shown_films.py", "src/bayesmesh/analyses/recommendation/film_list_request.py",
+        "src/bayesmesh/__init__.py", "src/bayesmesh/cli.py", "src/bayesmesh/notebook/notebook_calls.py",
+        "src/bayesmesh/notebook/notebook_films.py", "src/bayesmesh/analyses/recommendation/film_list_request.py",
         "src/bayesmesh/analyses/recommendation/recommend_ratings.py", "src/bayesmesh/stages/stage_recommend.py",
     },
 }  # fmt: skip

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from bayesmesh.config.config_loading import load_configuration, load_experiment
+from bayesmesh.config.config_registry import forget_files
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
 
 CODE = """

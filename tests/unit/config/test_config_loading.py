@@ -21,7 +21,7 @@ from bayesmesh.config.config_loading import (
     refuse_folder,
     refuse_overrides,
 )
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from bayesmesh.errors import ConfigError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import make_parser
-from bayesmesh.config import registry
+from bayesmesh.config import config_registry
 from bayesmesh.config.analysis_config import check_readable
 from bayesmesh.config.declarations import (
     EXPERIMENT_FOLDERS,
@@ -22,7 +22,7 @@ from bayesmesh.config.declarations import (
     read_trait,
 )  # fmt: skip
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.flow import STAGES
+from bayesmesh.planning.plan_flow import STAGES
 from bayesmesh.store.layout import ExperimentLayout
 
 TEXT = """
@@ -40,7 +40,7 @@ class Mine(Analysis):
 @pytest.fixture
 def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of analyses."""
-    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
     folder = tmp_path / "analyses"
     folder.mkdir()
     return folder
@@ -140,7 +140,7 @@ def test_every_stage_verb_and_folder_is_reserved(tmp_path: Path) -> None:
 def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, number: int | None) -> None:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "some.py").write_text(f"class Some(Kernel):\n    min_chains = {written}\n")
-    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
     assert read_trait("kernel", "some", "min_chains") == number
     assert read_flag("kernel", "some", "min_chains") == (written == "True")
 
@@ -149,5 +149,5 @@ def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wr
 def test_conditions_of_another_form_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "some.py").write_text(f"class Some(Model):\n    offers_only_with = {written}\n")
-    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
     assert read_conditions("model", "some", ["averaging"]) == {}

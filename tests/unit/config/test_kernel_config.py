@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config import registry
+from bayesmesh.config import config_registry
 from bayesmesh.config.config_loading import load_configuration
 
 TEXT = "title: A\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc, num_leapfrog_steps: 3, metric: %s}\n"
@@ -15,7 +15,7 @@ TEXT = "title: A\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {na
 def test_a_metric_that_cannot_be_read_concerns_those_alone_who_ask_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "metric_path", lambda name: tmp_path / f"{name}.py")
+    monkeypatch.setattr(config_registry, "metric_path", lambda name: tmp_path / f"{name}.py")
     (tmp_path / "experiments").mkdir()
     (tmp_path / "config.yaml").write_text("experiments: [a, b]\n")
     for name, metric, code in (("a", "dense", "class Dense(:\n"), ("b", "identity", "class Identity:\n    pass\n")):

@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.config.config_loading import check_experiment
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_specs import make_spec
 
 EXPERIMENT: dict[str, Any] = {
     "title": "Many", "data": {"source": "table", "files": ["sites.csv"], "replicates": "site"},

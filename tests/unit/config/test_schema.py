@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
+from bayesmesh.config.config_registry import PACKAGES, component_path, list_components, read_options
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
-from bayesmesh.config.registry import PACKAGES, component_path, list_components, read_options
 from bayesmesh.config.schema import documents, drifted, write_documents
 from bayesmesh.config.settings import Settings
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.config_blocks import ComputeSettings
+from bayesmesh.config.config_registry import component_path, list_components, read_options
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
-from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Settings, describe
-from bayesmesh.planning.site import GpuNodes, Site
+from bayesmesh.planning.planned_site import GpuNodes, Site
 
 
 class Block(Settings):

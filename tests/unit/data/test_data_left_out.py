@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.refit_settings import LeftOut
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_refit_settings import LeftOut
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_left_out import deal, leave_out
 from bayesmesh.data.prepared_shards import prepared

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import prepared_shards
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import PreparedShards, prepare_rows, prepared

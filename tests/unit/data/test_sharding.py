@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import sharding
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sharding import check_counts, row_chunks, shard

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import sharding as shard_module
 from bayesmesh.data.base import Dataset, FieldSpec, Variable
 from bayesmesh.data.sharding import shard

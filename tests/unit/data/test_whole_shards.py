@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, DataSpec
 from bayesmesh.data.prepared_shards import ReadBlocks
 from bayesmesh.data.sharding import shard

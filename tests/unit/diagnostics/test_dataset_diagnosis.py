@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics import dataset_diagnosis as module
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.store.layout import ExperimentLayout

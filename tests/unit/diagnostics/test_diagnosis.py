@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics import convergence, diagnostic_summary
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.diagnosis import diagnose

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 

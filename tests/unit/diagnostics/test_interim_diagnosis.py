@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import StopSettings
+from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within
 from bayesmesh.diagnostics.interim_diagnosis import evaluate_targets, look_numbers
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.log_density import SUPPORTS, LogDensity

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.neural_network import ACTIVATIONS, NeuralNetwork

@@ -10,16 +10,16 @@ import pytest
 import bayesmesh as bm
 from bayesmesh.analyses.evidence.evidence_table import Estimate, write_evidence
 from bayesmesh.cli import main
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.operations import compare, verify_findings
+from bayesmesh.operations import compare, verify_files
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition
 from bayesmesh.report.comparison.comparison_scores import choose_scores, find_pointwise
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.stored_scores import RowScores, write_pointwise
+from bayesmesh.store.score_store import RowScores, write_pointwise
 from resealing import seal_as
 
 EXPERIMENT = """
@@ -64,13 +64,13 @@ def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.Captur
     assert "one predicts best on 200 rows" in page.read_text()
     assert "one predicts best on 200 rows" in capsys.readouterr().err
     assert page.with_suffix(".csv").read_text().startswith("model,elpd,")
-    assert not verify_findings.check(project / "results", "comparisons").is_wrong
+    assert not verify_files.check(project / "results", "comparisons").is_wrong
     # Scores that change make the comparison outdated.
     store(project / "results", "three", np.zeros(200))
     path = project / "results" / "two" / "loo" / "pointwise.zarr"
     write_pointwise(path, RowScores(np.zeros(200), "rows", False, 4000), None)
     seal_as(project / "results", "two", "loo", [path])
-    assert "was made from another" in " ".join(verify_findings.check(project / "results", "comparisons").outdated)
+    assert "was made from another" in " ".join(verify_files.check(project / "results", "comparisons").outdated)
 
 
 def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(project: Path) -> None:
@@ -90,7 +90,7 @@ def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(
         bm.compare("one", "two")
     seal_as(results, "two", "evidence", [path])
     assert bm.compare("one", "two").table["probability"].isna().all()
-    assert "was made from another" in " ".join(verify_findings.check(results, "comparisons").outdated)
+    assert "was made from another" in " ".join(verify_files.check(results, "comparisons").outdated)
 
 
 def test_results_that_the_configuration_no_longer_asks_for_are_named(

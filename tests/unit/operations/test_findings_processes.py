@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.verify_findings import check
+from bayesmesh.operations.verify_files import check
 from bayesmesh.stages.assemble import _verified
 from bayesmesh.store.layout import ExperimentLayout, process_folder
 from bayesmesh.store.manifests import PROCESSES_REMEDY, read_manifest
 from bayesmesh.store.sealed import write_sealed
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from resealing import seal_as
 
 IDENTITY = "0123456789abcdef"

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.config.config_registry import forget_files
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.flow import list_analysis_rules, stages_of
-from bayesmesh.planning.observed_inputs import observe
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
+from bayesmesh.planning.plan_flow import list_analysis_rules, stages_of
+from bayesmesh.planning.plan_specs import later_stages, make_spec, parse_spec
+from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.planning.specs import later_stages, make_spec, parse_spec
 
 CODE = """
 from bayesmesh.analyses.base import Analysis

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from snakemake.resources import Resources
 
-from bayesmesh.config import source_imports
+from bayesmesh.config import config_source_code
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning import plan as plan_module
-from bayesmesh.planning.flow import LATER, STAGES
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import parse_spec
+from bayesmesh.planning.plan_flow import LATER, STAGES
+from bayesmesh.planning.plan_specs import parse_spec
 
 GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
 
@@ -133,8 +133,10 @@ def test_a_rule_for_stopping_is_checked_by_compiling_and_its_code_is_that_of_the
 
 def test_the_code_of_diagnostics_is_that_of_chains_only_with_a_rule() -> None:
     def files(*names: str) -> set[str]:
-        closure = source_imports.source_closure([source_imports.PACKAGE_ROOT / "stages" / name for name in names])
-        return {path.relative_to(source_imports.PACKAGE_ROOT).as_posix() for path in closure}
+        closure = config_source_code.source_closure(
+            [config_source_code.PACKAGE_ROOT / "stages" / name for name in names]
+        )
+        return {path.relative_to(config_source_code.PACKAGE_ROOT).as_posix() for path in closure}
 
     assert not [name for name in files("sample.py") if name.startswith("diagnostics/")]
     assert "diagnostics/convergence.py" in files("sample.py", "stage_stop_rule.py")
@@ -184,7 +186,7 @@ def test_code_covers_what_a_model_of_ones_own_imports(config: Path, monkeypatch:
         *(each.verb for each in list_analyses() if "data" in each.reads),
     }
     part.write_text("SCALE = = 2\n")
-    source_imports._imports.cache_clear()
+    config_source_code._imports.cache_clear()
     with pytest.raises(ConfigError, match=r"a\.yaml: key 'model\.name': .*own_part\.py, line 1: invalid Python"):
         codes()
 

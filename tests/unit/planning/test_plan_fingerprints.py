@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config import blocks, model_code, registry, source_imports
+from bayesmesh.config import config_blocks, config_registry, config_source_code
+from bayesmesh.config.config_registry import component_path
+from bayesmesh.config.config_source_code import fingerprint, source_closure
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import component_path
-from bayesmesh.config.source_imports import fingerprint, source_closure
-from bayesmesh.planning import plan_fingerprints
-from bayesmesh.planning.flow import STAGES
+from bayesmesh.planning import plan_fingerprints, plan_model_code
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_flow import STAGES
+from bayesmesh.planning.plan_specs import make_spec
 
 OWN = {
     "own/__init__.py": "",
@@ -69,7 +69,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     """
     root = tmp_path_factory.mktemp("project")
     package = root / "bayesmesh"
-    shutil.copytree(source_imports.PACKAGE_ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(config_source_code.PACKAGE_ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in OWN.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
@@ -98,11 +98,11 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         return {stage for stage in RUN if first[stage] != after[stage]}
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (source_imports, plan_fingerprints, model_code):
+        for module in (config_source_code, plan_fingerprints, plan_model_code):
             patch.setattr(module, "PACKAGE_ROOT", package)
-        patch.setattr(registry, "_ROOT", package)
-        patch.setattr(blocks, "_METRICS", package / "kernels" / "hamiltonian" / "metrics")
-        patch.setattr(model_code, "_MODELS", package / "models")
+        patch.setattr(config_registry, "_ROOT", package)
+        patch.setattr(config_blocks, "_METRICS", package / "kernels" / "hamiltonian" / "metrics")
+        patch.setattr(plan_model_code, "_MODELS", package / "models")
         patch.setattr(plan_fingerprints, "_STAGES", package / "stages")
         patch.chdir(root)
         _forget()
@@ -111,7 +111,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
 
 def _forget() -> None:
-    for function in (source_imports._imports, source_imports.imported_modules, source_imports._file_once):
+    for function in (config_source_code._imports, config_source_code.imported_modules, config_source_code._file_once):
         function.cache_clear()
 
 
@@ -167,7 +167,7 @@ def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[st
 
 def test_what_stages_and_components_run_is_read_before_they_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     plan_fingerprints.read_stages()
-    monkeypatch.setattr(source_imports, "_parse", lambda path, content: pytest.fail(f"{path} was parsed again"))
+    monkeypatch.setattr(config_source_code, "_parse", lambda path, content: pytest.fail(f"{path} was parsed again"))
     for stage in ("compile", "sample", "diagnose", "report"):
         assert plan_fingerprints.files_without_components(stage)
     components = [component_path("kernel", "nuts"), component_path("source", "digits")]

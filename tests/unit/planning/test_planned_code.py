@@ -14,8 +14,8 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning import planned_code
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.planning.planned_code import PlannedCode
-from bayesmesh.planning.specs import StageSpec, make_spec
 
 MODEL = """
 import bayesmesh.models.base

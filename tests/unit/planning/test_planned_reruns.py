@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.planning.planned_reruns import why_lost
-from bayesmesh.store.sealed_inputs import MIRROR_VARIABLE, InputFiles
+from bayesmesh.store.seal_files import MIRROR_VARIABLE, InputFiles
 from bayesmesh.store.seals import changed_files, read_seal, stamp_files, write_seal
 
 LARGE = "0123456789" * 150_000

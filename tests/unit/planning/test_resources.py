@@ -10,6 +10,7 @@ import pytest
 
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import StoreError
+from bayesmesh.planning.planned_site import Nodes
 from bayesmesh.planning.resources import (
     BASE_MEMORY_MB,
     BASE_MINUTES,
@@ -17,7 +18,6 @@ from bayesmesh.planning.resources import (
     sample_memory_mb,
     sample_minutes,
 )
-from bayesmesh.planning.site import Nodes
 
 JOB = SampleJob(Nodes(max_memory_mb=10_000, max_minutes=100), stop_minutes=0)
 EXPERIMENT = ExperimentBase.model_validate({"title": "A test", "sampling": {"warmup": 1000, "draws": 2000}})

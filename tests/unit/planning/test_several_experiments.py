@@ -11,7 +11,7 @@ from snakemake.iocontainers import Wildcards
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import make_spec, parse_spec
+from bayesmesh.planning.plan_specs import make_spec, parse_spec
 
 TEXT = "title: {title}\ndata: {{source: digits}}\nmodel: {{name: {model}}}\nkernel: {{name: hmc}}\n{more}\n"
 OWN_MODEL = "from bayesmesh.models.base import Model\nfrom bayesmesh.config.settings import Settings\n"

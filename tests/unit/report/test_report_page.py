@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
-from bayesmesh.config.blocks import ReportSettings
+from bayesmesh.config.config_blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.report_page import write_page
 from bayesmesh.report.report_provenance import Project, describe_commit, describe_project

@@ -25,7 +25,7 @@ from bayesmesh.report.report_times import (
     sampling_seconds,
     write_ledger,
 )
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
 
 CONFIG = {"averaging": {}}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.blocks import ReportSettings
+from bayesmesh.config.config_blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.report_page import write_page
 from bayesmesh.report.stopping_section import build_stopping

@@ -20,7 +20,7 @@ from bayesmesh.running import fork_server
 from bayesmesh.running.fork_client import ADDRESS
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.fork_server import MOST_STAYING, Server, fork_name
-from bayesmesh.running.progress import FILE
+from bayesmesh.running.run_progress import FILE
 from workspace import lay_out
 
 START = "import time; from bayesmesh.running.fork_server import start_server; print(start_server().pid, flush=True); time.sleep(3600)"
@@ -293,12 +293,12 @@ import atexit, os, socket, sys
 # A program begins with the peak of memory of the process that started it, which a fork forgets.
 if os.fork():
     os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
-from bayesmesh.running import fork_server, staying
+from bayesmesh.running import fork_reuse, fork_server
 
 def do(request, files):
     os.environ.update(request["environment"])
     os.write(said, f"{request['words'][0]} {sorted(os.environ.keys() & {'BAYESMESH_PROGRESS', 'HOME'})}\\n".encode())
-    staying.stay()
+    fork_reuse.stay()
     return 0
 
 fork_server._do, said = do, os.dup(1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.registry import component_path, list_components, read_options
+from bayesmesh.config.config_registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Argument, Settings, numeric_options
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from kernel_options import kernels_of_any_target

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import pytest
 
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import list_components
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling import chain_identity as identity
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.store.sealed import write_sealed

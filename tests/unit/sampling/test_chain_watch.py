@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import SamplingError
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_watch import WINDOW, ChainWatch
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 CHAINS = range(8, 12)
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling import compilation
 from bayesmesh.sampling.compilation import compile_programs
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import measure_curvature
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.running import staying
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
+from bayesmesh.running import fork_reuse
 from bayesmesh.sampling import kept_programs
 
 type Settings = dict[str, Any]
@@ -40,10 +40,10 @@ def keep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Return a function that keeps programs for a platform, in what seems to be a fork, and returns them."""
 
     def run(platform: str = "cpu", *, is_fork: bool = True, later: Sequence[kept_programs.Later] = ()) -> Any:
-        monkeypatch.setattr(staying._State, "began", 1.0 if is_fork else None)
-        monkeypatch.setattr(staying._State, "is_asked", False)
+        monkeypatch.setattr(fork_reuse._State, "began", 1.0 if is_fork else None)
+        monkeypatch.setattr(fork_reuse._State, "is_asked", False)
         # The process of the tests is larger than a fork.
-        monkeypatch.setattr(staying, "MOST_BYTES", 2**40)
+        monkeypatch.setattr(fork_reuse, "MOST_BYTES", 2**40)
         program = program_on(platform)
         stamps = {name: f"{digest} 12 34" for name, digest in OBSERVED.items()}
         kept_programs.keep_programs(spec_of("compile"), "data", stamps, program, {"segment": "executable"}, later)
@@ -57,7 +57,7 @@ def keep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
 @pytest.mark.parametrize("changed", [{}, {"sampling": {"draws": 9, "seed": 3}}])
 def test_programs_are_taken_once_with_the_settings_of_sampling(keep: Callable[..., Any], changed: Settings) -> None:
     keep()
-    assert staying.is_asked()
+    assert fork_reuse.is_asked()
     spec = spec_of("sample", **changed)
     program, executables = kept_programs.take_programs(spec, "data", OBSERVED, 64)
     assert (program.sampling, executables) == (spec.sampling, {"segment": "executable"})
@@ -89,7 +89,7 @@ def test_nothing_is_kept_on_a_gpu_or_outside_of_a_fork(
     keep: Callable[..., Any], platform: str, *, is_fork: bool
 ) -> None:
     keep(platform, is_fork=is_fork)
-    assert not staying.is_asked()
+    assert not fork_reuse.is_asked()
     assert kept_programs.take_programs(spec_of("sample"), "data", OBSERVED, 64) is None
 
 

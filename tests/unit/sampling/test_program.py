@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import load_component
+from bayesmesh.config.config_registry import load_component
 from bayesmesh.kernels.base import Axes
 from bayesmesh.sampling.program import ChainState
 from bayesmesh.sampling.state_leaves import name_leaves, place

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.data.base import FieldSpec
 from bayesmesh.sampling.program_costs import LEAST_SECONDS, RATES, TILE_ELEMENTS, expected_seconds, row_tile
 

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import AxisType
 
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms
@@ -22,7 +22,7 @@ from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.starts import NoFiniteStart, choose_starts
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
 
 COUNTS = (4, 9, 6)

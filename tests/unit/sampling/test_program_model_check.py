@@ -7,7 +7,7 @@ import re
 import jax
 import pytest
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
 from bayesmesh.sampling.program_model_check import (

@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.planning.specs import make_spec
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling.program_sharding import CollectiveTarget
 from bayesmesh.sampling.program_sizes import (
     SEGMENT_BYTES,

@@ -45,11 +45,11 @@ from pathlib import Path
 import zarr
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError
-from bayesmesh.running import staying
+from bayesmesh.running import fork_reuse
 from bayesmesh.stages import compile
 from bayesmesh.store.sealed import read_sealed
 # `sample` takes the executables of `compile` only in a fork.
-staying._State.began, staying.MOST_BYTES = 1.0, 2**40
+fork_reuse._State.began, fork_reuse.MOST_BYTES = 1.0, 2**40
 
 def trace_again():
     def refuse(work):

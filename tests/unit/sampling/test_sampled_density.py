@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.kernels.base import POSITION, Position
 from bayesmesh.sampling.state_leaves import place
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.config.registry import load_component
+from bayesmesh.config.config_registry import load_component
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError

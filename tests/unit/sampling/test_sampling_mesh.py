@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.config_blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
 from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, describe_devices, sharding, warn_of_idle_gpu
 
@@ -94,7 +94,7 @@ def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProces
 
 
 CONFIGURE = """
-from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.config_blocks import ComputeSettings
 from bayesmesh.sampling.sampling_mesh import build_mesh, configure_jax
 compute = ComputeSettings.model_validate({settings})
 configure_jax(compute, {cores})
@@ -153,11 +153,11 @@ def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(platform
 
 def test_a_fork_does_not_stay_once_a_module_has_changed_settings_of_jax() -> None:
     code = (
-        "import jax; from bayesmesh.config.blocks import ComputeSettings; from bayesmesh.running import staying\n"
+        "import jax; from bayesmesh.config.config_blocks import ComputeSettings; from bayesmesh.running import fork_reuse\n"
         "from bayesmesh.sampling.sampling_mesh import configure_jax\n"
-        "configure_jax(ComputeSettings(platform='cpu'), 1); print(staying.is_current())\n"
-        "jax.config.update('jax_default_matmul_precision', 'bfloat16'); print(staying.is_current())\n"
-        "configure_jax(ComputeSettings(platform='cpu'), 1); print(staying.is_current())\n"
+        "configure_jax(ComputeSettings(platform='cpu'), 1); print(fork_reuse.is_current())\n"
+        "jax.config.update('jax_default_matmul_precision', 'bfloat16'); print(fork_reuse.is_current())\n"
+        "configure_jax(ComputeSettings(platform='cpu'), 1); print(fork_reuse.is_current())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False", "True"]

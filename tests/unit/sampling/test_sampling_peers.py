@@ -18,7 +18,7 @@ from bayesmesh.sampling import sampling_processes
 from bayesmesh.sampling.sampling_peers import Peers, resume_together
 from bayesmesh.sampling.sampling_processes import MESSAGE_BYTES, _encode
 from bayesmesh.store.markers import Commit
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 SEGMENT = 4
 

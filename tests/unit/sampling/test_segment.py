@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
 
 WARMUP, DRAWS, SLICE, SEGMENT = 8, 22, 4, 16

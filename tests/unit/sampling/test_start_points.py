@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.blocks import InitialSettings
+from bayesmesh.config.config_blocks import InitialSettings
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError

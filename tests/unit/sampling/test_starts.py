@@ -13,13 +13,13 @@ import pytest
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.start_points import sample_starts
 from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
 from levels import Levels, levels_case
 

@@ -12,9 +12,9 @@ import pytest
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import UserError
-from bayesmesh.operations.scaffold.templates import analysis as template
-from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.operations.scaffold.templates import new_analysis as template
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard

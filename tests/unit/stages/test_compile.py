@@ -15,7 +15,7 @@ from bayesmesh.cli import main
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.planned_reruns import why_lost
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import compile
 from bayesmesh.store.sealed import read_sealed
 

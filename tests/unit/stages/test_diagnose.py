@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.source_imports import source_closure
+from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.planning.specs import make_spec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.running.slurm.queue import Queue
 from bayesmesh.stages import diagnose, report
 from bayesmesh.store.layout import ExperimentLayout

@@ -13,9 +13,9 @@ from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.planning.planned_devices import check_devices
-from bayesmesh.planning.specs import make_spec
-from bayesmesh.stages.stage_requirements import check_derived, check_reading
+from bayesmesh.stages.stage_checks import check_derived, check_reading
 from hostile import CONFIGURATIONS, MODELS, Hostile
 
 

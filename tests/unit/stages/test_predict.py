@@ -12,12 +12,12 @@ import pytest
 from scipy.special import expit
 
 from bayesmesh.cli import main
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import DataError
-from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
+from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.predict import _is_same, predict_table
 from bayesmesh.store import draw_chunks
 from bayesmesh.store.hashes import write_hashes

@@ -11,11 +11,11 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.kernels.base import Statistic
-from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages.sample import _state_time, _write_manifest
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 
 @pytest.fixture

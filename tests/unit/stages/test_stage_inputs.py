@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.sharding import shard
-from bayesmesh.planning.specs import StageSpec, make_spec
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from cases import OPTIONS
 

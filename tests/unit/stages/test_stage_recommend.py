@@ -13,11 +13,11 @@ import pytest
 
 import bayesmesh as bm
 from bayesmesh.cli import main
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError, DataError, StoreError
-from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
+from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.zarr_arrays import open_group, write_array

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import StopSettings
+from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.interim_diagnosis import look_numbers
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_monitor import MonitoredSummaries
-from bayesmesh.stages.stage_requirements import check_stop
+from bayesmesh.stages.stage_checks import check_stop
 from bayesmesh.stages.stage_stop_rule import StopRule
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 CHAINS, LIMIT = 4, 500
 

@@ -13,7 +13,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file
 from bayesmesh.store import checkpoints
 from bayesmesh.store.damage import resumable
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 FACTOR = np.arange(400.0).reshape(20, 20)
 

@@ -13,7 +13,7 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file
 from bayesmesh.store import damage, markers
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 Advance = Callable[..., ChainStore]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
 
 Advance = Callable[..., ChainStore]

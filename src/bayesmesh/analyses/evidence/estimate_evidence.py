@@ -19,7 +19,7 @@ from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered_evidence import tempered_evidence
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.stored_scores import digest_outcomes
+from bayesmesh.store.score_store import digest_outcomes
 
 KEY = "evidence"
 

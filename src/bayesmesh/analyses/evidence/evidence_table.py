@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
         num_parts: parts: chains and halves, or chain groups.
         num_draws: draws that were used, of all chains.
         num_left_out: draws without a finite position.
-        digest: of the outcomes of all rows, see `bayesmesh.store.stored_scores.digest_outcomes`; empty without outcomes.
+        digest: of the outcomes of all rows, see `bayesmesh.store.score_store.digest_outcomes`; empty without outcomes.
         problem: why there is no estimate or no error; empty if there is none.
     """
 

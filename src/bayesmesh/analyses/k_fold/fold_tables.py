@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesmesh.figures.documents import read_csv, read_only_row, render_csv
 from bayesmesh.files import write_text
-from bayesmesh.store.stored_scores import RowScores
+from bayesmesh.store.score_store import RowScores
 
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "num_rows", "num_clusters", "num_folds", "num_failed", "joint_elpd", "num_draws",

@@ -19,7 +19,7 @@ from bayesmesh.analyses.k_fold.joint_fold_models import KEY, SomeRows, log_ratio
 from bayesmesh.analyses.k_fold.refit_scores import log_mean_density
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 WIDE = "float64"
 """Dtype of likelihoods: a density of few rows is the difference of those of many."""

@@ -18,7 +18,7 @@ from bayesmesh.analyses.k_fold.joint_folds import score_whole_folds
 from bayesmesh.analyses.k_fold.refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 
 def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Options, files: Mapping[str, Path]) -> str:

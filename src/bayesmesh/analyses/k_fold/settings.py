@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bayesmesh.config.refit_settings import Folds
+from bayesmesh.config.config_refit_settings import Folds
 
 
 class Options(Folds):

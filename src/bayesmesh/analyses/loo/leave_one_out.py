@@ -22,7 +22,7 @@ from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_momen
 from bayesmesh.analyses.loo.psis import good_k, smooth_weights
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 KEY = "loo"
 

@@ -12,7 +12,7 @@ from bayesmesh.analyses.loo.psis import good_k
 from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.figures.documents import read_only_row, render_csv
 from bayesmesh.files import write_text
-from bayesmesh.store.stored_scores import RowScores, sum_error
+from bayesmesh.store.score_store import RowScores, sum_error
 
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "p_loo", "p_loo_se", "num_rows", "num_draws", "good_k", "largest_k", "num_high_k",

@@ -17,7 +17,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.figure_fit_check import Aspect, FitCheck
 from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, read_pointwise, say_impossible
+from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, say_impossible
 
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bayesmesh.config.refit_settings import LeftOut, Refits
+from bayesmesh.config.config_refit_settings import LeftOut, Refits
 
 
 class Options(Refits):

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.recommendation.film_list import INTERVAL, ListedFilm, Order
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.config.experiment import component_options
-from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.planning.posterior_plan import find_spec
-from bayesmesh.planning.specs import StageSpec
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.seals import check_output
 

@@ -17,8 +17,8 @@ from bayesmesh.data import base
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.sources._array_files import open_arrays
 from bayesmesh.errors import DataError, suggest
+from bayesmesh.store.seal_files import find_files, stores_of
 from bayesmesh.store.sealed import read_sealed, write_sealed
-from bayesmesh.store.sealed_inputs import find_files, stores_of
 from bayesmesh.store.zarr_arrays import create_array, open_group
 
 _FOLDER, _ABOUT = "arrays.zarr", "arrays.json"

@@ -25,7 +25,7 @@ from bayesmesh.data.tables.table_columns import (
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
-from bayesmesh.store.sealed_inputs import find_files
+from bayesmesh.store.seal_files import find_files
 
 ROLES = ("weights", "offset", "exposure")
 """Options that give a column a role."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bayesmesh.config.blocks import METRICS, ComputeSettings
+from bayesmesh.config.config_blocks import METRICS, ComputeSettings
+from bayesmesh.config.config_registry import component_path, list_components, resolve_component
 from bayesmesh.config.experiment import component_options
 from bayesmesh.config.named_code import load_named
-from bayesmesh.config.registry import component_path, list_components, resolve_component
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.check.line import FAILS, Line
+from bayesmesh.operations.check.check_line import FAILS, Line
 from bayesmesh.planning.plan import Plan
 
 KINDS = ("model", "source", "kernel", "analysis")
@@ -63,7 +63,7 @@ def _kind_of(name: str | None) -> str:
 def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, Iterator[Line]]:
     """Return a title and the outcomes of the checks."""
     if kind == "model":
-        subject = importlib.import_module("bayesmesh.operations.check.subject")
+        subject = importlib.import_module("bayesmesh.operations.check.checked_model")
         found = subject.find_subject(Path("config"), name, experiment)
         checks = importlib.import_module("bayesmesh.operations.check.checks")
         return f"model {found.name} on {found.origin}", checks.check(found)

@@ -22,8 +22,8 @@ from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.figures.figure_sections import Section
 from bayesmesh.files import hash_file
-from bayesmesh.operations.check.analysis_subject import BlockedPosterior, Checked, find_checked, write_longer
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.checked_analysis import BlockedPosterior, Checked, find_checked, write_longer
 
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
 """Draws of the shorter posterior, bytes that the longer one has more, and the largest draw for which this is tried."""
@@ -235,7 +235,7 @@ def check_imports(name: str, ran: Ran) -> Line:
     declaration = ran.checked.declaration
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.registry import load_component, read_options\n"
+        "from bayesmesh.config.config_registry import load_component, read_options\n"
         f"found = declared({declaration.name!r})\n"
         f"options = read_options(found.path).model_validate_json({ran.checked.options.model_dump_json()!r}, strict=False)\n"
         f"made = load_component('analysis', found.name)(options)\n"

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
 
-from bayesmesh.config.blocks import SamplingSettings
-from bayesmesh.config.registry import resolve_component
+from bayesmesh.config.config_blocks import SamplingSettings
+from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.user_code import explaining
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
-from bayesmesh.operations.check.calibration import FEWEST_DRAWS, calibrate
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
-from bayesmesh.operations.check.subject import Subject
+from bayesmesh.operations.check.check_calibration import FEWEST_DRAWS, calibrate
+from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.checked_model import Subject
 from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.program_datasets import DatasetPrograms

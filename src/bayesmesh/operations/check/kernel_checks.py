@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
 
-from bayesmesh.config.blocks import HamiltonianSettings, SamplingSettings, metric_path
-from bayesmesh.config.registry import resolve_component
+from bayesmesh.config.config_blocks import HamiltonianSettings, SamplingSettings, metric_path
+from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric

@@ -16,8 +16,8 @@ from bayesmesh.data.base import Dataset, RowArray, Source
 from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
-from bayesmesh.store.sealed_inputs import find_files
+from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.store.seal_files import find_files
 
 _BLOCK_ROWS = 4096
 

@@ -17,7 +17,7 @@ from bayesmesh.config.config_loading import load_all
 from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.data.sources import _movielens_files, mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
-from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, group
+from bayesmesh.operations.doctor.doctor_finding import BLOCKS, WARNS, Row, group
 
 LEAST_FREE_GIB = 2.0
 SLOW_FLUSH_SECONDS = 0.5

@@ -11,9 +11,9 @@ import keyword
 import re
 from pathlib import Path
 
+from bayesmesh.config.config_registry import PACKAGES
 from bayesmesh.config.declarations import OTHER_VERBS
 from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
-from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 
@@ -180,11 +180,14 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
     if kind == "experiment":
         return [("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
     if package:
-        return [(f"{kind}.py", Path(package, f"{name}.py")), (f"check_{kind}.py", Path("tests", f"test_{name}.py"))]
+        return [
+            (f"new_{kind}.py", Path(package, f"{name}.py")),
+            (f"new_{kind}_check.py", Path("tests", f"test_{name}.py")),
+        ]
     folder = FOLDERS[kind]
     return [
-        (f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
-        (f"check_{kind}.py", Path("tests", "unit", folder, f"test_{name}.py")),
+        (f"new_{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
+        (f"new_{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
     ]
 
 
@@ -210,7 +213,7 @@ def _fill(kind: str, name: str, text: str, package: str = "") -> str:
     example, own = f"New{kind.capitalize()}", _class_name(kind, name)
     module = f"{package}.{name}" if package else f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
     names = {
-        f"bayesmesh.operations.scaffold.templates.{kind}": module,
+        f"bayesmesh.operations.scaffold.templates.new_{kind}": module,
         f'declared("new_{kind}")': f'declared("{module}:{own}")' if package else f'declared("{name}")',
         f"new_{kind}": name,
         f"New {kind}": spoken,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.config.blocks import SamplingSettings
+from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.analyses.evidence.evidence_table import EVIDENCE, best_estimate, read_evidence
+from bayesmesh.config.config_refit_settings import Folds
+from bayesmesh.config.config_registry import read_options
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.refit_settings import Folds
-from bayesmesh.config.registry import read_options
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.report.comparison.comparison_evidence import ModelProbability, model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, read_scheme
 from bayesmesh.store.seals import check_output, find_seal, stale_inputs
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, read_pointwise, read_scheme
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:

@@ -12,7 +12,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.figure_differences import Comparison
 from bayesmesh.report.comparison.comparison_evidence import say_probabilities
 from bayesmesh.report.comparison.model_comparison import ModelComparison
-from bayesmesh.store.stored_scores import SINGLE_ROWS
+from bayesmesh.store.score_store import SINGLE_ROWS
 
 FEW_ROWS = 100
 SMALL_DIFFERENCE = 4.0

@@ -15,7 +15,7 @@ from bayesmesh.figures.figure_differences import NUM_ERRORS, Comparison
 from bayesmesh.report.comparison.comparison_evidence import ModelProbability
 from bayesmesh.report.comparison.comparison_weights import pseudo_bma, share_draws, stack
 from bayesmesh.report.comparison.hierarchical_weights import make_cells, stack_by_cell
-from bayesmesh.store.stored_scores import SINGLE_ROWS, RowScores, sum_clusters, sum_error
+from bayesmesh.store.score_store import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""

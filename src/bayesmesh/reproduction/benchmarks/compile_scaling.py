@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 
 from bayesmesh.files import write_json
+from bayesmesh.reproduction.benchmarks.benchmark_process import ON_CPU, Contender, on_platforms
+from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare
-from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, on_platforms
-from bayesmesh.reproduction.benchmarks.worker import timed
 
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from bayesmesh.reproduction.benchmarks.benchmark_process import Contender, list_platforms
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import Contender, list_platforms
 
 if TYPE_CHECKING:
     import jax
@@ -128,7 +128,7 @@ def _make_data(case: GradientCase) -> tuple[DataSpec, dict[str, np.ndarray]]:
 
 def _devices() -> Mesh:
     """Return the mesh of a sharded experiment on all devices."""
-    from bayesmesh.config.blocks import ComputeSettings
+    from bayesmesh.config.config_blocks import ComputeSettings
     from bayesmesh.sampling.sampling_mesh import build_mesh, configure_jax
 
     compute = ComputeSettings()
@@ -148,7 +148,7 @@ class Gradient:
         from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature
         from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import split
         from bayesmesh.kernels.hamiltonian.metrics import load_metric
-        from bayesmesh.planning.specs import StageSpec
+        from bayesmesh.planning.plan_specs import StageSpec
         from bayesmesh.sampling.program_sizes import make_program
         from bayesmesh.sampling.sampling_mesh import configure_jax
         from bayesmesh.sampling.state_leaves import place

@@ -2,7 +2,7 @@
 
 A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` with a function ``run(options) -> Outcome``. Its
 name is that of the file, and its docstring begins with a description; `bayesmesh benchmark NAME` finds it. A contender is
-a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string, so that it is imported by the process that runs it::
+a class (see `bayesmesh.reproduction.benchmarks.benchmark_worker`), named by a string, so that it is imported by the process that runs it::
 
     class Numpy:
         def prepare(self, case):  # outside of the clock: build, compile, warm up
@@ -38,9 +38,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bayesmesh.reproduction.benchmarks.journal import Journal
-from bayesmesh.reproduction.benchmarks.process import Contender, Ended, Process
-from bayesmesh.reproduction.benchmarks.worker import Answer
+from bayesmesh.reproduction.benchmarks.benchmark_journal import Journal
+from bayesmesh.reproduction.benchmarks.benchmark_process import Contender, Ended, Process
+from bayesmesh.reproduction.benchmarks.benchmark_worker import Answer
 from bayesmesh.store.layout import BenchmarkLayout
 
 _log = logging.getLogger("bayesmesh")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_process import Contender, ask_once, list_platforms
+from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import Contender, ask_once, list_platforms
-from bayesmesh.reproduction.benchmarks.worker import timed
 
 if TYPE_CHECKING:
     import jax

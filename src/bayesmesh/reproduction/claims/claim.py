@@ -19,14 +19,14 @@ from bayesmesh.config.config_errors import explain
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import suggest
-from bayesmesh.reproduction.claims import cells, log_densities_again, recomputed, tables_again
-from bayesmesh.reproduction.claims.results import Reading, Results
+from bayesmesh.reproduction.claims import claim_cells, claim_log_densities, claim_recomputation, claim_tables
+from bayesmesh.reproduction.claims.claim_results import Reading, Results
 
 Kind = Literal["exact", "statistical", "hardware", "shape"]
 
 CHECKS = {
     name: found
-    for module in (cells, log_densities_again, recomputed, tables_again)
+    for module in (claim_cells, claim_log_densities, claim_recomputation, claim_tables)
     for name, found in vars(module).items()
     if isinstance(found, FunctionType) and found.__module__ == module.__name__ and not name.startswith("_")
 }

@@ -14,7 +14,7 @@ from bayesmesh.figures.documents import render_csv
 from bayesmesh.figures.figure_differences import Comparison
 from bayesmesh.files import write_text
 from bayesmesh.reproduction.claims.claim import Claim, Number, Rule
-from bayesmesh.reproduction.claims.results import REMEDY, NotRun, Reading, Results, Value
+from bayesmesh.reproduction.claims.claim_results import REMEDY, NotRun, Reading, Results, Value
 
 HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
 

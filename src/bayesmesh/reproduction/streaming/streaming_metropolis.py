@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bayesmesh.reproduction.streaming.variates import normal_pair, philox4x32, uniform
+from bayesmesh.reproduction.streaming.streaming_variates import normal_pair, philox4x32, uniform
 
 DensityFn = Callable[[jax.Array], jax.Array]
 """Density up to a constant factor, elementwise on float32; positive where a chain starts."""

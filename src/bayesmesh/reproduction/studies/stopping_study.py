@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from bayesmesh.config.blocks import StopSettings
+from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within
 from bayesmesh.diagnostics.interim_diagnosis import TARGETS, look_numbers
-from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
+from bayesmesh.reproduction.reproduction_hmc import SEED, run_hmc
 
 CHAINS, DIMENSION = 4, 2
 QUANTITIES = {"coordinate": slice(0, DIMENSION), "log density": slice(DIMENSION, None)}

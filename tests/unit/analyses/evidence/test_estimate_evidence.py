@@ -13,7 +13,7 @@ from bayesmesh.analyses.evidence import estimate_evidence
 from bayesmesh.analyses.evidence.estimate_evidence import outcome_digest
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
-from bayesmesh.store.stored_scores import digest_outcomes
+from bayesmesh.store.score_store import digest_outcomes
 
 Y = np.array([3.0, 1.0, 2.0, 5.0, 4.0])
 

@@ -30,7 +30,7 @@ from bayesmesh.analyses.evidence.evidence_table import Estimate, best_estimate, 
 from bayesmesh.analyses.evidence.section import build_section, describe, sentences
 from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered_evidence import combine_groups, tempered_evidence
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard

@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums, write_tables
 from bayesmesh.analyses.k_fold.section import build_section
 from bayesmesh.errors import StoreError
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, write_pointwise
+from bayesmesh.store.score_store import POINTWISE, RowScores, write_pointwise
 
 FOLDS = [Fold("own-1", 2, 3, -3.0, 0.1, -2.5, 0.2, "pass"), Fold("own-2", 1, 4, -2.0, 0.1, -2.0, 0.1, "fail")]
 SCORES = RowScores(

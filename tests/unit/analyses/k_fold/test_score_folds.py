@@ -21,9 +21,9 @@ from bayesmesh.analyses.k_fold.fold_tables import read_folds, read_sums
 from bayesmesh.analyses.k_fold.refit_scores import log_mean_density
 from bayesmesh.analyses.k_fold.section import build_section, describe
 from bayesmesh.analyses.k_fold.settings import Options
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
@@ -32,7 +32,7 @@ from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.stored_scores import RowScores, read_pointwise, write_pointwise
+from bayesmesh.store.score_store import RowScores, read_pointwise, write_pointwise
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions

@@ -16,7 +16,7 @@ from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.loo_sums import summarise
 from bayesmesh.analyses.loo.section import LEVEL, draw_pit, sentences
 from bayesmesh.diagnostics.uniformity import assess_uniformity
-from bayesmesh.store.stored_scores import RowScores
+from bayesmesh.store.score_store import RowScores
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
 NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 18, 2) if IS_NIGHTLY else (1, 1, 0)

@@ -25,9 +25,9 @@ from bayesmesh.analyses.loo.loo_sums import COLUMNS, read_sums, summarise
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
 from bayesmesh.analyses.loo.settings import Options as LooOptions
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
@@ -41,7 +41,7 @@ from bayesmesh.models.glm.model import Options as GlmOptions
 from bayesmesh.models.matrix_factorization import MatrixFactorization
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.stored_scores import RowScores, read_pointwise
+from bayesmesh.store.score_store import RowScores, read_pointwise
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
@@ -372,7 +372,7 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
 
 
 def declared_options(model: str) -> object:
-    from bayesmesh.config.registry import resolve_component
+    from bayesmesh.config.config_registry import resolve_component
 
     return resolve_component("model", model, {})[1]
 

@@ -14,7 +14,7 @@ from bayesmesh.analyses.loo.loo_sums import COLUMNS, read_sums, summarise, write
 from bayesmesh.analyses.loo.psis import good_k
 from bayesmesh.analyses.loo.section import build_section, fit_checks, rows_by_k, rows_by_score, sentences, share_inside
 from bayesmesh.errors import StoreError
-from bayesmesh.store.stored_scores import POINTWISE, RowScores, write_pointwise
+from bayesmesh.store.score_store import POINTWISE, RowScores, write_pointwise
 
 SCORES = RowScores(
     np.array([-1.0, -3.0, -2.0]), "d", False, 1000, pareto_k=np.array([0.1, 0.9, 1.2]),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.predictive_checks.predictive_bins import MOST_VARIABLES, bin_columns, bin_levels, bin_numbers
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards

@@ -23,7 +23,7 @@ from bayesmesh.analyses.predictive_checks.section import (
     read_checks,
     sentence,
 )
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import prepared

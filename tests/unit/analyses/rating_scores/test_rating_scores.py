@@ -28,7 +28,7 @@ from bayesmesh.analyses.rating_scores.section import build_section, compare_erro
 from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.check.analysis_subject import make_posterior
+from bayesmesh.operations.check.checked_analysis import make_posterior
 from bayesmesh.store.posterior_reader import Posterior
 
 

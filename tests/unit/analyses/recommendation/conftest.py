@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard

@@ -18,13 +18,13 @@ from bayesmesh.analyses.rating_scores.score_ratings import score_ratings
 from bayesmesh.analyses.rating_scores.section import build_section
 from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.cli import main
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, DataError
-from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
+from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW

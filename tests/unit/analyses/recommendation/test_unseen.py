@@ -23,7 +23,7 @@ from bayesmesh.analyses.recommendation.recommendation_calibration import (
     randomised_pit,
 )
 from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards

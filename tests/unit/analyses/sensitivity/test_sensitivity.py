@@ -15,7 +15,7 @@ from bayesmesh.analyses.sensitivity.power_scaling import THRESHOLD, Sensitive, s
 from bayesmesh.analyses.sensitivity.section import THRESHOLD as SHOWN_THRESHOLD
 from bayesmesh.analyses.sensitivity.section import build_section, describe, read_sensitivities, sentences
 from bayesmesh.analyses.sensitivity.settings import Options
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import fetch
 from bayesmesh.data.sharding import check_counts, shard

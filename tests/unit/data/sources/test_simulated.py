@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.sources import digits, films, gaussian, hidden_markov, ratings
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.families import FAMILIES

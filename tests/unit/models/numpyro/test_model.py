@@ -14,7 +14,7 @@ from numpyro.infer.util import log_density, potential_energy
 from scipy import stats
 
 import numpyro_functions
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position

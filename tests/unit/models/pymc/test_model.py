@@ -14,7 +14,7 @@ import pymc
 import pytest
 from scipy import stats
 
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError

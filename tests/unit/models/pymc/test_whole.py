@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import pymc_functions
-from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis

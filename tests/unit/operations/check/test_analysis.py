@@ -10,10 +10,10 @@ import jax
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.registry import forget_files
+from bayesmesh.config.config_registry import forget_files
 from bayesmesh.operations.check import analysis_checks
 
-TEMPLATE = Path(__file__).parents[4] / "src/bayesmesh/operations/scaffold/templates/analysis.py"
+TEMPLATE = Path(__file__).parents[4] / "src/bayesmesh/operations/scaffold/templates/new_analysis.py"
 GOOD = TEMPLATE.read_text().replace("NewAnalysis", "Moments")
 WRITE = 'write_text(files["moments.csv"], table.to_csv(index=False))'
 

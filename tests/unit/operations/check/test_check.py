@@ -13,13 +13,13 @@ import pytest
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.cli import main
-from bayesmesh.config.registry import component_path
+from bayesmesh.config.config_registry import component_path
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian, Options
 from bayesmesh.operations.check import checks
-from bayesmesh.operations.check.calibration import rank
-from bayesmesh.operations.check.subject import Subject, find_subject
+from bayesmesh.operations.check.check_calibration import rank
+from bayesmesh.operations.check.checked_model import Subject, find_subject
 
 tfd = tfp.distributions
 

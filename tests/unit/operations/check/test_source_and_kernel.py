@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.registry import forget_files
+from bayesmesh.config.config_registry import forget_files
 
 SOURCE = """
 from pathlib import Path
@@ -34,7 +34,7 @@ class Mine(Source):
 """
 
 KERNEL = """
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName
 from bayesmesh.kernels.random_walk import RandomWalk
 
 class Options(HamiltonianSettings):

@@ -13,8 +13,8 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations import doctor
-from bayesmesh.operations.doctor import doctor_cluster, doctor_storage, hardware
-from bayesmesh.operations.doctor.finding import BLOCKS, OK, WARNS, Finding, ask
+from bayesmesh.operations.doctor import doctor_cluster, doctor_hardware, doctor_storage
+from bayesmesh.operations.doctor.doctor_finding import BLOCKS, OK, WARNS, Finding, ask
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 SEEN = {"version": "1", "platform": "cpu", "kinds": ["cpu", "cpu"], "error": 1e-7, "gpu_files": 0}
@@ -98,18 +98,18 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
     for name, text in {"meminfo": f"MemTotal: 4 kB\nMemAvailable:    {2**23} kB\n", **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = Finding("machine", *hardware.describe_memory(environ, tmp_path, tmp_path))
+    found = Finding("machine", *doctor_hardware.describe_memory(environ, tmp_path, tmp_path))
     assert found.seen.startswith(said)
     assert found.state == state
 
 
 def test_memory_is_guessed_where_the_system_says_nothing(tmp_path: Path) -> None:
-    assert "GiB available" in hardware.describe_memory({}, tmp_path, tmp_path)[1]
+    assert "GiB available" in doctor_hardware.describe_memory({}, tmp_path, tmp_path)[1]
 
 
 def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
     environ = {**commands(**{"nvidia-smi": "echo '0, A card, 1.2, 3 MiB'"}), "CUDA_VISIBLE_DEVICES": "0,1"}
-    found = hardware.check_machine(tmp_path, environ, tmp_path)
+    found = doctor_hardware.check_machine(tmp_path, environ, tmp_path)
     assert one(found, "GPU").seen == "0, A card, 1.2, 3 MiB"
     assert one(found, "visible GPUs").seen == "CUDA_VISIBLE_DEVICES is 0,1"
     assert {f.state for f in found} <= {OK, WARNS}
@@ -162,7 +162,7 @@ def test_a_command_that_hangs_is_no_answer(commands: Any) -> None:
 
 
 def test_jax_that_works_is_named(tmp_path: Path) -> None:
-    found = hardware.check_jax(tmp_path, {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path)
+    found = doctor_hardware.check_jax(tmp_path, {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path)
     assert {f.state for f in found} == {OK}
     assert one(found, "platform").seen.startswith("cpu: ")
 
@@ -179,7 +179,7 @@ def test_jax_that_works_is_named(tmp_path: Path) -> None:
 def test_what_is_odd_about_jax_is_a_warning(
     seen: dict[str, Any], environ: dict[str, str], name: str, said: str
 ) -> None:
-    found = one([Finding("JAX", *row) for row in hardware.describe_jax({**SEEN, **seen}, environ)], name)
+    found = one([Finding("JAX", *row) for row in doctor_hardware.describe_jax({**SEEN, **seen}, environ)], name)
     assert (found.state, found.seen) == (WARNS, said)
 
 
@@ -187,7 +187,9 @@ def test_what_is_odd_about_jax_is_a_warning(
     "environ", [{"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "-1"}, {"JAX_PLATFORMS": "cpu"}]
 )
 def test_gpus_that_were_hidden_on_purpose_are_not_missed(environ: dict[str, str]) -> None:
-    found = one([Finding("JAX", *row) for row in hardware.describe_jax({**SEEN, "gpu_files": 2}, environ)], "platform")
+    found = one(
+        [Finding("JAX", *row) for row in doctor_hardware.describe_jax({**SEEN, "gpu_files": 2}, environ)], "platform"
+    )
     assert (found.state, found.seen) == (OK, "cpu: 2 x cpu")
 
 

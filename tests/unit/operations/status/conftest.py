@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.operations.status import progress_table
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 NOW = 1_800_000_000.0
 SEGMENT = 10

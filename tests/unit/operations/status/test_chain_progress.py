@@ -10,7 +10,7 @@ from bayesmesh.operations.status import status_table
 from bayesmesh.operations.status.chain_progress import read_group
 from bayesmesh.operations.status.status_draws import log_density_so_far
 from bayesmesh.planning.plan import Plan
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 NOW = 1_800_000_000.0
 

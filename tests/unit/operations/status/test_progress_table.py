@@ -20,7 +20,7 @@ from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 from resealing import seal_as
 
 NOW = 1_800_000_000.0

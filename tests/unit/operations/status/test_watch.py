@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayesmesh.operations.status import status_table, watch
 from bayesmesh.planning.plan import Plan
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.stored_segments import ChainStore
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.comparison import comparison_quantities as module
 from bayesmesh.report.comparison.comparison_quantities import read_shared

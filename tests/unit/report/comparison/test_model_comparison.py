@@ -16,7 +16,7 @@ from bayesmesh.report.comparison.comparison_page import write_comparison
 from bayesmesh.report.comparison.comparison_text import sentences
 from bayesmesh.report.comparison.model_comparison import Feature, compare_models
 from bayesmesh.store.layout import ComparisonLayout
-from bayesmesh.store.stored_scores import RowScores
+from bayesmesh.store.score_store import RowScores
 
 NUM_ROWS = 400
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import GateSettings
+from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.learned import section as module

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.files import write_json
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_outcome
 from bayesmesh.reproduction.benchmarks.compile_scaling import JNP_SUM, PYTHON_SUM, Compilation, Uncompiled, _texts
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome
 from bayesmesh.reproduction.claims.claim import CLAIMS

@@ -10,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.reproduction.benchmarks.convergence import list_ratios, other_samplers, samplers
-from bayesmesh.reproduction.benchmarks.convergence.measuring import Round, assess, measure
-from bayesmesh.reproduction.benchmarks.convergence.our_samplers import Ours
-from bayesmesh.reproduction.benchmarks.convergence.posterior import FlatDensity, Known, Posterior, quantity_names
-from bayesmesh.reproduction.benchmarks.convergence.pymc_models import pymc_model
-from bayesmesh.reproduction.benchmarks.convergence.reference import importance_moments
-from bayesmesh.reproduction.benchmarks.convergence.targets import TARGETS
+from bayesmesh.reproduction.benchmarks.convergence import convergence_other_samplers, convergence_samplers, list_ratios
+from bayesmesh.reproduction.benchmarks.convergence.convergence_our_samplers import Ours
+from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import (
+    FlatDensity,
+    Known,
+    Posterior,
+    quantity_names,
+)
+from bayesmesh.reproduction.benchmarks.convergence.convergence_pymc_models import pymc_model
+from bayesmesh.reproduction.benchmarks.convergence.convergence_reference import importance_moments
+from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import Round, assess, measure
+from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
 from bayesmesh.reproduction.benchmarks.harness import Measurement
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampled_density import Target
@@ -142,7 +147,7 @@ def test_our_programs_take_part() -> None:
     assert found["error"] < 1
 
 
-class Walk(other_samplers.Other):
+class Walk(convergence_other_samplers.Other):
     """A random walk: the least that makes another sampler."""
 
     def warm(self, keys: jax.Array) -> tuple[Any, jax.Array]:
@@ -199,6 +204,9 @@ def test_ratios_are_of_the_best_that_count() -> None:
 
 
 def test_names_of_classes_exist() -> None:
-    assert all(issubclass(getattr(other_samplers, cls), other_samplers.Other) for cls, _ in samplers.OTHERS.values())
-    assert all(samplers.is_ours(name) for name in samplers.VARIANTS)
-    assert not any(samplers.is_ours(name) for name in samplers.OTHERS)
+    assert all(
+        issubclass(getattr(convergence_other_samplers, cls), convergence_other_samplers.Other)
+        for cls, _ in convergence_samplers.OTHERS.values()
+    )
+    assert all(convergence_samplers.is_ours(name) for name in convergence_samplers.VARIANTS)
+    assert not any(convergence_samplers.is_ours(name) for name in convergence_samplers.OTHERS)

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
+from bayesmesh.reproduction.benchmarks.benchmark_history import add_row, write_outcome
+from bayesmesh.reproduction.benchmarks.benchmark_process import Contender, Ended, ask_once
 from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import Contender, Ended, ask_once
 from bayesmesh.store.layout import BenchmarkLayout
 
 TESTS = Path(__file__).resolve().parents[3]
@@ -215,7 +215,7 @@ def test_ask_once_reports_a_failure(record: Path) -> None:
 def test_a_contender_ends_with_its_parent(record: Path, tmp_path: Path) -> None:
     """Even during a run, and although it has its own session."""
     code = (
-        "import sys\nfrom bayesmesh.reproduction.benchmarks.process import Contender, Process\n"
+        "import sys\nfrom bayesmesh.reproduction.benchmarks.benchmark_process import Contender, Process\n"
         f"process = Process(Contender('a', 'contenders:Fake', {{'record': {str(record)!r}, 'name': 'a', 'seconds': 600}}))\n"
         "process.ask({'do': 'prepare', 'case': {'n': 1}}, 60)\nprint(process._process.pid, flush=True)\n"
         "process.ask({'do': 'run', 'repeat': 0}, 600)\n"

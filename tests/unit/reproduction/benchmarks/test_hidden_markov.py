@@ -12,9 +12,12 @@ from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSIT
 from bayesmesh.reproduction.benchmarks import hidden_markov
 from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov import _contenders, _ratios
-from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact
-from bayesmesh.reproduction.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
-from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import describe
+from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_exact import Exact
+from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_published import (
+    jax_log_likelihood,
+    pytensor_log_likelihood,
+)
+from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_sampler import describe
 
 EMISSIONS = simulate_processes(70, 50, 104109109)
 

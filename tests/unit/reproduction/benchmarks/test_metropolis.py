@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 
 from bayesmesh.reproduction.benchmarks import metropolis
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
 from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options, compare
-from bayesmesh.reproduction.benchmarks.metropolis import plain
-from bayesmesh.reproduction.benchmarks.metropolis.states import keep_states, write_moments
-from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, MEAN, SCALES, VARIANCE, WEIGHTS, cdf, density
+from bayesmesh.reproduction.benchmarks.metropolis import metropolis_numpy
+from bayesmesh.reproduction.benchmarks.metropolis.metropolis_states import keep_states, write_moments
+from bayesmesh.reproduction.benchmarks.metropolis.metropolis_target import (
+    LOCATIONS,
+    MEAN,
+    SCALES,
+    VARIANCE,
+    WEIGHTS,
+    cdf,
+    density,
+)
 from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
@@ -31,7 +39,7 @@ def test_the_target_has_the_declared_moments() -> None:
 
 
 def test_the_published_density_is_the_harmonic_mean_of_its_components() -> None:
-    contender = plain.Published()
+    contender = metropolis_numpy.Published()
     contender.prepare({"chains": 1, "samples": 1, "scale": 0.1, "keeps_means": False})
     x = np.array([-3.0, 0.0, 4.0])
     parts = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.reproduction.benchmarks import primer
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
 from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout

@@ -11,8 +11,14 @@ import pytest
 
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics import base
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, devices, precision, store_chains
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
+from bayesmesh.reproduction.benchmarks.tutorial import (
+    COARSE,
+    NUM_DEVICES,
+    store_chains,
+    tutorial_devices,
+    tutorial_precision,
+)
 from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
@@ -26,7 +32,7 @@ def verdicts(results: Path, claim: str) -> dict[str, str]:
 def sample(results: Path) -> None:
     for name, options in (("chains", {}), ("coarse", COARSE)):
         states = results / f"{name}.npy"
-        contender = devices.Chains(package="ours", saved=str(states), **options)
+        contender = tutorial_devices.Chains(package="ours", saved=str(states), **options)
         contender.prepare({"draws": 1000})
         assert contender.run(0)["shape"] == f"{NUM_DEVICES} 1000 2 2"
         store_chains(BenchmarkLayout(results), name, np.load(states))
@@ -65,7 +71,7 @@ def collected(tmp_path: Path) -> Any:
     """Return a function that evaluates sums and densities, stores them, and gives the verdicts of both claims."""
 
     def collect() -> dict[str, str]:
-        for table, rows in devices.Collectives().prepare({"seed": 11}).items():
+        for table, rows in tutorial_devices.Collectives().prepare({"seed": 11}).items():
             write_rows(BenchmarkLayout(tmp_path).table(f"tutorial-{table}"), rows)
         return {**verdicts(tmp_path, "E1"), **verdicts(tmp_path, "E3")}
 
@@ -77,8 +83,8 @@ def test_sums_and_densities_hold(collected: Any) -> None:
 
 
 def test_made_up_sums_and_unsummed_densities_fail(collected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "sum_over_devices", lambda x: 0 * x + 28)
-    monkeypatch.setattr(devices.tfed, "Sharded", lambda distribution, shard_axis_name: distribution)
+    monkeypatch.setattr(tutorial_devices, "sum_over_devices", lambda x: 0 * x + 28)
+    monkeypatch.setattr(tutorial_devices.tfed, "Sharded", lambda distribution, shard_axis_name: distribution)
     found = collected()
     single, joint = "sharded over plain", "sharded over plain, joint distribution"
     failed = {name for name, verdict in found.items() if verdict == FAILED}
@@ -89,7 +95,7 @@ def test_rounded_factors_change_the_density_and_its_gradient() -> None:
     generator = np.random.default_rng(0)
     weights = generator.standard_normal((5, 3)).astype(np.float32)
     features, labels = generator.random((40, 5)).astype(np.float32), generator.integers(0, 3, 40)
-    both = jax.value_and_grad(precision.log_density)
+    both = jax.value_and_grad(tutorial_precision.log_density)
     value, gradient = both(weights, features, labels, "highest")
     rough, rough_gradient = both(weights, features, labels, "bfloat16")
     assert 1e-4 < abs(float(rough - value)) < 1.0

@@ -11,16 +11,16 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.data.sharding import shard
 from bayesmesh.files import write_json, write_text
-from bayesmesh.planning.specs import dataset_name, make_spec, parse_spec
-from bayesmesh.reproduction.claims import results as reading
+from bayesmesh.planning.plan_specs import dataset_name, make_spec, parse_spec
+from bayesmesh.reproduction.claims import claim_results as reading
 from bayesmesh.reproduction.claims.claim import Check, Claim, Entry, Piece, Printed, Rule
 from bayesmesh.reproduction.claims.judge import Finding, judge_all
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout

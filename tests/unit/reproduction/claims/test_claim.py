@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.reproduction.claims.claim import CLAIMS, read_claims
-from bayesmesh.reproduction.claims.results import NotRun, Reading, Results
+from bayesmesh.reproduction.claims.claim_results import NotRun, Reading, Results
 
 HEAD = "pieces:\n- title: A piece\n  claims:\n    X1:\n      statement: a statement\n      rules:\n"
 CELL = "check: cell, at: {file: benchmarks/a.csv, column: b}"

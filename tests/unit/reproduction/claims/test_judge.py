@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.reproduction.claims.claim import CLAIMS, Check
+from bayesmesh.reproduction.claims.claim_recomputation import recompute
+from bayesmesh.reproduction.claims.claim_results import Reading, Results
 from bayesmesh.reproduction.claims.judge import (
     FAILED,
     HOLDS,
@@ -20,8 +22,6 @@ from bayesmesh.reproduction.claims.judge import (
     matches_digits,
     write_findings,
 )  # fmt: skip
-from bayesmesh.reproduction.claims.recomputed import recompute
-from bayesmesh.reproduction.claims.results import Reading, Results
 from bayesmesh.reproduction.pages.claim_page import write_claims_page
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import ReproductionLayout

@@ -12,8 +12,8 @@ import pytest
 from tensorflow_probability.substrates.jax import distributions as tfd
 
 from bayesmesh.models import hidden_markov
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact, ExactInPymc
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
+from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_exact import Exact, ExactInPymc
 from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout

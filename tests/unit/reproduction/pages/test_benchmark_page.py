@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome, Ratio
 from bayesmesh.reproduction.pages.benchmark_page import FIGURES, read_section, write_benchmark_page
 from bayesmesh.store.layout import BenchmarkLayout

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.reproduction.streaming.variates import LARGEST, normal_pair, philox4x32, uniform
+from bayesmesh.reproduction.streaming.streaming_variates import LARGEST, normal_pair, philox4x32, uniform
 
 STEPS, CHAINS = 1 << 8, 1 << 10
 LEAST = 1e-5

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bayesmesh.reproduction.benchmarks.metropolis import target
-from bayesmesh.reproduction.benchmarks.metropolis.states import effective_sample_size
+from bayesmesh.reproduction.benchmarks.metropolis import metropolis_target
+from bayesmesh.reproduction.benchmarks.metropolis.metropolis_states import effective_sample_size
 from bayesmesh.reproduction.streaming import streaming_metropolis
 from bayesmesh.reproduction.streaming.streaming_adaptation import adapt_scale
 from bayesmesh.reproduction.streaming.streaming_metropolis import BLOCK_STEPS, Program, Walk, compile_walk, lay_out
-from bayesmesh.reproduction.streaming.variates import exponential
+from bayesmesh.reproduction.streaming.streaming_variates import exponential
 
 CHAINS, BURN, STEPS, SCALE = 4_000, 200, 400, 6.0
 WORST = 4.5
@@ -30,7 +30,7 @@ def wide() -> Iterator[None]:
 
 
 def density(x: jax.Array) -> jax.Array:
-    value: jax.Array = target.density(x, exponential)
+    value: jax.Array = metropolis_target.density(x, exponential)
     return value
 
 
@@ -52,13 +52,13 @@ def z_scores(program: Program) -> dict[str, float]:
     squares = (program.chains(walk.squares) - before[1]) / (STEPS // BLOCK_STEPS)
     last = program.chains(walk.position).astype(np.float64)
     found = {
-        "mean of all states": (means - target.MEAN),
-        "variance of all states": (squares - target.VARIANCE - target.MEAN**2),
-        "mean of the last": last - target.MEAN,
-        "variance of the last": (last - target.MEAN) ** 2 - target.VARIANCE,
+        "mean of all states": (means - metropolis_target.MEAN),
+        "variance of all states": (squares - metropolis_target.VARIANCE - metropolis_target.MEAN**2),
+        "mean of the last": last - metropolis_target.MEAN,
+        "variance of the last": (last - metropolis_target.MEAN) ** 2 - metropolis_target.VARIANCE,
     }
     for probability in (0.05, 0.25, 0.5, 0.75, 0.95):
-        quantile = optimize.brentq(lambda x, p=probability: target.cdf(x) - p, -30, 30)
+        quantile = optimize.brentq(lambda x, p=probability: metropolis_target.cdf(x) - p, -30, 30)
         found[f"quantile {probability}"] = (last < quantile) - probability
     # Equal deviations of all chains, such as none beyond a quantile, have no spread.
     return {name: float(d.mean() / max(d.std(ddof=1) / np.sqrt(d.size), 1e-9)) for name, d in found.items()}
@@ -98,7 +98,9 @@ def test_the_published_density_is_detected() -> None:
     def harmonic(x: jax.Array) -> jax.Array:
         parts = [
             jnp.log(w) + jnp.log(s) + (x - m) ** 2 / (2 * s**2)
-            for w, m, s in zip(target.WEIGHTS, target.LOCATIONS, target.SCALES, strict=True)
+            for w, m, s in zip(
+                metropolis_target.WEIGHTS, metropolis_target.LOCATIONS, metropolis_target.SCALES, strict=True
+            )
         ]
         value: jax.Array = jnp.exp(-jax.nn.logsumexp(jnp.stack(parts), axis=0)).astype(jnp.float32)
         return value
@@ -140,8 +142,8 @@ def test_moments_are_of_all_states(program: Program) -> None:
     walk = program.advance(program.start(0.0), 200, scale=SCALE, seed=5)
     moments = program.moments(walk)
     assert moments.num_states == CHAINS * 200
-    assert moments.mean == pytest.approx(target.MEAN, abs=0.1)
-    assert moments.variance == pytest.approx(target.VARIANCE, rel=0.1)
+    assert moments.mean == pytest.approx(metropolis_target.MEAN, abs=0.1)
+    assert moments.variance == pytest.approx(metropolis_target.VARIANCE, rel=0.1)
     assert np.isnan(program.moments(program.advance(program.start(0.0), 3, scale=1.0, seed=0)).variance)
 
 
@@ -178,7 +180,7 @@ def test_the_density_in_float32_agrees_with_float64() -> None:
     x = np.linspace(-40, 50, 20_001)
     x = x.astype(np.float32)
     found = np.asarray(density(jnp.asarray(x)), np.float64)
-    exact = target.density(x.astype(np.float64), np.exp)
+    exact = metropolis_target.density(x.astype(np.float64), np.exp)
     # In the tails the exponent has two integer digits, which leaves float32 fewer digits after the point.
     np.testing.assert_allclose(found, exact, rtol=2e-5)
     core = np.abs(x) < 10
@@ -195,6 +197,6 @@ def test_the_exponential_is_accurate_and_does_not_wrap() -> None:
 
 
 def test_the_effective_sample_size_of_independent_draws_is_their_number() -> None:
-    draws = np.random.default_rng(0).normal(target.MEAN, np.sqrt(target.VARIANCE), (4000, 10))
+    draws = np.random.default_rng(0).normal(metropolis_target.MEAN, np.sqrt(metropolis_target.VARIANCE), (4000, 10))
     assert effective_sample_size(draws.mean(axis=1)) == pytest.approx(draws.size, rel=0.1)
     assert effective_sample_size(np.zeros(4000)) < 100_000 / 2

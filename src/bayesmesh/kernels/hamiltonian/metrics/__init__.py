@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position, Target
 

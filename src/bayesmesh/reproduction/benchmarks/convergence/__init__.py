@@ -13,10 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayesmesh.reproduction.benchmarks.convergence.samplers import OURS, is_ours, list_contenders
-from bayesmesh.reproduction.benchmarks.convergence.targets import TARGETS
+from bayesmesh.reproduction.benchmarks.benchmark_process import peers_python
+from bayesmesh.reproduction.benchmarks.convergence.convergence_samplers import OURS, is_ours, list_contenders
+from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
 from bayesmesh.reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare
-from bayesmesh.reproduction.benchmarks.process import peers_python
 
 MEASURES = {
     "ess_per_s": "ESS per second",

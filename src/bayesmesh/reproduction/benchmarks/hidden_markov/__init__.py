@@ -21,9 +21,15 @@ import numpy as np
 
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_process import (
+    ON_CPU,
+    Contender,
+    list_platforms,
+    on_platforms,
+    peers_python,
+)
 from bayesmesh.reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, list_platforms, on_platforms, peers_python
 
 _log = logging.getLogger("bayesmesh")
 
@@ -50,7 +56,7 @@ OTHERS = (
     ("PyMC NUTS, JAX operation", "PymcNuts", "jax"),
     ("PyMC NUTS, PyTensor", "PymcNuts", "pytensor"),
 )
-"""The other samplers: name, class in `contenders`, and variant."""
+"""The other samplers: name, class in `hidden_markov_contenders`, and variant."""
 
 
 def run(options: Options) -> Outcome:
@@ -80,12 +86,12 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     chees, nuts = {**ours, "kernel": "chees", "options": LONG}, {**ours, "kernel": "nuts", "options": {}}
     # The others compute in float64, as in the gallery.
     kernels = {OURS: chees, f"{OURS}, float64": {**chees, "dtype": "float64"}, "ours: NUTS": nuts}
-    work = f"{__name__}.our_sampler:Ours"
+    work = f"{__name__}.hidden_markov_ours:Ours"
     found = on_platforms([Contender(name, work, settings) for name, settings in kernels.items()], platforms)
     if peers is None:
         return found
     rows = options.pick(OTHERS, quick=OTHERS[:1])
-    work = f"{__name__}.contenders"
+    work = f"{__name__}.hidden_markov_contenders"
     others = [Contender(name, f"{work}:{cls}", {**budget, "variant": variant}, peers) for name, cls, variant in rows]
     return [*found, *on_platforms(others, ON_CPU)]
 
@@ -118,7 +124,10 @@ def _exact(peers: str | None, values: Mapping[str, object]) -> tuple[list[dict[s
     and claims find no number.
     """
     works = [("Exact", sys.executable), *([("ExactInPymc", peers)] if peers else [])]
-    contenders = [Contender(f"exact numbers: {work}", f"{__name__}.exact:{work}", {}, python) for work, python in works]
+    contenders = [
+        Contender(f"exact numbers: {work}", f"{__name__}.hidden_markov_exact:{work}", {}, python)
+        for work, python in works
+    ]
     case = Case({"seed": time.time_ns()}, on_platforms(contenders, ON_CPU))
     measured = compare([case], Options().limits(rounds=0, prepare_s=300.0))
     silent = [dataclasses.replace(m, case=values) for m in measured if m.status != OK]

@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bayesmesh.reproduction.benchmarks.benchmark_process import ON, Contender, list_platforms, on_platforms
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.metropolis.states import keep_states, write_moments
-from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
-from bayesmesh.reproduction.benchmarks.process import ON, Contender, list_platforms, on_platforms
+from bayesmesh.reproduction.benchmarks.metropolis.metropolis_states import keep_states, write_moments
+from bayesmesh.reproduction.benchmarks.metropolis.metropolis_target import MEAN, STEP, VARIANCE
 
 NUMPY, TFP, OURS = "numpy", "tfp compiled", "ours"
 
@@ -31,26 +31,26 @@ def _contender(name: str, work: str, **options: object) -> Contender:
     return Contender(name, f"{__name__}.{work}", options)
 
 
-_NUMPY = _contender(NUMPY, "plain:Published")
-_OURS = _contender(OURS, "our_walk:Ours")
-_TFP = _contender(TFP, "probability:Tfp", mode="compiled")
+_NUMPY = _contender(NUMPY, "metropolis_numpy:Published")
+_OURS = _contender(OURS, "metropolis_ours:Ours")
+_TFP = _contender(TFP, "metropolis_tfp:Tfp", mode="compiled")
 
 PUBLISHED = (
     _NUMPY,
-    _contender("jax step by step", "compiled:Stepwise", is_published=True),
-    _contender("jax compiled loop", "compiled:Loop", is_published=True),
+    _contender("jax step by step", "metropolis_jax:Stepwise", is_published=True),
+    _contender("jax compiled loop", "metropolis_jax:Loop", is_published=True),
     _TFP,
-    _contender("tfp without jit", "probability:Tfp", mode="plain"),
+    _contender("tfp without jit", "metropolis_tfp:Tfp", mode="plain"),
     _OURS,
 )
 """The contenders of both sweeps: the published ones with their flaws, TFP with the right density, and ours."""
 
-EAGER = _contender("tfp not compiled", "probability:Tfp", mode="eager")
+EAGER = _contender("tfp not compiled", "metropolis_tfp:Tfp", mode="eager")
 """Needs tens of milliseconds per step, so it takes part only for few samples."""
 
 CORRECT = (
-    _contender("numpy, correct", "plain:Correct"),
-    _contender("jax compiled loop, correct", "compiled:Loop", is_published=False),
+    _contender("numpy, correct", "metropolis_numpy:Correct"),
+    _contender("jax compiled loop, correct", "metropolis_jax:Loop", is_published=False),
     _TFP,
     _OURS,
 )
@@ -88,7 +88,7 @@ def run(options: Options) -> Outcome:
     rounds, case_s = options.pick(7, quick=2), options.seconds_limit / 2
     limits = options.limits(rounds=rounds, least_rounds=1, case_s=case_s, memory_mib=memory)
     patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
-    adaptation = Case({"arm": "adaptation"}, [_contender("adaptation", "our_walk:Adaptation")])
+    adaptation = Case({"arm": "adaptation"}, [_contender("adaptation", "metropolis_ours:Adaptation")])
     (adapted,) = compare([adaptation], limits._replace(rounds=0))
     found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
     platforms = list_platforms()

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows, write_store
+from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows, write_store
+from bayesmesh.reproduction.benchmarks.benchmark_process import Contender, ask_once
 from bayesmesh.reproduction.benchmarks.harness import Case, Options, Outcome, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import Contender, ask_once
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
 
 NUM_DEVICES = 8
@@ -38,10 +38,10 @@ def run(options: Options) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: Path(folder) / f"{name}.npy" for name in ("chains", "coarse")}
         options_of_ours = {"package": "ours", "saved": str(saved["chains"])}
-        ours = Contender("ours", f"{__name__}.devices:Chains", options_of_ours, variables=ON_DEVICES)
+        ours = Contender("ours", f"{__name__}.tutorial_devices:Chains", options_of_ours, variables=ON_DEVICES)
         tfp = ours._replace(name="tfp", options={"package": "tfp"})
         coarse = ours._replace(options={**options_of_ours, "saved": str(saved["coarse"]), **COARSE})
-        work = f"{__name__}.precision:Trajectories"
+        work = f"{__name__}.tutorial_precision:Trajectories"
         alone = {**ON_DEVICES, "XLA_FLAGS": ""}
         precision = [Contender(name, work, {"precision": name}, variables=alone) for name in ("highest", "bfloat16")]
         cases = [
@@ -54,7 +54,7 @@ def run(options: Options) -> Outcome:
         for name, path in saved.items():
             if path.exists() and not options.is_quick:
                 store_chains(layout, name, np.load(path))
-    collectives = Contender("collectives", f"{__name__}.devices:Collectives", variables=ON_DEVICES)
+    collectives = Contender("collectives", f"{__name__}.tutorial_devices:Collectives", variables=ON_DEVICES)
     for table, rows in ask_once(collectives, {"seed": time.time_ns() % 2**31}).items():
         write_rows(layout.table(f"tutorial-{table}"), rows)
     ratios = [ratio(measured, {"work": "chains"}, "ours", against="tfp")]

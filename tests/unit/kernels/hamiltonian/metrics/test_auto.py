@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bayesmesh.config.blocks import METRICS, metric_path
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import source_closure
+from bayesmesh.config.config_blocks import METRICS, metric_path
+from bayesmesh.config.config_registry import component_files
+from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 
 SIZES = {

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import fit_normal

@@ -1,0 +1,65 @@
+"""Make refits: experiments, each of them another one without some of its rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bayesmesh.config.config_refit_settings import Refits
+from bayesmesh.config.declarations import key_of
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.errors import ConfigError
+
+
+def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, ExperimentBase]:
+    """Return name -> experiment of the refits that the analyses of an experiment ask for, and tell it their names.
+
+    Each has the settings of the experiment, less its analyses.
+
+    Args:
+        path: file of the experiment.
+        name: its name.
+        experiment: its settings.
+
+    Raises:
+        ConfigError: a name is too long or of two refits, or the experiment is itself a refit.
+    """
+    made: dict[str, ExperimentBase] = {}
+    named: dict[str, tuple[str, ...]] = {}
+    asked = experiment.requested_analyses()
+    for analysis, settings in asked.items():
+        left_out = settings.left_out() if isinstance(settings, Refits) else {}
+        if not left_out:
+            continue
+        if experiment.data.replicates is not None:
+            raise ConfigError(
+                f"{path}: key '{key_of(analysis)}': samples again without some rows, of one dataset and not of the many of data.replicates",
+                "remove one of the two",
+            )
+        if experiment.data.left_out is not None:
+            raise ConfigError(
+                f"{path}: key 'data.left_out': not together with {key_of(analysis)}", "remove one of the two"
+            )
+        named[analysis] = tuple(f"{name}-{ending}" for ending in left_out)
+        for refit, rows in zip(named[analysis], left_out.values(), strict=True):
+            if not re.fullmatch(NAME_PATTERN, refit):
+                raise ConfigError(
+                    f"{path}: key '{key_of(analysis)}': '{refit}' would be the name of a refit; names match {NAME_PATTERN}",
+                    "give the file a shorter name, or the members of its sweep, as `cases` with a `name`",
+                )
+            if refit in made:
+                raise ConfigError(
+                    f"{path}: key '{key_of(analysis)}': another analysis has refits of the same name, '{refit}'",
+                    "give one of them another number of folds, or other rows",
+                )
+            made[refit] = experiment.without_analyses(
+                {
+                    "title": f"{experiment.title[:150]}, {rows.words}",
+                    "data": experiment.data.model_copy(
+                        update={"left_out": rows.model_copy(update={"asked_by": key_of(analysis)})}
+                    ),
+                }
+            )
+    experiment.name_refits(named)
+    return made

@@ -1,0 +1,271 @@
+"""Run the stages of an experiment without Snakemake: each job the same command, from the same specification.
+
+A job whose results are as they were left, and were made with the present settings and code, is not run again. Jobs are
+processes of their own, so neither the devices nor the precision of this process's JAX change a draw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.config.config_refit_settings import Refits
+from bayesmesh.config.config_source_code import INSTALLED
+from bayesmesh.config.declarations import key_of
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.errors import (
+    NOT_AGAIN,
+    ConfigError,
+    DataError,
+    DeviceError,
+    NotFinished,
+    PeerError,
+    SamplingError,
+    StoreError,
+    UserError,
+)
+from bayesmesh.notebook.notebook_progress import ProgressBar
+from bayesmesh.planning.plan_fingerprints import stage_fingerprint
+from bayesmesh.planning.plan_flow import analysis_of, stages_of
+from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec, write_spec
+from bayesmesh.planning.planned_jobs import Job, job_of
+from bayesmesh.planning.planned_reruns import is_made_with, why_lost
+from bayesmesh.running.fork_client import ADDRESS, READ_BY_IMPORTS
+from bayesmesh.running.fork_server import start_server
+from bayesmesh.running.machine import usable_cores
+from bayesmesh.running.run_arguments import command_of
+from bayesmesh.running.run_progress import FILE, read_state
+from bayesmesh.store.layout import group_name
+
+_POLL_SECONDS = 0.05
+
+_ERRORS = {
+    cls.exit_code: cls
+    for cls in (ConfigError, DataError, DeviceError, StoreError, PeerError, SamplingError, NotFinished)
+}
+"""Exit code of a job -> the error that it printed."""
+
+
+class Planned(NamedTuple):
+    """A job that is to run."""
+
+    spec: StageSpec
+    job: Job
+    code: str
+    group: str = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether its results are missing, damaged, or made with something else."""
+        job = self.job
+        return not job.seal.exists() or bool(why_lost(job)) or not is_made_with(job, self.spec.digest, self.code)
+
+    @property
+    def log(self) -> Path:
+        """Where the workflow writes the log of the job."""
+        return self.job.results / self.job.owner / "logs" / f"{self.job.name}.log"
+
+
+def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Planned]]:
+    """Return the jobs of an experiment, those of a stage together, in the order of the flow.
+
+    Raises:
+        ConfigError: an analysis reads other experiments, which only the workflow makes.
+    """
+    for analysis, settings in experiment.requested_analyses().items():
+        if experiment.named_experiments(analysis) or (isinstance(settings, Refits) and settings.left_out()):
+            raise ConfigError(
+                f"bayesmesh.sample: key '{key_of(analysis)}': only the workflow can make other experiments",
+                "remove the key, or write config/experiments/NAME.yaml and run Snakemake",
+            )
+    planned = []
+    for stage in stages_of(experiment):
+        spec = make_spec(stage, name, experiment, str(results))
+        code = stage_fingerprint(spec)
+        groups = range(experiment.sampling.chain_groups) if stage == "sample" else [None]
+        names = ["" if group is None else group_name(group) for group in groups]
+        planned.append([Planned(spec, job_of(spec, group), code, group) for group in names])
+    return planned
+
+
+class StageRunner:
+    """Runs jobs and shows their progress.
+
+    Args:
+        experiment: what to run.
+        cores: cores of this machine to use; all by default.
+        path: folders for the Python path of the jobs, besides those of this process.
+        bar: where progress is shown.
+    """
+
+    def __init__(self, experiment: ExperimentBase, cores: int | None, path: Sequence[str], bar: ProgressBar) -> None:
+        self._experiment, self._bar = experiment, bar
+        self._cores = cores or usable_cores()
+        # As Snakemake shares the cores between the jobs of chain groups.
+        self._threads = max(1, self._cores // experiment.sampling.chain_groups)
+        self._path = path
+
+    @functools.cached_property
+    def _environment(self) -> dict[str, str]:
+        # Where all is done already, no process is started.
+        return job_environment(self._path)
+
+    def run(self, name: str, stages: Iterable[Sequence[Planned]]) -> None:
+        """Run the jobs of each stage that are missing or out of date, stage after stage.
+
+        Raises:
+            UserError: a job failed; it has that job's message.
+            KeyboardInterrupt: the user interrupted; committed draws are kept.
+        """
+        for number, jobs in enumerate(stages):
+            self._bar.begin_stage(number, jobs[0].spec.word)
+            waiting = [planned for planned in jobs if planned.is_needed]
+            while waiting:
+                at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
+                self._run_together(name, waiting[:at_once])
+                waiting = waiting[at_once:]
+
+    def _run_together(self, name: str, jobs: Sequence[Planned]) -> None:
+        with tempfile.TemporaryDirectory(prefix="bayesmesh-") as scratch, contextlib.ExitStack() as held:
+            running = [held.enter_context(_started(*self._command(name, each, Path(scratch)))) for each in jobs]
+            files = [Path(scratch, each.job.name) for each in jobs]
+            try:
+                while any(process.poll() is None for process in running):
+                    self._bar.show([state for state in map(read_state, files) if state is not None])
+                    time.sleep(_POLL_SECONDS)
+            except KeyboardInterrupt:
+                _stop(running)
+                errors = [str(error.message) for error in _errors(name, jobs, running, files)]
+                said = "; ".join(errors) or "its jobs had ended"
+                raise KeyboardInterrupt(
+                    f"bayesmesh.sample: stopped during {jobs[0].spec.word} of '{name}': {said}. Committed draws are kept,"
+                    " and the same call continues."
+                ) from None
+            for error in _errors(name, jobs, running, files):
+                raise error
+
+    def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
+        """Return the command of a job, as the rule of its stage has it, its environment and the file for what it says."""
+        spec, analysis = planned.spec, analysis_of(planned.spec.stage)
+        verb = analysis.command if analysis else spec.stage
+        words = [verb, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
+        if spec.stage in ("compile", "sample"):
+            words += ["--cores", str(self._threads), "--processes", f"1x{self._experiment.compute.processes}"]
+        elif spec.stage in ("assemble", "diagnose") or analysis:
+            words += ["--cores", str(self._cores)]
+        if spec.stage == "sample":
+            words += ["--group", planned.group]
+        if spec.stage == "compile":
+            later = (make_spec(each, name, self._experiment, spec.results) for each in later_stages(self._experiment))
+            words.append(f"--later={','.join(str(write_spec(each)) for each in later)}")
+        progress = scratch / planned.job.name
+        return command_of(words), {**self._environment, FILE: str(progress)}, progress.with_suffix(".err")
+
+
+def _errors(
+    name: str, jobs: Sequence[Planned], ended: Sequence[subprocess.Popen[bytes]], files: Sequence[Path]
+) -> Iterator[UserError]:
+    """Yield the errors of those jobs that have failed."""
+    for planned, process, file in zip(jobs, ended, files, strict=True):
+        if process.returncode:
+            said = file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
+            yield error_of(planned, name, process.returncode, said)
+
+
+@contextlib.contextmanager
+def _started(command: list[str], environment: dict[str, str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a job, and kill it if it has not ended when the block does."""
+    with said.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask jobs to stop and wait until they have committed; another Ctrl-C ends them at once.
+
+    A terminal and Jupyter have interrupted the jobs already, others only this process. SIGTERM may come twice.
+    """
+    for process in running:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in running:
+        process.wait()
+
+
+class _Server(NamedTuple):
+    """A process that forks jobs, its address, and what its jobs must have in common with it."""
+
+    process: subprocess.Popen[bytes] | None
+    address: str
+    common: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it runs, or none was to be started."""
+        return self.process is None or self.process.poll() is None
+
+
+_servers: list[_Server] = []
+"""At most one; it ends with this process."""
+
+
+def job_environment(path: Sequence[str]) -> dict[str, str]:
+    """Return the environment of jobs: that of this process, its Python path, and the server that forks them."""
+    own = [os.path.abspath(entry) for entry in sys.path if not INSTALLED & set(Path(entry).parts)]
+    kept = [entry for entry in own if os.path.isdir(entry) and not entry.startswith(sys.base_prefix + os.sep)]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    joined = os.pathsep.join(dict.fromkeys([*map(os.path.abspath, path), *kept, *given]))
+    environment = {**os.environ, "PYTHONPATH": joined}
+    if ADDRESS not in environment:
+        common = repr(sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS)))
+        if not any(server.common == common and server.is_there for server in _servers):
+            close_servers()
+            process = start_server(environment)
+            _servers.append(_Server(process, environment.get(ADDRESS, "off"), common))
+        environment[ADDRESS] = _servers[0].address
+    return environment
+
+
+def close_servers() -> None:
+    """End the process whose forks do the jobs; the next call starts another."""
+    while _servers:
+        process = _servers.pop().process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            process.wait()
+
+
+def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
+    """Return the error that a job printed before it ended.
+
+    Args:
+        planned: the job.
+        name: name of the experiment.
+        code: its exit code; negative for a signal.
+        said: what it printed.
+    """
+    found = re.split(r"^(?:\d\d:\d\d:\d\d )?error: ", said, flags=re.MULTILINE)
+    if len(found) > 1 and code in _ERRORS | {UserError.exit_code: UserError}:
+        text = re.sub(rf"\n(?:\d\d:\d\d:\d\d )?{re.escape(NOT_AGAIN)}\s*$", "", found[-1]).rstrip()
+        message, _, remedy = text.partition("\n  remedy: ")
+        return _ERRORS.get(code, UserError)(
+            message.replace(f"config/experiments/{name}.yaml", "bayesmesh.sample"), remedy
+        )
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    last = said.splitlines()[-1] if said else "it printed nothing"
+    return UserError(f"{planned.spec.word} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue")

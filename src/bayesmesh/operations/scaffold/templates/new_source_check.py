@@ -1,0 +1,16 @@
+"""The rows of `new_source`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bayesmesh.operations.scaffold.templates.new_source import NewSource, Options
+
+
+def test_rows_follow_the_options(tmp_path: Path) -> None:
+    rows = NewSource(Options(num_rows=5)).read(tmp_path).rows
+    assert rows["x"].shape == (5, 2)
+    other = NewSource(Options(num_rows=5, seed=1)).read(tmp_path).rows
+    assert not np.array_equal(rows["x"][:], other["x"][:])

@@ -1,0 +1,308 @@
+"""Find every damage of every file that Bayesmesh stored, and go on after any error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
+from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.files import is_as_written, read_bytes
+from bayesmesh.planning.plan_specs import StageSpec, is_altered
+from bayesmesh.planning.planned_jobs import data_outputs, experiment_outputs
+from bayesmesh.report.report_times import check_table
+from bayesmesh.running.run_ledger import check_ledger
+from bayesmesh.store.damage import find_damage
+from bayesmesh.store.layout import (
+    BenchmarkLayout,
+    DataLayout,
+    ExperimentLayout,
+    ReproductionLayout,
+    SweepLayout,
+    process_folder,
+)
+from bayesmesh.store.lock import LOCK_NAME, describe_writer
+from bayesmesh.store.markers import MARKER, marker_names, read_markers
+from bayesmesh.store.receipts import ENDING, check_receipt
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.seals import (
+    FOLDER,
+    Seal,
+    changed_files,
+    damage_of,
+    kept_damage,
+    read_seal,
+    seal_file,
+    seal_files,
+    stale_inputs,
+)
+from bayesmesh.store.stored_segments import IDENTITY_REMEDY, ChainStore
+
+COMPARISON = "comparison"
+"""Job that compares the members of a sweep; it has no ledger."""
+
+GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
+"""Name of the folder of one process of a chain group."""
+
+
+class Findings(NamedTuple):
+    """What is wrong with the results of one owner, one line each.
+
+    Attributes:
+        damaged: files that are missing, altered, unreadable or too many; a line begins with the path.
+        outdated: results that were made from something else than what is there now.
+        writers: jobs at work, whose results were not checked.
+    """
+
+    damaged: list[str]
+    outdated: list[str]
+    writers: list[str]
+
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self.damaged or self.outdated)
+
+
+def list_owners(results: Path) -> list[str]:
+    """Return whose results are stored: datasets, experiments and others by the folder of their records, the index as ""."""
+
+    def names(*folders: Path) -> list[str]:
+        return sorted({path.name for folder in folders for path in folder.glob("[!.]*") if path.is_dir()})
+
+    data = [f"data/{name}" for name in names(results / "data", results / FOLDER / "data")]
+    others = [name for name in names(results, results / FOLDER) if name not in ("data", FOLDER)]
+    return [owner for owner in (*data, *others, "") if is_stored(results, owner)]
+
+
+def is_stored(results: Path, owner: str) -> bool:
+    """Return whether anything of an owner is stored, or a record of it."""
+    there = [*seal_files(results, owner), *(path for path, _ in _outputs(results, owner) if os.path.lexists(path))]
+    others = ("chains/*/",) if owner != "benchmarks" else (f"*{ENDING}",)
+    return bool(there) or (owner != "" and any(any((results / owner).glob(other)) for other in others))
+
+
+def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the results that an owner may have, each with the seal that its job leaves."""
+    if not owner:
+        yield results / "index.html", seal_file(results, owner, "index")
+    elif owner.startswith("data/"):
+        name = owner.partition("/")[2]
+        yield DataLayout(results, name).fetched, seal_file(results, owner, "fetch")
+        for split in (results / owner).glob("*/"):
+            made = data_outputs(DataLayout(results, name, split.name))["shard"]
+            yield from ((path, seal_file(results, f"{owner}/{split.name}", "shard")) for path in made)
+    elif owner == "benchmarks":
+        yield BenchmarkLayout(results).page, seal_file(results, owner, "page")
+    elif owner == "reproduction":
+        pages = ReproductionLayout(results)
+        yield from ((path, seal_file(results, owner, "claims")) for path in (pages.table, pages.page))
+    elif owner in ("studies", "comparisons"):
+        yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
+    else:
+        layout = ExperimentLayout(results, owner)
+        sweep = SweepLayout(results, owner)
+        yield from ((path, seal_file(results, owner, COMPARISON)) for path in (sweep.table, sweep.page))
+        groups = (path.stem for path in layout.chains.glob("group-*.json"))
+        jobs = experiment_outputs(layout, groups, [*list_analyses(), *_own_analyses(layout)])
+        yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
+
+
+def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
+    """Yield the analyses of users' packages that an experiment has asked for, as far as their code is there."""
+    stages = set()
+    for path in layout.spec("any").parent.glob("[!.]*.json"):
+        # What cannot be read is damage of the specification, which is named elsewhere.
+        with contextlib.suppress(OSError, ValueError):
+            stages.add(StageSpec.model_validate_json(path.read_bytes()).stage)
+    for stage in sorted(stage for stage in stages if ":" in stage):
+        with contextlib.suppress(ConfigError):
+            yield declared(stage)
+
+
+def check(results: Path, owner: str) -> Findings:
+    """Check all results of an owner, and again if a job has finished meanwhile.
+
+    Files are hashed in pieces, so memory is bounded.
+    """
+    while True:
+        before = _times(seal_files(results, owner))
+        found = _check(results, owner)
+        if _times(seal_files(results, owner)) == before:
+            return found
+
+
+def _times(paths: Iterable[Path]) -> dict[Path, int]:
+    times = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            times[path] = path.stat().st_mtime_ns
+    return times
+
+
+def _check(results: Path, owner: str) -> Findings:
+    seals, lines = read_seals(results, owner)
+    at_work = dict(_jobs_at_work(results, owner))
+    settled = [seal for seal in seals if seal.job not in at_work]
+    if owner and not owner.startswith("data/"):
+        lines += _chains(ExperimentLayout(results, owner), settled)
+    for seal in settled:
+        lines += damage_of(results, seal, is_thorough=True)
+    if not at_work:
+        lines += _without_record(results, owner, seals)
+    if owner == "benchmarks":
+        lines += _measured_tables(results)
+    elif owner not in ("", "reproduction", "studies", "comparisons"):
+        lines += _records_of_jobs(results / owner, settled)
+        lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
+    outdated = [
+        f"{results / owner}: {seal.job} {line}"
+        for seal in settled
+        for line in (*stale_inputs(results, seal), *changed_files(results, seal, is_thorough=True))
+    ]
+    # Several checks may find the same file; the first says most.
+    damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
+    writers = [f"{results / owner}: {job} {writer}; its results were not checked" for job, writer in at_work.items()]
+    return Findings(list(damaged.values())[::-1], outdated, writers)
+
+
+def read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
+    """Return the seals, and one line per damaged one."""
+    seals, lines = [], []
+    for path in seal_files(results, owner):
+        try:
+            seals.append(read_seal(path))
+            lines += [] if is_as_written(path) else [f"{path}: is damaged: its text is not what was written"]
+        except StoreError as error:
+            lines.append(error.message)
+    return seals, lines
+
+
+def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
+    """Yield job and writer of each job that a process is running."""
+    folder = results / FOLDER / owner
+    locks = {path: path.name[1:].removesuffix(".lock") for path in folder.rglob(".*.lock")} if owner else {}
+    chains = (results / owner).glob(f"chains/*/group-*/{LOCK_NAME}") if owner else ()
+    locks |= {path: f"sample-{match[1]}" for path in chains if (match := GROUP.match(path.parent.name))}
+    for path, job in locks.items():
+        # A lock that vanishes or cannot be read is not held.
+        with contextlib.suppress(OSError, StoreError):
+            if writer := describe_writer(path):
+                yield job, writer
+
+
+def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:
+    for path, record in _outputs(results, owner):
+        name = path.relative_to(results).as_posix()
+        if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
+            yield f"{path}: no record of the job that wrote it: {record} is missing, damaged or of another job"
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(path for ending in ("csv", "svg") for path in folder.glob(f"[!.]*.{ending}"))
+
+
+def _measured_tables(results: Path) -> Iterator[str]:
+    """Compare the tables of benchmarks with their receipts; the history of all runs grows and has none."""
+    folder, history = results / "benchmarks", BenchmarkLayout(results).history
+    signed = {path.with_name(path.name.removesuffix(ENDING)) for path in folder.glob(f"[!.]*{ENDING}")}
+    for path in sorted(signed | {*folder.glob("[!.]*.csv")} - {history}):
+        try:
+            check_receipt(results, path)
+        except StoreError as error:
+            yield error.message
+        except OSError as error:
+            yield f"{path}: cannot be read: {error.strerror}"
+
+
+def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
+    """Check the specifications and the ledgers of jobs."""
+    for path in sorted((folder / "specs").glob("[!.]*.json")):
+        try:
+            if is_altered(path, read_bytes(path)):
+                yield f"{path}: has been altered: its name holds the digest of another content"
+        except OSError as error:
+            yield f"{path}: cannot be read: {error.strerror}"
+    ledgers = folder / "ledger"
+    there = sorted(ledgers.glob("[!.]*.jsonl"))
+    for path in there:
+        yield from check_ledger(path)
+    for seal in (seal for seal in seals if seal.job != COMPARISON):
+        if (path := ledgers / f"{seal.job}.jsonl") not in there:
+            yield f"{path}: is missing, though {seal.job} has run"
+
+
+def _time_table(layout: ExperimentLayout) -> Iterator[str]:
+    """Compare the table of times with the ledgers, of which one may be an older whole copy."""
+    try:
+        yield from check_table(layout)
+    except StoreError as error:
+        yield error.message
+    except (OSError, UnicodeDecodeError):
+        # The table is missing or damaged, and named by the record of its job.
+        return
+
+
+def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:
+    """Check the chains of all identities by their markers, and by the records of the jobs that last extended them."""
+    for identity in sorted(path for path in layout.chains.glob("[!.]*") if path.is_dir()):
+        num_processes = yield from _identity(identity / "identity.json")
+        groups = sorted(path for path in identity.glob("*") if path.is_dir() and GROUP.match(path.name))
+        for group in groups:
+            yield from _group(group)
+        yield from _processes(identity, groups, num_processes)
+    for seal in seals:
+        commits = [layout.results / name for name in seal.kept if "/commits/" in name]
+        there = {name for folder in {path.parent.parent for path in commits} for name in marker_names(folder)}
+        if commits and _end(there) > _end(path.name for path in commits):
+            # Draws were committed since, and replaced some of these files.
+            fixed = {n: s for n, s in seal.kept.items() if n.endswith(("/identity.json", "/store.json"))}
+            seal = seal.model_copy(update={"kept": fixed})
+        yield from kept_damage(layout.results, seal, is_thorough=True)
+
+
+def _end(names: Iterable[str]) -> tuple[bool, int]:
+    """Return phase and end of the last commit, from the names of markers."""
+    parts = (match for name in names if (match := MARKER.match(name)))
+    return max(((match[1] == "sample", int(match[3])) for match in parts), default=(False, 0))
+
+
+def _identity(path: Path) -> Generator[str, None, int]:
+    """Check the record of an identity; return the number of processes per group."""
+    try:
+        return int(read_sealed(path, IDENTITY_REMEDY)["config"]["compute"].get("processes", 1))
+    except StoreError as error:
+        yield error.message
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        yield f"{path}: is damaged: {error!r}"
+    return 1
+
+
+def _group(folder: Path) -> Iterator[str]:
+    """Check the chains of one process of a group by their markers."""
+    damaged: list[str] = []
+    commits = read_markers(folder, damaged)
+    yield from damaged
+    segment_draws = max((commit.stop - commit.start for commit in commits), default=1)
+    about = folder / "store.json"
+    if os.path.exists(about):
+        try:
+            segment_draws = ChainStore(folder, 1, {"identity": folder.parent.name}).segment_draws
+        except StoreError as error:
+            yield error.message
+    elif commits or damaged:
+        yield f"{about}: is missing"
+    yield from find_damage(folder, segment_draws, commits, goes_on=True)
+
+
+def _processes(identity: Path, folders: Sequence[Path], num_processes: int) -> Iterator[str]:
+    """Check that every group with commits has one folder per process."""
+    begun = [match[1] for folder in folders if marker_names(folder) and (match := GROUP.match(folder.name))]
+    for group in sorted(set(begun)):
+        for process in range(num_processes):
+            folder = process_folder(identity / group, process)
+            if not folder.is_dir():
+                yield f"{folder}: is missing, although {num_processes} processes made the draws of {group}"

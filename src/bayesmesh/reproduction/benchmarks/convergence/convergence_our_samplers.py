@@ -1,0 +1,99 @@
+"""This project's programs on the targets: those of `bayesmesh sample`, with its defaults, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
+from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import Posterior, quantity_names
+from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import LOOKS, Round, measure
+from bayesmesh.sampling.program import PROGRAMS, GroupKey
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.sampling.starts import start_chains
+
+
+class Ours:
+    """A kernel of this project.
+
+    Args:
+        kernel: name of the kernel.
+        options: its options where they are not the defaults.
+        chains: number of chains.
+        limit_s, budget: see `measure`.
+        settings: keys of `sampling` and `compute` where they are not the defaults.
+    """
+
+    def __init__(
+        self, kernel: str, chains: int, limit_s: float, budget: int, options: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
+        self.kernel, self.options, self.chains = kernel, dict(options or {}), chains
+        self.limit_s, self.budget, self.settings = limit_s, budget, dict(settings or {})
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, object]:
+        """Compile the programs for a target."""
+        posterior = Posterior(case["target"], "float32")
+        sampling = {"mode": "independent", "chains": self.chains, **self.settings.get("sampling", {})}
+        config = {
+            "model": {"name": posterior.target.model},
+            "kernel": {"name": self.kernel, **self.options},
+            "sampling": sampling,
+            "compute": dict(self.settings.get("compute", {})),
+        }
+        spec = StageSpec(stage="sample", experiment="benchmark", config=config, num_chains=self.chains)
+        configure_jax(spec.compute)
+        self.warmup = spec.sampling.warmup
+        slots = max(self.warmup, *(b - a for a, b in zip((0, *LOOKS), LOOKS, strict=False) if b <= 2 * self.budget))
+
+        def compile_programs() -> None:
+            self.program = make_program(spec, posterior.spec, slice_draws=slots)
+            self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
+
+        _, seconds = timed(compile_programs)
+        self.data = self.program.put_data(posterior.rows)
+        shapes = jax.eval_shape(lambda key: self.program.target.prior.sample(seed=key), jax.random.key(0))
+        self.known = posterior.known(quantity_names({k: v.shape for k, v in dict(shapes).items()}))
+        devices = self.program.mesh.devices
+        about = {"dtype": spec.compute.dtype, "platform": devices.flat[0].platform, "devices": devices.size}
+        return {"compile_s": seconds, "warmup": self.warmup, **about}
+
+    def run(self, repeat: int) -> dict[str, object]:
+        """Sample until convergence."""
+        return measure(self, 1 + repeat, self.known, self.program.num_reported, self.limit_s, self.budget)
+
+    def warm_up(self, seed: int) -> float:
+        """Start the chains and adapt."""
+        self.arguments, self.made = self.program.arguments(GroupKey(seed, 0)), 0
+        method = self.program.sampling.initial.method
+        self.state = start_chains(self.compiled["initialise"], self.arguments, self.data, method=method)
+        self.state, info, _ = self._segment(0, self.warmup)
+        return self._gradients(info, self.warmup)
+
+    def draw(self, until: int) -> Round:
+        """Continue to that many draws."""
+        parts, gradients = [], 0.0
+        while self.made < until:
+            count = min(until - self.made, self.program.slice_draws)
+            self.state, info, draws = self._segment(self.warmup + self.made, count)
+            gradients += self._gradients(info, count)
+            by_latent = self.program.draws_to_host(draws, count)
+            columns = [by_latent[k].reshape(count, self.program.num_reported, -1) for k in sorted(by_latent)]
+            parts.append(np.swapaxes(np.concatenate(columns, axis=2), 0, 1))
+            self.made += count
+        return Round(np.concatenate(parts, axis=1), gradients)
+
+    def _segment(self, first: int, count: int) -> Any:
+        given = (self.arguments, self.data, self.state, np.uint32(first), np.int32(count))
+        return jax.block_until_ready(self.compiled["segment"](*given))
+
+    def _gradients(self, info: Mapping[str, Any], count: int) -> float:
+        """Return the gradients of all trajectories; NUTS records those of each chain without its waiting."""
+        if "num_leapfrog_steps" in info:
+            return float(np.asarray(info["num_leapfrog_steps"])[:count].sum())
+        return float(np.asarray(info["n_steps"])[:count].sum()) * self.chains

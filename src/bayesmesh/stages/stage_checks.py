@@ -1,0 +1,117 @@
+"""Check before sampling that data and model fit each other and support the later stages."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Model
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.sampling.program_model_check import (
+    Shapes,
+    check_axes,
+    check_described,
+    check_model,
+    check_predictions,
+    check_shown,
+    check_summaries,
+)
+from bayesmesh.sampling.program_row_check import NUM_ROWS, check_rows
+from bayesmesh.sampling.sampling_monitor import summary_names
+from bayesmesh.stages.stage_inputs import in_file_of
+
+_ANALYSE = "bayesmesh.stages.analyse"
+"""Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""
+
+
+def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
+    """Check the model by shapes alone, and that the data have all that it reads; return the shapes of its latents.
+
+    Raises:
+        ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.
+    """
+    with in_file_of(spec, "model.name"):
+        model_class, options = spec.component("model")
+    for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
+        with in_file_of(spec):
+            raise ConfigError(
+                f"key 'data.{role}': the model '{spec.model.name}' would ignore the {role}",
+                "leave the key out, or use a model that reads it, such as glm",
+            )
+    with in_file_of(spec, "model.name"):
+        return check_model(model_class, options, data_spec)
+
+
+def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
+    """Check at three rows of this process that each row's likelihood is its own; fewer rows are not checked.
+
+    Raises:
+        ConfigError: it is not; the message names the experiment's file.
+    """
+    first, end = rows_here
+    if end - first >= NUM_ROWS:
+        parts = [shards.read_rows(row, row + 1) for row in (first, (first + end) // 2, end - 1)]
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        with in_file_of(spec, "model.name"):
+            check_rows(*spec.component("model"), data_spec, rows)
+
+
+def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:
+    """Check that data and model support the later stages.
+
+    Args:
+        later: specifications of `assemble`, of the experiment's analyses, and of `sample` if it has a stopping rule.
+        model: the model, bound to the data.
+        data_spec: specification of the shards, in the experiment's dtype.
+        shards: the data.
+        latents: latent -> shape and dtype of one draw.
+
+    Raises:
+        ConfigError: they do not; the message names the experiment's file, the key and the reason.
+    """
+    for spec in later:
+        if spec.stage == "sample":
+            check_stop(spec, model, data_spec)
+        elif spec.stage == "assemble":
+            check_derived(spec, model, data_spec, latents)
+        else:
+            importlib.import_module(_ANALYSE).check(spec, model, data_spec, shards, latents)
+
+
+def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: Shapes) -> None:
+    """Check all that `assemble` derives from draws: summaries, and predictions unless the experiment wants none.
+
+    Raises:
+        ConfigError: a mistake in one of the model's methods; the message names the experiment's file.
+    """
+    with in_file_of(spec, "model.name"):
+        summaries = check_summaries(model, latents, data_spec)
+        check_axes(model, latents, summaries)
+        check_shown(model, latents, summaries)
+        check_described(model)
+        if spec.posterior.pointwise_mebibytes and model.has_predictions:
+            check_predictions(model, latents, data_spec)
+
+
+def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:
+    """Return the summaries that a stopping rule monitors, all of the model by default; none without a rule.
+
+    Raises:
+        ConfigError: the model lacks a named summary; the message names the experiment's file, the key and the nearest name.
+    """
+    rule, valid = spec.sampling.stop, summary_names(model, data_spec)
+    if rule is None:
+        return []
+    named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
+    for key, name in ((key, name) for key, names in named.items() for name in names if name not in valid):
+        with in_file_of(spec):
+            raise ConfigError(f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid))
+    # `max_mcse` names its own summaries; without other targets nothing else is computed.
+    others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
+    monitored = (rule.summaries or valid) if any(target is not None for target in others) else ()
+    return sorted({*monitored, *named["max_mcse"]})

@@ -1,0 +1,136 @@
+"""Refits: experiments that analyses ask for, their names, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_loading import load_configuration
+from bayesmesh.config.config_refit_settings import Folds, LeftOut
+from bayesmesh.config.config_refits import make_refits
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_specs import split_name
+from bayesmesh.planning.planned_jobs import job_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path, good: str) -> Path:
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "config.yaml").write_text("experiments: [trial]\n")
+    (tmp_path / "experiments" / "trial.yaml").write_text(f"{good}loo: {{}}\nk_fold: {{folds: 3, strata: y}}\n")
+    return tmp_path
+
+
+NAMES = ("trial-fold-1-of-3", "trial-fold-2-of-3", "trial-fold-3-of-3")
+
+
+def test_folds_are_experiments_without_analyses_that_differ_in_what_they_leave_out(folder: Path) -> None:
+    found = load_configuration(folder)
+    assert list(found.experiments) == ["trial", *NAMES]
+    assert found.refits == {"trial": NAMES}
+    whole, fold = found.experiments["trial"], found.experiments[NAMES[1]]
+    assert whole.named_experiments("k_fold") == NAMES
+    assert whole.named_experiments("loo") == fold.named_experiments("k_fold") == ()
+    assert fold.requested_analyses() == {}
+    assert fold.data.left_out == LeftOut(folds=3, fold=2, strata="y", asked_by="k_fold")
+    assert fold.title.endswith(", without fold 2 of 3")
+    assert (fold.sampling, fold.model, fold.kernel) == (whole.sampling, whole.model, whole.kernel)
+
+
+def test_folds_share_the_dataset_and_have_splits_and_cores_of_their_own(folder: Path) -> None:
+    plan = Plan(str(folder), str(folder / "results"))
+    assert len({plan.dataset(name) for name in plan.experiments}) == 1
+    assert len({plan.split(name) for name in plan.experiments}) == 4
+    assert plan.split("trial") == "all"
+    assert [plan.share(name, 6) for name in plan.experiments] == [6, 2, 2, 2]
+    assert plan.shown_by_others() == set(NAMES)
+    job = job_of(plan.specification("k_fold", "trial"))
+    verdicts = [path.parts[-3] for path in job.inputs if path.name == "verdict.json"]
+    assert verdicts == list(NAMES), "its own gates do not run it again"
+    assert {path.parts[-2] for path in job.inputs if path.name == "posterior.zarr"} == {"trial", *NAMES}
+    data = {"held_out_fraction": 0.2, "split_seed": 1, "left_out": {"fold": 1}}
+    assert len({split_name(data), split_name({**data, "split_seed": 2}), split_name({**data, "left_out": None})}) == 3
+
+
+def test_no_fold_is_compiled_before_the_whole_experiment_has_been_checked(folder: Path) -> None:
+    """Otherwise hours of sampling may end in a refusal by the analysis."""
+    compiled = Plan(str(folder), str(folder / "results")).inputs("compile")
+    audit = str(folder / "results" / "trial" / "program" / "audit.json")
+    for name in NAMES:
+        (found,) = (each for each in compiled({"experiment": name}) if str(each) == audit)
+        assert found.flags["ancient"], "it does not compile again where only that file is new"
+    assert audit not in map(str, compiled({"experiment": "trial"}))
+
+
+def test_folds_of_many_datasets_are_refused(folder: Path) -> None:
+    with pytest.raises(ValidationError, match=r"left_out.*not together with replicates"):
+        DataSettings(replicates="g", left_out=LeftOut())
+
+
+def test_folds_of_a_sweep_are_those_of_each_member(folder: Path) -> None:
+    path = folder / "experiments" / "trial.yaml"
+    path.write_text(f"{path.read_text()}sweep: {{grid: {{sampling.seed: [1, 2]}}}}\n")
+    found = load_configuration(folder)
+    assert list(found.refits) == ["trial-seed-1", "trial-seed-2"]
+    assert len(found.experiments) == 8
+    assert list(found.sweeps["trial"].members) == ["trial-seed-1", "trial-seed-2"]
+
+
+def test_an_experiment_that_is_not_valid_with_others_leaves_no_refits(folder: Path) -> None:
+    path = folder / "experiments" / "trial.yaml"
+    path.rename(folder / "experiments" / f"{'a' * 60}.yaml")
+    (folder / "config.yaml").write_text(f"experiments: [{'a' * 60}]\n")
+    found = load_configuration(folder)
+    assert found.experiments == {}
+    assert "would be the name of a refit" in found.broken["a" * 60].message
+
+
+def test_taken_names_and_refits_of_refits_are_refused(folder: Path, good: str) -> None:
+    path = folder / "experiments" / "trial.yaml"
+    (folder / "experiments" / f"{NAMES[0]}.yaml").write_text(good)
+    found = load_configuration(folder)
+    assert list(found.experiments) == [NAMES[0]]
+    assert f"the refit '{NAMES[0]}' would have the name of another experiment" in found.broken["trial"].message
+    (folder / "experiments" / f"{NAMES[0]}.yaml").unlink()
+    path.write_text(path.read_text().replace("data: {", "data: {left_out: {fold: 1}, "))
+    assert "key 'data.left_out': not together with k_fold" in load_configuration(folder).broken["trial"].message
+
+
+def test_fields_exclude_each_other_and_folds_are_numbered() -> None:
+    with pytest.raises(ValidationError, match="not together with future"):
+        Folds(group="a", future="b")
+    with pytest.raises(ValidationError, match="there are 3 folds, found 4"):
+        LeftOut(folds=3, fold=4)
+    assert LeftOut(rows=(3,), asked_by="loo").words == "without row 3"
+    assert LeftOut(rows=tuple(range(1000))).words == "without 1000 rows"
+    with pytest.raises(ValidationError, match="without `future`, all rows are scored"):
+        Folds(first_share=0.8)
+    assert Folds(future="a", first_share=0.8).first_share == 0.8
+    assert list(Folds(folds=10).left_out())[::9] == ["fold-01-of-10", "fold-10-of-10"]
+
+
+def test_two_analyses_with_refits_of_one_name_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folds of one would otherwise be scored as those of the other."""
+    experiment = load_configuration(folder).experiments["trial"]
+    asked = {"k_fold": Folds(folds=3), "own:Folds": Folds(folds=3, group="y")}
+    monkeypatch.setattr(type(experiment), "requested_analyses", lambda self: asked)
+    said = f"key 'analyses.own:Folds': another analysis has refits of the same name, '{NAMES[0]}'"
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make_refits(folder / "trial.yaml", "trial", experiment)
+
+
+def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder: Path) -> None:
+    path = folder / "experiments" / "trial.yaml"
+    path.write_text(path.read_text().replace("loo: {}", "loo: {refit: [3, 17]}"))
+    found = load_configuration(folder)
+    names = ("trial-without-row-3", "trial-without-row-17")
+    assert found.experiments["trial"].named_experiments("loo") == names
+    assert set(found.refits["trial"]) == {*names, *NAMES}
+    assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,), asked_by="loo")
+    path.write_text(path.read_text().replace("[3, 17]", "[3, -1]"))
+    assert "key 'loo.refit" in load_configuration(folder).broken["trial"].message

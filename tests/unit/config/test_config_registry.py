@@ -1,0 +1,364 @@
+"""Components are found by their files, and their options read without running them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bayesmesh.config import config_registry
+from bayesmesh.config.config_blocks import HamiltonianSettings, metric_path
+from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.config.config_registry import (
+    PACKAGES,
+    component_files,
+    component_path,
+    list_components,
+    load_component,
+    parse_classes,
+    read_options,
+)
+from bayesmesh.config.declarations import read_offers
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.settings import numeric_options
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_fingerprints import stage_files
+from bayesmesh.planning.plan_specs import dataset_name, make_spec
+
+OPTIONS = '''
+import a_package_that_is_nowhere
+raise SystemExit("the file was run")
+
+class Options(Settings):
+    """Options."""
+
+    scale: float = Field(1.0, gt=0, description="A scale.")
+'''
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_a_new_file_is_found_without_being_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
+    folder = tmp_path / PACKAGES[kind]
+    folder.mkdir(parents=True)
+    for name in ("newcomer", "another", "base", "_private", "__init__"):
+        (folder / f"{name}.py").write_text(OPTIONS)
+    assert list_components(kind) == ["another", "newcomer"]
+    options = read_options(component_path(kind, "newcomer"))
+    assert options().scale == 1.0  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=f"unknown {kind} 'newcommer': did you mean 'newcomer'"):
+        component_path(kind, "newcommer")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "no class Options"),
+        ("class Options(Settings):\n    x: np.ndarray\n", "class Options: "),
+        ("class Options:\n    x = 1\n", "class Options is no Settings"),
+        ("class Options(Settings):\n    x: int = Field(1, ge='a'*2)\n", "class Options: "),
+        ("class Options(Settings:\n", "line 1: invalid Python"),
+    ],
+)
+def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "component.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_options(path)
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_the_string_below_an_option_is_its_description(tmp_path: Path) -> None:
+    path = tmp_path / "component.py"
+    path.write_text(
+        'class Options(Settings):\n    """Options."""\n    first: int = 1\n    """Begins\n    and goes on."""\n'
+        '    second: Argument[float] = Field(2.0, gt=0)\n    """A number."""\n'
+        '    third: int = Field(3, description="Its own.")\n    """Not taken."""\n    fourth: int = 4\n'
+    )
+    options = read_options(path)
+    described = {name: field.description for name, field in options.model_fields.items()}
+    assert described == {"first": "Begins\nand goes on.", "second": "A number.", "third": "Its own.", "fourth": None}
+    assert numeric_options(options()) == {"second": 2.0}
+    with pytest.raises(ValidationError):
+        options(second=0.0)
+
+
+def test_options_may_build_on_those_of_hamiltonian_kernels(tmp_path: Path) -> None:
+    """Read from the text alone: shared settings, a default of its own, a metric by name, and numbers of a program."""
+    path = tmp_path / "component.py"
+    path.write_text(
+        """
+import a_package_that_is_nowhere
+
+class Options(HamiltonianSettings):
+    initial_step_size: Argument[float] = Field(0.5, gt=0, description="A step size.")
+    width: int = Field(3, ge=1, description="Changes a shape.")
+    metric: MetricName = "identity"
+"""
+    )
+    options = read_options(path)
+    assert issubclass(options, HamiltonianSettings)
+    made = options(target_acceptance=0.9)
+    assert numeric_options(made) == {"target_acceptance": 0.9, "initial_step_size": 0.5}
+    assert (made.metric, made.width) == ("identity", 3)  # type: ignore[attr-defined]
+    with pytest.raises(ValidationError, match="unknown metric 'identiti'"):
+        options(metric="identiti")
+    with pytest.raises(ValidationError, match="initial_step_size"):
+        options(initial_step_size=0.0)
+
+
+OFFERING = """
+class Base:
+    offers: tuple[str, ...]
+
+class Mine(Base):
+    offers: ClassVar[tuple[str, ...]] = {value}
+"""
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, ...] | None]:
+    """Return a function that reads the offers of a model whose class says so in a file of the user's own."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(value: str, name: str = "offering_file:Mine") -> tuple[str, ...] | None:
+        (tmp_path / "offering_file.py").write_text(OFFERING.format(value=value))
+        parse_classes.cache_clear()
+        return read_offers("model", name)
+
+    return read
+
+
+def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tuple[str, ...] | None]) -> None:
+    assert offering("('averaging',)") == ("averaging",)
+    assert offering("('recommendation', 'averaging')") == ("recommendation", "averaging")
+    assert offering("()") == ()
+    assert offering("()", "offering_file:Base") is None, "an annotation alone says nothing"
+    assert offering("()", "offering_file:Elsewhere") is None, "a class that is imported there"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("('averging',)", "unknown word 'averging'\n  remedy: did you mean 'averaging'?"),
+        ("'averaging'", "should be a tuple of words"),
+        ("(1,)", "should be a tuple of words"),
+        ("tuple(OFFERS)", "should be a tuple of words"),
+        ("print('run')", "should be a tuple of words"),
+    ],
+)
+def test_offers_that_cannot_be_read_are_named(
+    offering: Callable[..., tuple[str, ...] | None], value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        offering(value)
+    assert "offering_file.py, line 6: offers" in str(caught.value)
+    assert said in str(caught.value)
+    assert capsys.readouterr().out == "", "the value was run"
+
+
+@pytest.mark.parametrize("kind", ["source", "model"])
+def test_every_component_of_the_project_says_what_it_offers(kind: str) -> None:
+    for name in list_components(kind):
+        assert read_offers(kind, name) is not None, name
+
+
+def test_a_name_cannot_leave_the_folder() -> None:
+    for name in ("../cli", "base", "_movielens_files", "__init__", ""):
+        with pytest.raises(ConfigError, match="unknown"):
+            component_path("source", name)
+
+
+EXTERNAL = '''
+"""A model of a user's own."""
+
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings, numeric_options
+from bayesmesh.models.base import Model
+
+
+class Options(Settings):
+    """Options."""
+
+    scale: float = Field(1.0, gt=0, description="A scale.")
+
+
+class Mine(Model):
+    """A model."""
+
+    pretty_name = "Mine"
+
+
+NO_MODEL = 3
+'''
+
+
+@pytest.fixture
+def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("")
+    (tmp_path / "own_package" / "models.py").write_text(EXTERNAL)
+    yield tmp_path
+    for name in [n for n in sys.modules if n.partition(".")[0] == "own_package"]:
+        del sys.modules[name]
+
+
+def _experiment(good: str, model: str) -> str:
+    return good.replace("model: {name: gaussian}", f"model: {model}")
+
+
+def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
+    path = own_package / "own.yaml"
+    path.write_text(_experiment(good, "{name: 'own_package.models:Mine', options: {scale: 2.0}}"))
+    experiment = load_experiment(path)
+    assert experiment.model.options == {"scale": 2.0}  # type: ignore[attr-defined]
+    assert "own_package" not in sys.modules, "loading runs nothing"
+    assert component_path("model", "own_package.models:Mine") == own_package / "own_package" / "models.py"
+    path_before = list(sys.path)
+    assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
+    assert sys.path == path_before
+
+
+SOURCE = """
+from bayesmesh.config.settings import Files, Settings
+from bayesmesh.data.base import Source
+
+
+class Options(Settings):
+    files: Files = ()
+    size: int = 3
+
+
+class Rows(Source):
+    pretty_name = "Rows"
+"""
+
+KERNEL = """
+from bayesmesh.config.config_blocks import HamiltonianSettings, metric_path
+from bayesmesh.kernels.hmc import Hmc
+
+
+class Options(HamiltonianSettings):
+    steps: int = 3
+
+
+class Mine(Hmc):
+    min_chains = 3
+"""
+
+
+def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None:
+    (own_package / "own_package" / "rows.py").write_text(SOURCE)
+    (own_package / "own_package" / "kernels.py").write_text(KERNEL)
+    data = "data: {source: 'own_package.rows:Rows', options: {files: x.csv, size: 5}, split_seed: 2}"
+    kernel = "kernel: {name: 'own_package.kernels:Mine', options: {metric: dense}}"
+    text = re.sub(r"data: \{.*\}", data, re.sub(r"kernel: \{.*\}", kernel, good))
+    (own_package / "own.yaml").write_text(text)
+    experiment = load_experiment(own_package / "own.yaml")
+    fetch, compiled = (make_spec(stage, "own", experiment, "results") for stage in ("fetch", "compile"))
+    assert fetch.input_files().patterns == {"data.files": ("x.csv",)}
+    assert re.fullmatch(r"rows-[0-9a-f]{8}", dataset_name(fetch.config["data"]))
+    assert own_package / "own_package" / "rows.py" in stage_files(fetch)
+    files = stage_files(compiled)
+    assert own_package / "own_package" / "kernels.py" in files
+    assert metric_path("dense") in files
+    source_class, options = fetch.component("source")
+    assert (source_class.__name__, options.size) == ("Rows", 5)
+    assert compiled.component("kernel")[1].steps == 3
+    for wrong, said in (("size: 5", "unknown key 'data.options.sise'"), ("dense", "key 'kernel.options.metric'")):
+        (own_package / "own.yaml").write_text(
+            text.replace(wrong, wrong.replace("size", "sise").replace("dense", "thick"))
+        )
+        with pytest.raises(ConfigError, match=said):
+            load_experiment(own_package / "own.yaml")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("{name: 'own_package.models:Mine', options: {scal: 2}}",
+         ["unknown key 'model.options.scal'", "did you mean 'scale'?"]),
+        ("{name: 'own_package.models:Mine', options: {scale: -1}}",
+         ["key 'model.options.scale': should be greater than 0, found -1"]),
+        ("{name: 'own_package.models:Mine', scale: 1}", ["unknown key 'model.scale'", "valid: name, options"]),
+        ("{name: 'nowhere.at_all:Mine'}", ["key 'model.name': unknown model 'nowhere.at_all:Mine'", "install"]),
+        ("{name: 'own_package:Mine'}", ["key 'model.name': ", "no class Options"]),
+        ("{name: 'a b:c'}", ["key 'model.name': should match pattern"]),
+        ("{name: '../x:c'}", ["key 'model.name': should match pattern"]),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("own_package")
+def test_a_wrong_model_of_ones_own(refused: Callable[..., ConfigError], good: str, model: str, said: list[str]) -> None:
+    error = str(refused(_experiment(good, model)))
+    for part in said:
+        assert part in error
+
+
+@pytest.mark.usefixtures("own_package")
+def test_an_attribute_that_is_no_model() -> None:
+    with pytest.raises(ConfigError, match="is not a subclass of bayesmesh"):
+        load_component("model", "own_package.models:NO_MODEL")
+    with pytest.raises(ConfigError, match="has no Mien") as caught:
+        load_component("model", "own_package.models:Mien")
+    assert "did you mean 'Mine'?" in caught.value.remedy
+
+
+def _with_function(function: str) -> str:
+    return f"{{name: log_density, function: '{function}', prior: {{x: 'normal(0, 1)'}}}}"
+
+
+def test_a_function_of_ones_own_is_code_of_the_model(own_package: Path, good: str) -> None:
+    (own_package / "own_package" / "functions.py").write_text(
+        "from .models import NO_MODEL as other\n\ndef mine(): ...\n"
+    )
+    path = own_package / "own.yaml"
+    for attribute in ("mine", "other"):
+        path.write_text(_experiment(good, _with_function(f"own_package.functions:{attribute}")))
+        model = load_experiment(path).model
+        assert "own_package" not in sys.modules, "loading runs nothing"
+        files = component_files("model", model.model_dump())
+        assert files == [component_path("model", "log_density"), own_package / "own_package" / "functions.py"]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("own_package.nowhere:mine", "key 'model.function': unknown function 'own_package.nowhere:mine': no module"),
+        ("own_package.models:Mien", "does not define Mien"),
+        ("own_package.models", "key 'model.function': should match pattern"),
+    ],
+)
+@pytest.mark.usefixtures("own_package")
+def test_a_function_that_is_not_there_is_named(
+    refused: Callable[..., ConfigError], good: str, function: str, said: str
+) -> None:
+    assert said in str(refused(_experiment(good, _with_function(function))))
+
+
+def test_a_mistake_in_the_file_of_one_model_concerns_those_who_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(config_registry.__file__).parents[1]
+    for folder in ("data/sources", "models", "kernels", "analyses"):
+        shutil.copytree(package / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "models" / "broken.py").write_text("def (\n")
+    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
+    experiment_class.cache_clear()
+    try:
+        for name in ("gaussian", "broken"):
+            text = f"title: A\ndata: {{source: gaussian}}\nmodel: {{name: {name}}}\nkernel: {{name: hmc}}\n"
+            (tmp_path / f"{name}.yaml").write_text(text)
+        assert load_experiment(tmp_path / "gaussian.yaml").model.name == "gaussian"
+        with pytest.raises(ConfigError, match=r"broken\.yaml: key 'model\.name': .*broken\.py, line 1: invalid Python"):
+            load_experiment(tmp_path / "broken.yaml")
+    finally:
+        experiment_class.cache_clear()

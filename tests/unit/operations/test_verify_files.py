@@ -1,0 +1,189 @@
+"""Damaged, outdated and unfinished results are named apart from each other, and whole ones are not named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.operations.verify_files import Findings, check, list_owners
+from bayesmesh.report.report_times import read_time, write_ledger
+from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.receipts import write_receipts
+from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.seals import read_seal, seal_file, seal_other
+from bayesmesh.store.stored_segments import ChainStore
+from resealing import seal_as
+
+IDENTITY = "0123456789abcdef"
+WHOLE = Findings([], [], [])
+
+
+def _seal(layout: ExperimentLayout, job: str, *outputs: Path, **more: object) -> None:
+    """Seal results as a job does, which also leaves a ledger."""
+    seal_as(layout.results, layout.experiment, job, outputs, **more)  # type: ignore[arg-type]  # as the caller says
+    ledger = Ledger(layout.ledger_part(job), job)
+    ledger.finish()
+    ledger.save()
+
+
+def _commit(layout: ExperimentLayout, start: int) -> None:
+    store = ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY})
+    values = {"sample_stats": {"diverging": np.zeros((2, 2), bool)}}
+    store.commit("sample", start, values, {"x": np.zeros(1)}, {})
+    store.end_writing()
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> ExperimentLayout:
+    """Return an experiment with chains, a posterior and a summary made from it."""
+    layout = ExperimentLayout(tmp_path, "toy")
+    write_sealed(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": {"compute": {"processes": 1}}})
+    _commit(layout, 0)
+    layout.sampled("group-000").write_text("{}")
+    _seal(layout, "sample-group-000", layout.sampled("group-000"), kept=[layout.identity(IDENTITY)])
+    (layout.posterior / "x" / "c").mkdir(parents=True)
+    (layout.posterior / "x" / "c" / "0").write_bytes(b"draws")
+    (layout.posterior / "zarr.json").write_text("{}")
+    _seal(layout, "assemble", layout.posterior)
+    layout.summary.parent.mkdir()
+    layout.summary.write_text("a,b\n")
+    name = layout.posterior.relative_to(tmp_path).as_posix()
+    _seal(
+        layout,
+        "diagnose",
+        layout.summary,
+        inputs={name: read_seal(seal_file(tmp_path, "toy", "assemble")).digest(name)},
+    )
+    return layout
+
+
+def test_what_is_as_it_was_written_is_whole(layout: ExperimentLayout) -> None:
+    assert list_owners(layout.results) == ["toy"]
+    assert check(layout.results, "toy") == WHOLE
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "toy/posterior.zarr/x/c/0", "toy/posterior.zarr/zarr.json", "toy/diagnostics/summary.csv", "toy/chains/group-000.json",
+        f"toy/chains/{IDENTITY}/identity.json", f"toy/chains/{IDENTITY}/group-000/store.json", "toy/ledger/assemble.jsonl",
+        f"toy/chains/{IDENTITY}/group-000/checkpoints/sample-000000002.npz", "seals/toy/diagnose.json",
+        f"toy/chains/{IDENTITY}/group-000/commits/sample-000000000-000000002.json",
+        f"toy/chains/{IDENTITY}/group-000/draws.zarr/sample_stats/diverging/zarr.json",
+        f"toy/chains/{IDENTITY}/group-000/draws.zarr/sample_stats/diverging/c/0/0",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["emptied", "gone", "a folder", "a link to nothing", "a link to itself", "longer"])
+def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str, kind: str) -> None:
+    path = layout.results / name
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "a folder":
+        path.mkdir()
+    elif kind.startswith("a link"):
+        path.symlink_to("nowhere" if kind == "a link to nothing" else path.name)
+    elif kind != "gone":
+        path.write_bytes(b"" if kind == "emptied" else content + b" ")
+    assert any(str(path) in line for line in check(layout.results, "toy").damaged)
+
+
+def test_one_line_names_a_folder_that_is_gone(layout: ExperimentLayout) -> None:
+    shutil.rmtree(layout.chains)
+    shutil.rmtree(layout.posterior)
+    assert set(check(layout.results, "toy").damaged) == {
+        f"{path}: is missing" for path in (layout.posterior, layout.chains)
+    }
+
+
+def test_an_experiment_that_is_gone_is_known_by_its_records(layout: ExperimentLayout) -> None:
+    shutil.rmtree(layout.folder)
+    assert list_owners(layout.results) == ["toy"]
+    assert check(layout.results, "toy").damaged[0] == f"{layout.folder}: is missing"
+
+
+def test_draws_that_were_committed_since_are_no_damage(layout: ExperimentLayout) -> None:
+    _commit(layout, 2)
+    assert check(layout.results, "toy") == WHOLE
+    shutil.rmtree(layout.group(IDENTITY, 0) / "draws.zarr" / "sample_stats" / "diverging" / "c")
+    assert check(layout.results, "toy").damaged
+
+
+def test_what_was_made_from_something_else_is_out_of_date(layout: ExperimentLayout) -> None:
+    (layout.posterior / "zarr.json").write_text("[]")
+    _seal(layout, "assemble", layout.posterior)
+    found = check(layout.results, "toy")
+    assert found.damaged == []
+    assert found.outdated == [
+        f"{layout.folder}: diagnose was made from another {layout.posterior} than the present one"
+    ]
+
+
+def test_what_is_being_written_is_told_apart(layout: ExperimentLayout) -> None:
+    layout.summary.write_text("half")
+    with WriterLock(layout.results / "seals" / "toy", name=".diagnose.lock"):
+        found = check(layout.results, "toy")
+    assert found.damaged == []
+    assert f"diagnose is being written by process {os.getpid()} of" in found.writers[0]
+    assert check(layout.results, "toy").damaged
+
+
+def test_an_older_whole_copy_of_a_ledger_is_noticed_by_the_table_of_times(layout: ExperimentLayout) -> None:
+    (layout.posterior / "zarr.json").write_text('{"attributes": {}}')
+    _seal(layout, "assemble", layout.posterior)
+    name = layout.posterior.relative_to(layout.results).as_posix()
+    inputs = {name: read_seal(seal_file(layout.results, "toy", "assemble")).digest(name)}
+    _seal(layout, "diagnose", layout.summary, inputs=inputs)
+    ledger = Ledger(layout.ledger_part("diagnose"), "diagnose")
+    older = ledger.path.read_bytes()
+    ledger.add("diagnose", 1.0)
+    ledger.finish()
+    ledger.save()
+    write_ledger(layout, read_time(layout, {}, {}).phases)
+    _seal(layout, "report", layout.ledger)
+    assert check(layout.results, "toy") == WHOLE
+    ledger.path.write_bytes(older)
+    assert [line.partition(": ")[0] for line in check(layout.results, "toy").damaged] == [str(layout.ledger)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda path: path.write_text("a\n2\n"), "speed.csv: not what the run stored"),
+        (Path.unlink, "speed.csv: cannot be read"),
+        (lambda path: path.with_name("speed.csv.receipt.json").unlink(), "speed.csv: has no receipt"),
+        (lambda path: path.with_name("speed.csv.receipt.json").write_text("{"), "speed.csv.receipt.json: is damaged"),
+        (lambda path: path.with_name("other.csv").write_text("a\n"), "other.csv: has no receipt"),
+    ],
+)
+def test_tables_of_benchmarks_are_compared_with_their_receipts(
+    tmp_path: Path, damage: Callable[[Path], object], named: str
+) -> None:
+    table = tmp_path / "benchmarks" / "speed.csv"
+    table.parent.mkdir()
+    table.write_text("a\n1\n")
+    table.with_name("history.csv").write_text("a\n")
+    write_receipts(tmp_path, "benchmark speed", [table])
+    assert list_owners(tmp_path) == ["benchmarks"]
+    assert check(tmp_path, "benchmarks") == WHOLE
+    damage(table)
+    assert [named in line for line in check(tmp_path, "benchmarks").damaged] == [True]
+
+
+def test_claims_studies_and_the_index_have_records(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("reproduction/claims.csv", "studies/stopping.csv", "index.html")]
+    for path, job in zip(files, ("claims", "stopping", "index"), strict=True):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a\n")
+        seal_other(tmp_path, "" if job == "index" else path.parent.name, job, [path])
+    assert list_owners(tmp_path) == ["reproduction", "studies", ""]
+    assert [check(tmp_path, owner) for owner in list_owners(tmp_path)] == [WHOLE] * 3
+    for path in files:
+        path.write_text("b\n")
+    assert [len(check(tmp_path, owner).damaged) for owner in list_owners(tmp_path)] == [1, 1, 1]

@@ -1,0 +1,118 @@
+"""Progress logs lines, and shows a bar only on a terminal."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from bayesmesh.running import run_progress
+from bayesmesh.running.run_progress import Progress
+
+ShowOn = Callable[[io.StringIO], io.StringIO]
+
+
+class Terminal(io.StringIO):
+    """A stderr that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "bayesmesh")
+    return caplog
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which only the test moves."""
+    now = [1000.0]
+    monkeypatch.setattr(run_progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def show_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[io.StringIO], io.StringIO]:
+    """Return a function that takes a stream for stderr; to be called in the test, since pytest sets its own before."""
+
+    def show_on(stream: io.StringIO) -> io.StringIO:
+        monkeypatch.setattr(sys, "stderr", stream)
+        return stream
+
+    return show_on
+
+
+def test_a_plain_line_at_the_end(lines: pytest.LogCaptureFixture, clock: list[float], show_on: ShowOn) -> None:
+    stderr = show_on(io.StringIO())
+    work = Progress("mnist group-000 sample", 100)
+    for _ in range(4):
+        clock[0] += 5
+        work.advance(25, acceptance="0.81", divergences="0")
+    work.close()
+    assert lines.messages == [
+        "mnist group-000 sample: 100 of 100 draws, 5/s, 0 s to go, acceptance 0.81, divergences 0"
+    ]
+    assert stderr.getvalue() == "", "no bar where nobody looks"
+
+
+def test_a_line_every_half_minute_with_the_rate_of_this_run(
+    lines: pytest.LogCaptureFixture, clock: list[float], show_on: ShowOn
+) -> None:
+    """Draws of an earlier run do not count towards the rate."""
+    show_on(io.StringIO())
+    work = Progress("a", 1000, done=900, unit="iteration")
+    for _ in range(7):
+        clock[0] += 10
+        work.advance(10)
+    assert [message.split(",")[0] for message in lines.messages] == [
+        "a: 930 of 1000 iterations",
+        "a: 960 of 1000 iterations",
+    ]
+    assert lines.messages[0] == "a: 930 of 1000 iterations, 1/s, 70 s to go"
+
+
+def test_nothing_left_to_do_says_nothing(lines: pytest.LogCaptureFixture, show_on: ShowOn) -> None:
+    stderr = show_on(io.StringIO())
+    Progress("a", 10, done=10).close()
+    assert lines.messages == []
+    assert stderr.getvalue() == ""
+
+
+def test_a_bar_on_a_terminal(lines: pytest.LogCaptureFixture, show_on: ShowOn) -> None:
+    terminal = show_on(Terminal())
+    work = Progress("mnist sample", 4, done=1)
+    assert "mnist sample" in terminal.getvalue()
+    assert "1/4" in terminal.getvalue()
+    for _ in range(3):
+        work.advance(1, acceptance="0.81")
+    work.close()
+    last = terminal.getvalue().rstrip("\n").rsplit("\r", 1)[-1]
+    assert "4/4" in last
+    assert "acceptance=0.81" in last
+    assert "draw" in last
+    assert len(lines.messages) == 1, "and in the log file the line at the end"
+
+
+def test_a_log_line_does_not_break_the_bar(show_on: ShowOn, clock: list[float]) -> None:
+    terminal, log = show_on(Terminal()), logging.getLogger("bayesmesh")
+    handler, level, propagate = logging.StreamHandler(terminal), log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        work = Progress("a", 10)
+        clock[0] += 31
+        work.advance(5)
+        work.close()
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+    (line,) = (line for line in terminal.getvalue().split("\n") if "5 of 10 draws" in line)
+    shown = line.rsplit("\r", 1)[-1]
+    assert shown.startswith("a: 5 of 10 draws")

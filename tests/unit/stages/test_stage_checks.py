@@ -1,0 +1,161 @@
+"""What data and model do not offer is refused when programs are compiled, before anything is sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec
+from bayesmesh.stages.stage_checks import check_later, check_reading
+from bayesmesh.store.layout import DataLayout
+
+OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _double_precision() -> None:
+    jax.config.update("jax_enable_x64", True)
+
+
+Check = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(tmp_path: Path) -> Check:
+    """Return a function of (source, model, **later settings) that gives the message of the refusal, or nothing."""
+
+    def check(source: str, model: str, **later: Any) -> str:
+        options = read_options(component_path("source", source))(**OPTIONS.get(source, {}))
+        layout = DataLayout(tmp_path, source, "all")
+        shard(load_component("source", source)(options).read(tmp_path), DataSettings(), layout)
+        shards = Shards(layout.shards)
+        data_spec = shards.spec()
+        config = {
+            "title": "A",
+            "data": {"source": source},
+            "model": {"name": model},
+            "kernel": {"name": "hmc"},
+            **later,
+        }
+        experiment = experiment_class().model_validate(config)
+        asked = [make_spec(stage, "some", experiment, "results") for stage in later_stages(experiment)]
+        try:
+            latents = check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
+            bound = load_component("model", model)(read_options(component_path("model", model))(), data_spec)
+            check_later(asked, bound, data_spec, shards, latents)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    return check
+
+
+def test_what_is_offered_passes(refusal: Check) -> None:
+    assert refusal("digits", "softmax_regression", averaging={}) == ""
+    assert refusal("films", "matrix_factorization", recommendation={"users": [5]}) == ""
+    assert refusal("gaussian", "gaussian") == ""
+    assert refusal("gaussian", "gaussian", sampling={"stop": {"max_mcse": {"mean": 0.1, "log_density": 1.0}}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "later", "said"),
+    [
+        ("films", "matrix_factorization", {"averaging": {}}, "key 'averaging': model MatrixFactorization has latents"),
+        ("gaussian", "gaussian", {"averaging": {}}, "key 'averaging': the dataset has no test rows"),
+        ("digits", "softmax_regression", {"recommendation": {}}, "key 'recommendation': the dataset is of kind 'rows'"),
+        ("films", "matrix_factorization", {"recommendation": {"users": [2, 6, -1]}},
+         "key 'recommendation.users': no user 6, -1; there are users 0 to 5"),
+        ("digits", "softmax_regression", {"sampling": {"stop": {"max_r_hat": 1.1, "summaries": ["weights"]}}},
+         "key 'sampling.stop.summaries': the model has no summary 'weights'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_offered_is_refused_by_file_and_key(
+    refusal: Check, source: str, model: str, later: dict[str, Any], said: str
+) -> None:
+    message = refusal(source, model, **later)
+    assert message.startswith(f"config/experiments/some.yaml: {said}")
+    assert "remedy: " in message
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "said"),
+    [
+        ("gaussian", "softmax_regression", "asks for 'features'; there are fields x; constants dimension, noise_scale"),
+        ("digits", "matrix_factorization", "asks for 'watched'; there are fields features, label"),
+        ("digits", "gaussian", "asks for 'x'; there are fields features, label"),
+    ],
+)
+def test_a_model_that_reads_what_is_not_there_is_refused(refusal: Check, source: str, model: str, said: str) -> None:
+    message = refusal(source, model)
+    assert message.startswith("config/experiments/some.yaml: key 'model.name': ")
+    assert said in message
+    assert "use other data (key 'data.source')" in message
+
+
+OWN_MODEL = """
+from bayesmesh.config.settings import Settings
+from bayesmesh.models import softmax_regression
+
+
+class Options(Settings):
+    prior_scale: float = 1.0
+
+
+class Mine(softmax_regression.SoftmaxRegression):
+    def log_likelihood(self, latents, rows):
+        return self.predict(latents, rows).log_prob(rows["label"].astype("int32"))
+
+    def outcome(self, rows):
+        return rows[{field}]{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "more", "said"),
+    [
+        ("'label'", "", ""),
+        ("'labels'", "", "model Mine asks for 'labels'; the rows have features, label"),
+        ("'label'", " + 0.5", "outcomes must be 359 integer labels from 0 to 9"),
+        ("'label'", " * 2", "outcomes must be 359 integer labels from 0 to 9"),
+        ("'features'", "", "outcomes must be 359 integer labels from 0 to 9"),
+    ],
+)
+def test_a_model_of_ones_own_that_declares_nothing_is_held_to_the_data(
+    refusal: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, more: str, said: str
+) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    # One name a case: modules stay imported.
+    name = f"own_{abs(hash((field, more)))}"
+    (folder / f"{name}.py").write_text(OWN_MODEL.format(field=field, more=more))
+    monkeypatch.chdir(folder)
+    message = refusal("digits", f"{name}:Mine", averaging={})
+    assert said in message
+    assert bool(message) == bool(said)
+
+
+def test_a_later_spec_that_lacks_its_key_is_named(refusal: Check) -> None:
+    spec = StageSpec(stage="recommend", experiment="x", config={})
+    with pytest.raises(ConfigError, match=r"key 'config.recommendation' is missing"):
+        spec.settings("recommendation")
+
+
+def test_a_role_that_the_model_would_ignore_is_refused() -> None:
+    config = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
+    spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
+    about = DataSpec(3, {"x": FieldSpec((1,), "float64")}, {}, roles={"weights": "copies"})
+    with pytest.raises(
+        ConfigError, match=r"some.yaml: key 'data.weights': the model 'gaussian' would ignore the weights"
+    ):
+        check_reading(spec, about)
