@@ -205,7 +205,7 @@ def make_target() -> Callable[..., Any]:
 
     def make(case: cases.Case, num_devices: int = 1, row_tile: int = cases.NUM_ROWS) -> Any:
         from bayesmesh.sampling.program_rows import lay_out_rows
-        from bayesmesh.sampling.sampled_density import Target
+        from bayesmesh.sampling.sampling_density import Target
 
         layout = lay_out_rows(case.spec.num_rows, num_devices, row_tile, case.spec.entry_counts)
         return Target(case.model, case.spec, layout)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import read_factors
-from bayesmesh.analyses.recommendation.new_user_ranking import score_unseen
+from bayesmesh.analyses.recommendation.new_user_recommendation import score_unseen
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import UnseenUsers, hold_out_interactions
 from bayesmesh.store.layout import ExperimentLayout

@@ -247,7 +247,7 @@ def test_memory_is_bounded_by_a_tile(make_case, make_target) -> None:
     case = make_case("softmax_regression")
 
     def temporaries(num_rows: int, row_tile: int) -> int:
-        from bayesmesh.sampling.sampled_density import Target
+        from bayesmesh.sampling.sampling_density import Target
 
         spec = dataclasses.replace(case.spec, num_rows=num_rows)
         target = Target(case.model_class(case.options, spec), spec, lay_out_rows(num_rows, 1, row_tile))

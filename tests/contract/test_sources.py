@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.config.config_registry import component_path, list_components, load_component, read_options
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.data.base import Dataset, Source
-from bayesmesh.data.sharding import check_counts
+from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 
 

@@ -20,13 +20,13 @@ from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.kernels import base
-from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.kernels.hmc import Options as HmcOptions
 from bayesmesh.models import gaussian, softmax_regression
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 
 ALPHA = 1e-6
 NUM_ROWS = 7

@@ -74,7 +74,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite
-    from bayesmesh.diagnostics.funnel_diagnosis import funnel_gate
+    from bayesmesh.diagnostics.funnel_diagnostic import funnel_gate
     from bayesmesh.diagnostics.gates import evaluate_gates
     from bayesmesh.diagnostics.mode_gate import modes_gate
     from bayesmesh.diagnostics.movement_gate import Movement

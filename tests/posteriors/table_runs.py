@@ -19,8 +19,8 @@ from arviz_stats.base import array_stats
 import programs
 from bayesmesh.config.config_blocks import DataSettings, SamplingSettings
 from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources.table import Source
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.store.layout import DataLayout

@@ -54,7 +54,7 @@ SOURCES: list[tuple[str, list[str]]] = [
     ("analyses/averaging/average_scores.py", [AVERAGE, *DIGITS_END]),
     ("analyses/recommendation/section.py", FILMS_END),
     ("analyses/recommendation/analysis.py", ["Recommend films in films", *FILMS_END]),
-    ("analyses/recommendation/ranking.py", ["Recommend films in films", *FILMS_END]),
+    ("analyses/recommendation/recommendation_ranking.py", ["Recommend films in films", *FILMS_END]),
     ("stages/analyse.py", [AVERAGE, "Recommend films in films", *BOTH_END]),
     ("kernels/hmc.py", FILMS_FROM_COMPILE),
     ("kernels/chees.py", DIGITS_FROM_COMPILE),

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from bayesmesh.config.analysis_config import check_own_analyses, check_readable, find_clashes
 from bayesmesh.config.config_errors import explain
+from bayesmesh.config.config_files import list_experiment_files
 from bayesmesh.config.config_refits import make_refits
 from bayesmesh.config.config_registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.config_source_code import source_closure
@@ -33,7 +34,6 @@ from bayesmesh.config.experiment import (
     SourceBlock,
     experiment_class,
 )
-from bayesmesh.config.experiment_files import list_experiment_files
 from bayesmesh.config.kernel_config import check_kernel
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.sweep_config import Sweep, load_members

@@ -11,7 +11,7 @@ import pandas as pd
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnosis import MOST_LATENTS, judge_funnel
+from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.movement_gate import Movement

@@ -27,7 +27,7 @@ from bayesmesh.diagnostics.diagnostic_summary import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnosis import MOST_LATENTS, judge_funnel
+from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.movement_gate import Movement

@@ -16,7 +16,7 @@ from bayesmesh.config.config_blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Target
 from bayesmesh.kernels.hamiltonian.trajectory import (

@@ -22,7 +22,7 @@ from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import COORDINATES, POSITION, Position, Target
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import NormalAtMode
 from bayesmesh.kernels.hamiltonian.trajectory import (

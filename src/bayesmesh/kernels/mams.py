@@ -18,7 +18,7 @@ from pydantic import Field
 from bayesmesh.config.config_blocks import RestartingSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
 from bayesmesh.kernels.base import Position, Target, map_parts
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.metrics.base import apply_mask

@@ -16,7 +16,7 @@ from pydantic import Field
 from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
 from bayesmesh.kernels.hamiltonian.trajectory import (

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.chees import Chees

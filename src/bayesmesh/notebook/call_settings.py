@@ -18,7 +18,7 @@ from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
-from bayesmesh.notebook.given_data import data_settings
+from bayesmesh.notebook.notebook_data import data_settings
 from bayesmesh.store.layout import NotebookLayout
 
 WHERE = Path("bayesmesh.sample")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from bayesmesh.running.run_progress import State
+from bayesmesh.running.running_progress import State
 
 
 class ProgressBar:

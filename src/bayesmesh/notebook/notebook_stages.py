@@ -44,7 +44,7 @@ from bayesmesh.running.fork_client import ADDRESS, READ_BY_IMPORTS
 from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.run_arguments import command_of
-from bayesmesh.running.run_progress import FILE, read_state
+from bayesmesh.running.running_progress import FILE, read_state
 from bayesmesh.store.layout import group_name
 
 _POLL_SECONDS = 0.05

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bayesmesh.config.config_blocks import check_start_file
+from bayesmesh.config.config_files import experiment_file
 from bayesmesh.config.config_loading import load_configuration
 from bayesmesh.config.config_source_code import fingerprint
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.experiment_files import experiment_file
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning import plan_specs

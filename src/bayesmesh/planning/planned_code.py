@@ -18,7 +18,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_fingerprints import stage_files, stage_fingerprint
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running import fork_reuse
-from bayesmesh.running.run_overhead import process_started
+from bayesmesh.running.running_overhead import process_started
 
 type _Stamp = tuple[int, int, int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from bayesmesh.config.experiment_files import experiment_file
+from bayesmesh.config.config_files import experiment_file
 from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.planning.plan_specs import StageSpec, parse_spec
 from bayesmesh.running.run_arguments import refuse_overwriting

@@ -12,7 +12,7 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
-from bayesmesh.report import verdict_text
+from bayesmesh.report import report_verdict_text
 from bayesmesh.report.analysis_sections import describe_analyses
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.report_page import render
@@ -148,11 +148,11 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
     return {
         "verdict": verdict.verdict,
-        "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
-        "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
+        "r_hat": report_verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        "ess": report_verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
         "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         "divergences": formats.count(verdict.num_divergences),
         "score": describe_analyses(layout, page.get("analyses") or {}),
         "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
-        "missed": ", ".join(verdict_text.missed_names(verdict)),
+        "missed": ", ".join(report_verdict_text.missed_names(verdict)),
     }

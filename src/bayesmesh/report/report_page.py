@@ -19,7 +19,7 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.figures import figure_sections, formats
 from bayesmesh.figures.figure_sections import KeyNumber
 from bayesmesh.files import write_text
-from bayesmesh.report import verdict_text
+from bayesmesh.report import report_verdict_text
 from bayesmesh.report.analysis_sections import build_analyses
 from bayesmesh.report.background_section import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
@@ -45,7 +45,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
     """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
-    about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": verdict_text}
+    about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": report_verdict_text}
     return figure_sections.render(folder / template, _TEMPLATES, **about | context)
 
 
@@ -107,7 +107,7 @@ def write_page(
         verdict=verdict,
         setup=describe_setup(config, _counts(data_manifest)),
         facts_of_model=[*description.facts.items()],
-        sentence=verdict_text.read_aloud(verdict),
+        sentence=report_verdict_text.read_aloud(verdict),
         scope=say_scope(verdict, coordinates),
         fit=fit,
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
@@ -172,7 +172,7 @@ def _key_numbers(
     chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
     numbers = [KeyNumber("Draws", formats.count(verdict.num_chains * verdict.num_draws), f"{chains} chains × {draws}")]
     gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    numbers += [KeyNumber(wording(g.name).label, verdict_text.value_text(g), g.where, g.verdict) for g in gates]
+    numbers += [KeyNumber(wording(g.name).label, report_verdict_text.value_text(g), g.where, g.verdict) for g in gates]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
         state = gate.verdict if gate else ""

@@ -38,7 +38,7 @@ from bayesmesh.running import fork_reuse
 from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of, send
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.prepared_imports import FIRST_OF_JAX, FIRST_OF_PAGES, prepare, what_to_prepare
-from bayesmesh.running.run_progress import FILE
+from bayesmesh.running.running_progress import FILE
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
 _OF_ONE_JOB = ("_", "SHLVL", FILE)

@@ -18,7 +18,7 @@ from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import (
     measure_curvature,
 )
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
-from bayesmesh.sampling.sampled_density import BoundTarget
+from bayesmesh.sampling.sampling_density import BoundTarget
 
 
 def climb(

@@ -25,8 +25,8 @@ from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
-from bayesmesh.sampling.program_kernel_check import check_axes, check_fields, check_state, read_statistics
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_kernel_check import check_axes, check_fields, check_state, read_statistics
 from bayesmesh.sampling.sampling_mesh import DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device, to_host
 from bayesmesh.sampling.start_points import choose_points, place_starts

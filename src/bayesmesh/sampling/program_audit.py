@@ -20,11 +20,11 @@ from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.program_costs import equations_of, of_chains
 from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_model_check import Shapes
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import Lengths
-from bayesmesh.sampling.sampled_density import Arrays, Target, device_dtype
+from bayesmesh.sampling.sampling_density import Arrays, Target, device_dtype
 from bayesmesh.sampling.sampling_mesh import sharding
+from bayesmesh.sampling.sampling_model_check import Shapes
 from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device
 from bayesmesh.store.sealed import read_sealed

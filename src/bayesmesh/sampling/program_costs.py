@@ -14,7 +14,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.kernels.base import Position
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 
 TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from bayesmesh.kernels.base import Position
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
-from bayesmesh.sampling.sampled_density import Arrays
+from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, sharding
 from bayesmesh.sampling.starts import ReadRows, start_chains
 

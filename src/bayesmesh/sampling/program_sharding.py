@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from bayesmesh.data.base import DataSpec
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import RowLayout
-from bayesmesh.sampling.sampled_density import Arrays, Target
+from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 

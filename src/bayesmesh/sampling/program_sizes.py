@@ -22,7 +22,7 @@ from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds,
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sharding import make_target
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_mesh import (
     CHAIN_AXIS,
     DATA_AXIS,

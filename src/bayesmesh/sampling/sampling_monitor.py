@@ -21,8 +21,8 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import resize_local
-from bayesmesh.sampling.sampled_density import device_dtype
-from bayesmesh.sampling.sampled_summaries import in_dtype, spread_evenly
+from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.sampling_summaries import in_dtype, spread_evenly
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.zarr_arrays import open_group, read_part
 

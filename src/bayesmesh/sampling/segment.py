@@ -17,14 +17,14 @@ import numpy as np
 
 from bayesmesh.errors import NotFinished, SamplingError
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.running.run_progress import Progress
-from bayesmesh.sampling.chain_watch import ChainWatch
-from bayesmesh.sampling.chain_writer import Segment, Slice, Writer
+from bayesmesh.running.running_progress import Progress
 from bayesmesh.sampling.program import ChainState, GroupKey, Program
 from bayesmesh.sampling.program_sizes import SLICE_SECONDS
-from bayesmesh.sampling.sampled_density import Arrays
+from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_interruption import GraceOver, Interruption
 from bayesmesh.sampling.sampling_peers import Peers
+from bayesmesh.sampling.sampling_watch import ChainWatch
+from bayesmesh.sampling.sampling_writer import Segment, Slice, Writer
 from bayesmesh.sampling.starts import NoFiniteStart, start_chains
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.stored_segments import ChainStore

@@ -18,7 +18,7 @@ from jaxtyping import Array, Key
 from bayesmesh.config.config_blocks import InitialSettings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.kernels.base import Position
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 
 ReadBlocks = Callable[[], Iterator[Mapping[str, np.ndarray]]]
 """Returns an iterator over all training rows in blocks, field -> (row, ...)."""

@@ -22,7 +22,7 @@ from jaxtyping import Float, UInt32
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
-from bayesmesh.sampling.sampled_density import Arrays, Target
+from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.start_points import choose_points, place_starts
 
 MOST_ATTEMPTS = 100

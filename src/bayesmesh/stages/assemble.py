@@ -22,10 +22,10 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import take_later
-from bayesmesh.sampling.program_model_check import check_described
-from bayesmesh.sampling.sampled_dataset_summaries import derive_datasets
-from bayesmesh.sampling.sampled_summaries import Derived, derive, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.sampling.sampling_model_check import check_described
+from bayesmesh.sampling.sampling_summaries import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.stages.stage_checks import check_derived
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.draw_arrays import DRAWS

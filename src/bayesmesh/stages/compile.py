@@ -24,16 +24,16 @@ from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
-from bayesmesh.sampling.program_model_check import Shapes
-from bayesmesh.sampling.program_precision_check import check_precision
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
-from bayesmesh.sampling.sampled_density import Arrays
-from bayesmesh.sampling.sampled_summaries import Extent, lower_derived
+from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.sampling_model_check import Shapes
 from bayesmesh.sampling.sampling_monitor import compile_monitored
 from bayesmesh.sampling.sampling_peers import Peers
+from bayesmesh.sampling.sampling_precision_check import check_precision
 from bayesmesh.sampling.sampling_processes import joined
+from bayesmesh.sampling.sampling_summaries import Extent, lower_derived
 from bayesmesh.stages.stage_checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
 from bayesmesh.store.sealed import write_sealed

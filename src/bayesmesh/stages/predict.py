@@ -24,8 +24,8 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec, component_sources
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
 from bayesmesh.running.run_arguments import refuse_overwriting
-from bayesmesh.sampling.sampled_predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.sampling.sampling_predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior

@@ -16,7 +16,7 @@ from bayesmesh.report.report_index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.report_page import write_page
 from bayesmesh.report.report_provenance import describe_project
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.running.run_overhead import add_ends
+from bayesmesh.running.running_overhead import add_ends
 from bayesmesh.store.receipts import write_receipts
 from bayesmesh.store.seals import check_output, seal_other
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayesmesh.config.config_registry import component_path
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import DataError
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.machine import available_memory, limited_memory

@@ -12,7 +12,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.sampling.program_model_check import (
+from bayesmesh.sampling.sampling_model_check import (
     Shapes,
     check_axes,
     check_described,
@@ -21,8 +21,8 @@ from bayesmesh.sampling.program_model_check import (
     check_shown,
     check_summaries,
 )
-from bayesmesh.sampling.program_row_check import NUM_ROWS, check_rows
 from bayesmesh.sampling.sampling_monitor import summary_names
+from bayesmesh.sampling.sampling_row_check import NUM_ROWS, check_rows
 from bayesmesh.stages.stage_inputs import in_file_of
 
 _ANALYSE = "bayesmesh.stages.analyse"

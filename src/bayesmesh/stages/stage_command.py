@@ -22,7 +22,7 @@ from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.running.run_overhead import add_start
+from bayesmesh.running.running_overhead import add_start
 from bayesmesh.stages.stage_sealing import sealed
 from bayesmesh.store.layout import group_name
 

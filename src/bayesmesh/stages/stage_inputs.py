@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from bayesmesh.config.experiment_files import experiment_file
+from bayesmesh.config.config_files import experiment_file
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.prepared_shards import Prepare, prepared
 from bayesmesh.data.replicated_shards import ReplicatedShards

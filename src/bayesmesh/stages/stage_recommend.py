@@ -27,7 +27,7 @@ from bayesmesh.analyses.recommendation.film_list_request import (
     open_experiment,
 )
 from bayesmesh.analyses.recommendation.film_list_text import FilmList, as_text, check_output_name, write_list
-from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
+from bayesmesh.analyses.recommendation.recommended_films import find_films, read_watched
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data

@@ -19,7 +19,7 @@ from bayesmesh.analyses.loo.section import LEVEL as LEVEL_OF_PIT
 from bayesmesh.analyses.predictive_checks.predictive_bins import Variable, bin_levels, bin_numbers
 from bayesmesh.analyses.predictive_checks.predictive_quantities import LEVEL, Kind, p_value, quantities_of, sum_powers
 from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
-from bayesmesh.diagnostics.uniformity import assess_uniformity
+from bayesmesh.diagnostics.uniformity_diagnostic import assess_uniformity
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
 NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 18, 2) if IS_NIGHTLY else (1, 1, 0)

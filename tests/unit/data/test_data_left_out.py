@@ -14,8 +14,8 @@ from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_left_out import deal, leave_out
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import DataError
 from bayesmesh.models.glm.model import Glm

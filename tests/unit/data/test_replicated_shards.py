@@ -9,9 +9,9 @@ import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.replicated_shards import ReplicatedShards
-from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Preparation

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.data import sharding as shard_module
+from bayesmesh.data import data_sharding as shard_module
 from bayesmesh.data.base import Dataset, FieldSpec, Variable
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards, fingerprint_data
 from bayesmesh.data.sources import films
 from bayesmesh.data.split import Interactions

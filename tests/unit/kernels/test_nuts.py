@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory_tree
 from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric

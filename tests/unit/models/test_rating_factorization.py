@@ -21,7 +21,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._ordered import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 
 USERS, FILMS, WIDTH, ROWS = 7, 5, 3, 60
 NAMES: dict[str, Any] = {"user": "reader", "film": "book", "rating": "stars", "repeated": "keep"}

@@ -12,7 +12,7 @@ from bayesmesh.analyses.evidence.evidence_table import Estimate, write_evidence
 from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.operations import compare, verify_files
 from bayesmesh.planning.plan import Plan

@@ -20,7 +20,7 @@ from bayesmesh.running import fork_server
 from bayesmesh.running.fork_client import ADDRESS
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.fork_server import MOST_STAYING, Server, fork_name
-from bayesmesh.running.run_progress import FILE
+from bayesmesh.running.running_progress import FILE
 from workspace import lay_out
 
 START = "import time; from bayesmesh.running.fork_server import start_server; print(start_server().pid, flush=True); time.sleep(3600)"

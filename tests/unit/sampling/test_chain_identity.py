@@ -117,7 +117,12 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(identity, "fingerprint", changed)
     assert identity_of() != before
     names = {"/".join(path.parts[-2:]) for path in seen}
-    assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/sampled_density.py"} <= names
+    assert {
+        "models/gaussian.py",
+        "kernels/hmc.py",
+        "hamiltonian/trajectory.py",
+        "sampling/sampling_density.py",
+    } <= names
     assert {
         "sampling/program_rows.py",
         "sampling/chain_position.py",

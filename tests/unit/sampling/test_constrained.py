@@ -18,7 +18,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.kernels.base import POSITION
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.state_leaves import place
 
 tfd = tfp.distributions

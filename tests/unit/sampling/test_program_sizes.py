@@ -23,7 +23,7 @@ from bayesmesh.sampling.program_sizes import (
     make_program,
     slice_length,
 )
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 from cases import OPTIONS
 
 

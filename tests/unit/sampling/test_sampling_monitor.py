@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.sampling.sampled_summaries import derive, spread_evenly
 from bayesmesh.sampling.sampling_monitor import MonitoredProgram, MonitoredSummaries, compile_monitored, summary_names
+from bayesmesh.sampling.sampling_summaries import derive, spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array

@@ -108,6 +108,6 @@ def test_memory_for_draws_is_that_of_a_segment(run: Any, built: Any, monkeypatch
             lengths.append(shape[1])
         return empty(shape, *rest, **more)
 
-    monkeypatch.setattr("bayesmesh.sampling.chain_writer.np.empty", noted)
+    monkeypatch.setattr("bayesmesh.sampling.sampling_writer.np.empty", noted)
     run("long", 60.0, 3 * SEGMENT + 5)
     assert lengths == [SEGMENT, SEGMENT, SEGMENT, 5]

@@ -17,7 +17,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.start_points import choose_points, find_points, place_starts
 
 tfd = tfp.distributions

@@ -8,11 +8,11 @@ import numpy as np
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
-from bayesmesh.sampling.program_model_check import check_described
-from bayesmesh.sampling.sampled_summaries import spread_evenly
+from bayesmesh.sampling.sampling_model_check import check_described
+from bayesmesh.sampling.sampling_summaries import spread_evenly
 from bayesmesh.stages.assemble import name_cells
 from bayesmesh.store.layout import DataLayout
 

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.sampling import sampled_summaries as module
-from bayesmesh.sampling.sampled_summaries import Extent, derive, lower_derived, spread_evenly, summaries_at_truth
+from bayesmesh.sampling import sampling_summaries as module
+from bayesmesh.sampling.sampling_summaries import Extent, derive, lower_derived, spread_evenly, summaries_at_truth
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array

@@ -14,7 +14,7 @@ from scipy.special import expit
 from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import DataError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec

@@ -13,7 +13,7 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec

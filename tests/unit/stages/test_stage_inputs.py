@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from cases import OPTIONS

@@ -15,7 +15,7 @@ import bayesmesh as bm
 from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, DataError, StoreError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.store.hashes import write_hashes

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.fold_in.watch_fold_in import Films, carried, films_of, fold_in
+from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
 
 NUM_RUNS = 4
 """Runs of consecutive draws; each begins its first mode at zero."""

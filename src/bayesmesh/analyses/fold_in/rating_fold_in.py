@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_users import SEED, FoldedDraw
-from bayesmesh.analyses.fold_in.watch_fold_in import (
+from bayesmesh.analyses.fold_in.fold_in_watches import (
     NUM_PROPOSALS,
     Films,
     FoldedUsers,

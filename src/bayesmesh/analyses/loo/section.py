@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from scipy.stats import norm
 
 from bayesmesh.analyses.loo.loo_sums import read_sums
-from bayesmesh.diagnostics.uniformity import NUM_SIMULATIONS, assess_uniformity
+from bayesmesh.diagnostics.uniformity_diagnostic import NUM_SIMULATIONS, assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.figure_fit_check import Aspect, FitCheck

@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws, read_factors
 from bayesmesh.analyses.fold_in.fold_in_users import FoldedDraw, over_draws
+from bayesmesh.analyses.fold_in.fold_in_watches import sigmoid
 from bayesmesh.analyses.fold_in.rating_fold_in import (
     GivenRatings,
     RatingOptions,
@@ -19,7 +20,6 @@ from bayesmesh.analyses.fold_in.rating_fold_in import (
     fold_in_run,
     scales_of,
 )
-from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
 from bayesmesh.analyses.rating_scores.hidden_ratings import Cells, Predicted
 from bayesmesh.data.split import held_out_count
 from bayesmesh.store.posterior_reader import Posterior

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.fold_in.watch_fold_in import Films, carried, films_of, fold_in
+from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
 
 NUM_PROPOSALS = 32
 """Proposals for each draw of the films; for one user they cost little."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.recommendation.film_names import find_films
+from bayesmesh.analyses.recommendation.recommended_films import find_films
 from bayesmesh.data.base import Column
 from bayesmesh.errors import DataError
 from bayesmesh.files import read_bytes

@@ -14,15 +14,15 @@ import pandas as pd
 
 from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, USER_LATENTS, read_factors
-from bayesmesh.analyses.recommendation import ranking_score_tables, tables
+from bayesmesh.analyses.recommendation import recommendation_score_tables, tables
 from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
-from bayesmesh.analyses.recommendation.held_out_ranking import ACCUMULATOR_BYTES, score_held_out
-from bayesmesh.analyses.recommendation.new_user_ranking import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.held_out_recommendation import ACCUMULATOR_BYTES, score_held_out
+from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.ranked_lists import Ranked
-from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
-from bayesmesh.analyses.recommendation.ranking_baselines import Baseline, fit_baselines, read_matrix
-from bayesmesh.analyses.recommendation.ranking_by_mode import posterior_mode
+from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline, fit_baselines, read_matrix
+from bayesmesh.analyses.recommendation.recommendation_by_mode import posterior_mode
 from bayesmesh.analyses.recommendation.recommendation_calibration import Calibration, calibrate
+from bayesmesh.analyses.recommendation.recommendation_ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -229,11 +229,13 @@ def recommend(
         "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
         "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
-        "scores.csv": ranking_score_tables.score_table(scored.rankings, settings.cutoff),
-        "differences.csv": ranking_score_tables.difference_table(scored.rankings, SEED),
-        "activity.csv": ranking_score_tables.activity_table(scored.rankings, scored.num_known),
-        "calibration.csv": ranking_score_tables.calibration_table(scored.calibration),
-        "new_users.csv": ranking_score_tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
+        "scores.csv": recommendation_score_tables.score_table(scored.rankings, settings.cutoff),
+        "differences.csv": recommendation_score_tables.difference_table(scored.rankings, SEED),
+        "activity.csv": recommendation_score_tables.activity_table(scored.rankings, scored.num_known),
+        "calibration.csv": recommendation_score_tables.calibration_table(scored.calibration),
+        "new_users.csv": recommendation_score_tables.new_user_table(
+            scored.calibration, scored.acceptance, scored.num_draws
+        ),
     }
     for name, table in written.items():
         write_text(files[name], table.to_csv(index=False))

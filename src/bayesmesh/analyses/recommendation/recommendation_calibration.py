@@ -13,7 +13,7 @@ import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_users import fold_in_run, over_draws
-from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
+from bayesmesh.analyses.fold_in.fold_in_watches import sigmoid
 
 NUM_FOLDS = 5
 

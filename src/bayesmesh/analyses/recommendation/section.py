@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation.ranking_score_section import (
+from bayesmesh.analyses.recommendation.recommendation_score_section import (
     NAMES,
     OWN,
     compare_rankings,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses._jackknife import jackknife_se
-from bayesmesh.analyses.recommendation.ranking import Ranking
-from bayesmesh.analyses.recommendation.ranking_scores import entropy, left_out_entropies
+from bayesmesh.analyses.recommendation.recommendation_ranking import Ranking
+from bayesmesh.analyses.recommendation.recommendation_scores import entropy, left_out_entropies
 from bayesmesh.data.base import Column
 
 GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]

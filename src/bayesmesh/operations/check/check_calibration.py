@@ -16,10 +16,10 @@ import numpy as np
 from scipy import stats
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.sampling.prior_sampling import Simulated
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms, Draws
-from bayesmesh.sampling.sampled_summaries import spread_evenly
+from bayesmesh.sampling.sampling_from_prior import Simulated
+from bayesmesh.sampling.sampling_summaries import spread_evenly
 
 MOST_COORDINATES = 12
 """Coordinates of a latent whose ranks are tested, evenly spread."""

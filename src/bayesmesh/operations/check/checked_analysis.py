@@ -18,8 +18,8 @@ from bayesmesh.config.config_refit_settings import LeftOut, Refits
 from bayesmesh.config.config_registry import list_components, load_component, resolve_component
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
 from bayesmesh.data.base import Source
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan

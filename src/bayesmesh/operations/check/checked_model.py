@@ -21,7 +21,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
-from bayesmesh.sampling.program_model_check import check_model
+from bayesmesh.sampling.sampling_model_check import check_model
 
 MOST_ROWS = 61
 """Rows of the data, of which there are as few as that allows padding everywhere."""

@@ -19,14 +19,14 @@ from bayesmesh.kernels.base import Density, Position
 from bayesmesh.operations.check.check_calibration import FEWEST_DRAWS, calibrate
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.operations.check.checked_model import Subject
-from bayesmesh.sampling.prior_sampling import Simulator
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_model_check import check_model, check_predictions
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_from_prior import Simulator
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
+from bayesmesh.sampling.sampling_model_check import check_model, check_predictions
 
 NUM_POINTS = 64
 """Draws of the prior at which densities are computed."""

@@ -24,7 +24,7 @@ from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, che
 from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 NUM_ROWS, DIMENSION = 40, 3

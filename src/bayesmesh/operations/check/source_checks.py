@@ -13,7 +13,7 @@ from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.settings import Settings, file_options
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Dataset, RowArray, Source
-from bayesmesh.data.sharding import check_counts
+from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options

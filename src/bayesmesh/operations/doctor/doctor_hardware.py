@@ -122,7 +122,7 @@ def describe_gpus(environ: Mapping[str, str]) -> Iterator[Row]:
 def check_jax(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Start JAX, list its devices and multiply two matrices."""
     variables = {**environ, "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_COMPILATION_CACHE_DIR": ""}
-    said = ask([sys.executable, "-m", "bayesmesh.operations.doctor.probe"], variables, JAX_SECONDS)
+    said = ask([sys.executable, "-m", "bayesmesh.operations.doctor.doctor_probe"], variables, JAX_SECONDS)
     if said is None:
         remedy = "a driver hangs or the file system is slow: try again, then try JAX_PLATFORMS=cpu"
         yield "platform", f"JAX did not start in {JAX_SECONDS:.0f} s", BLOCKS, remedy

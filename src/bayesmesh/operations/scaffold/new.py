@@ -182,12 +182,12 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
     if package:
         return [
             (f"new_{kind}.py", Path(package, f"{name}.py")),
-            (f"new_{kind}_check.py", Path("tests", f"test_{name}.py")),
+            (f"template_{kind}_check.py", Path("tests", f"test_{name}.py")),
         ]
     folder = FOLDERS[kind]
     return [
         (f"new_{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
-        (f"new_{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
+        (f"template_{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
     ]
 
 

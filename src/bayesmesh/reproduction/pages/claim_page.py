@@ -7,13 +7,18 @@ from pathlib import Path
 
 from bayesmesh.files import write_text
 from bayesmesh.report.report_page import render
-from bayesmesh.reproduction.claims import judge
+from bayesmesh.reproduction.claims import claim_judge
 from bayesmesh.reproduction.claims.claim import CLAIMS, Claim
-from bayesmesh.reproduction.claims.judge import Finding, tally
+from bayesmesh.reproduction.claims.claim_judge import Finding, tally
 from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.store.layout import ReproductionLayout
 
-_BADGES = {judge.HOLDS: "pass", judge.FAILED: "fail", judge.NOT_RUN: "none", judge.MEASURED: "none"}
+_BADGES = {
+    claim_judge.HOLDS: "pass",
+    claim_judge.FAILED: "fail",
+    claim_judge.NOT_RUN: "none",
+    claim_judge.MEASURED: "none",
+}
 """Verdict -> its colour on the page."""
 
 
@@ -23,13 +28,13 @@ def run_claims(results: Path, *, is_gate: bool = False) -> tuple[str, int]:
     Returns:
         Lines for the log, and the number of claims that failed.
     """
-    findings = judge.judge_all(results, CLAIMS)
+    findings = claim_judge.judge_all(results, CLAIMS)
     layout = ReproductionLayout(results)
     if not is_gate:
-        judge.write_findings(layout.table, findings)
+        claim_judge.write_findings(layout.table, findings)
         write_claims_page(layout.page, findings)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in tally(findings).items())
-    failed = [f"{f.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == judge.FAILED]
+    failed = [f"{f.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == claim_judge.FAILED]
     return "\n  ".join([f"{counts}: {layout.page}", *failed]), len(failed)
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
+from bayesmesh.analyses.fold_in.fold_in_watches import films_of
 from bayesmesh.analyses.fold_in.rating_fold_in import (
     GivenRatings,
     RatingScales,
@@ -14,7 +15,6 @@ from bayesmesh.analyses.fold_in.rating_fold_in import (
     expected_ratings,
     fold_in_run,
 )
-from bayesmesh.analyses.fold_in.watch_fold_in import films_of
 
 SCALES = RatingScales(0.7, 0.4, np.zeros(0))
 EMBEDDINGS = np.array([[1.0], [-0.5], [2.0], [0.3]])

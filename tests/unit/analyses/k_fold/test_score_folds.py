@@ -26,7 +26,7 @@ from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import ConfigError

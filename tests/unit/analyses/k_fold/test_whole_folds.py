@@ -25,7 +25,7 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import log_density

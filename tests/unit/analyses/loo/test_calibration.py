@@ -15,7 +15,7 @@ from scipy import stats
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.loo_sums import summarise
 from bayesmesh.analyses.loo.section import LEVEL, draw_pit, sentences
-from bayesmesh.diagnostics.uniformity import assess_uniformity
+from bayesmesh.diagnostics.uniformity_diagnostic import assess_uniformity
 from bayesmesh.store.score_store import RowScores
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))

@@ -29,8 +29,8 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Predictive, Rows

@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.analyses.predictive_checks.predictive_bins import MOST_VARIABLES, bin_columns, bin_levels, bin_numbers
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.layout import DataLayout
 

@@ -26,8 +26,8 @@ from bayesmesh.analyses.predictive_checks.section import (
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
-from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions

@@ -13,7 +13,7 @@ import pytest
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source

@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, choose_runs, read_factors
 from bayesmesh.analyses.recommendation.film_list import list_films
-from bayesmesh.analyses.recommendation.film_names import read_watched
+from bayesmesh.analyses.recommendation.recommended_films import read_watched
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import chunk_file, create_array, open_group

@@ -10,10 +10,10 @@ import pytest
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.recommendation import film_logits as logits_module
-from bayesmesh.analyses.recommendation import held_out_ranking
-from bayesmesh.analyses.recommendation.ranking import rank_films
-from bayesmesh.analyses.recommendation.ranking_scores import entropy
+from bayesmesh.analyses.recommendation import held_out_recommendation
 from bayesmesh.analyses.recommendation.recommend_films import choose_users, count_watched, recommend
+from bayesmesh.analyses.recommendation.recommendation_ranking import rank_films
+from bayesmesh.analyses.recommendation.recommendation_scores import entropy
 from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.data.base import Dataset
 from bayesmesh.errors import StoreError, UserError
@@ -101,12 +101,12 @@ def test_ties_go_to_the_lower_film(model, write_posterior, latents, shards):
 def test_held_out_scores_equal_the_direct_computation(model, posterior, shards, logits):
     seen, hidden = training(shards), hidden_matrix(shards)
     popularity = seen.sum(axis=0)
-    scores = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    scores = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
     average = mean_scores(sigmoid(logits).mean(axis=0), seen, hidden, 5)
     np.testing.assert_allclose(np.stack(scores["posterior_average"].scores, 1), average, atol=1e-12)
     popular = mean_scores(np.tile(popularity, (NUM_USERS, 1)), seen, hidden, 5)
     np.testing.assert_allclose(np.stack(scores["popularity"].scores, 1), popular, atol=1e-12)
-    chosen = np.unique(np.linspace(0, len(logits) - 1, held_out_ranking.NUM_SINGLE_DRAWS).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(logits) - 1, held_out_recommendation.NUM_SINGLE_DRAWS).round().astype(int))
     single = np.mean([mean_scores(logits[draw], seen, hidden, 5) for draw in chosen], axis=0)
     np.testing.assert_allclose(np.stack(scores["single_draw"].scores, 1), single, atol=1e-12)
     # Informative draws, and rankings that differ: else the comparison above proves little.
@@ -124,7 +124,7 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
     assert (hidden.sum(axis=1) == 1).all()
     assert 0 < hidden[:, 0].sum() < NUM_USERS
     _, popularity = count_watched(shards)
-    scores = held_out_ranking.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
+    scores = held_out_recommendation.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
     np.testing.assert_array_equal(scores["popularity"].scores.recall, 1.0)
 
 
@@ -143,11 +143,11 @@ def test_bounded_blocks_give_the_same_tables(
 
 def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shards, monkeypatch):
     popularity = training(shards).sum(axis=0)
-    whole = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
-    device = held_out_ranking.jax.local_devices()[0]
-    monkeypatch.setattr(held_out_ranking, "CPU_TILE_BYTES", 4 * 17 * 4)
-    monkeypatch.setattr(held_out_ranking.jax, "local_devices", lambda: [device] * 3)
-    parts = held_out_ranking.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    whole = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    device = held_out_recommendation.jax.local_devices()[0]
+    monkeypatch.setattr(held_out_recommendation, "CPU_TILE_BYTES", 4 * 17 * 4)
+    monkeypatch.setattr(held_out_recommendation.jax, "local_devices", lambda: [device] * 3)
+    parts = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
     for name, scores in whole.items():
         np.testing.assert_allclose(parts[name].scores, scores.scores)
         np.testing.assert_array_equal(parts[name].listed, scores.listed)
@@ -245,13 +245,13 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
     users, popularity = np.array([5, 2]), training(shards).sum(axis=0)
     plain = MatrixFactorization(Options(width=WIDTH), shards.spec())
     expected = rank_films(plain, posterior, shards, users, "float32", 3)
-    expected_scores = held_out_ranking.score_held_out(plain, posterior, shards, popularity, "float32", 5)
+    expected_scores = held_out_recommendation.score_held_out(plain, posterior, shards, popularity, "float32", 5)
     turned = write_posterior({**latents, "user_embeddings": np.swapaxes(latents["user_embeddings"], 2, 3)})
     model = Transposed(Options(width=WIDTH), shards.spec())
     logits_module.check_inputs(model, shards.spec(), turned, shards)
     found = rank_films(model, turned, shards, users, "float32", 3)
     np.testing.assert_array_equal(found.best, expected.best)
-    found_scores = held_out_ranking.score_held_out(model, turned, shards, popularity, "float32", 5)
+    found_scores = held_out_recommendation.score_held_out(model, turned, shards, popularity, "float32", 5)
     for name, scores in expected_scores.items():
         np.testing.assert_allclose(found_scores[name].scores, scores.scores)
 

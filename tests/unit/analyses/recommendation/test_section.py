@@ -9,7 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.recommendation.ranking_score_section import compare_rankings, describe_new_users, score_tables
+from bayesmesh.analyses.recommendation.recommendation_score_section import (
+    compare_rankings,
+    describe_new_users,
+    score_tables,
+)
 from bayesmesh.analyses.recommendation.section import (
     best_ratio,
     build_section,

@@ -12,9 +12,8 @@ import pytest
 from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.recommendation.film_logits import check_recommendation
-from bayesmesh.analyses.recommendation.new_user_ranking import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.ranked_lists import list_first
-from bayesmesh.analyses.recommendation.ranking_score_tables import bootstrap_means, difference_table
 from bayesmesh.analyses.recommendation.recommend_films import recommend
 from bayesmesh.analyses.recommendation.recommendation_calibration import (
     bin_cells,
@@ -22,10 +21,11 @@ from bayesmesh.analyses.recommendation.recommendation_calibration import (
     covered_share,
     randomised_pit,
 )
+from bayesmesh.analyses.recommendation.recommendation_score_tables import bootstrap_means, difference_table
 from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source

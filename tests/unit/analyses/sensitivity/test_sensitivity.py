@@ -17,7 +17,7 @@ from bayesmesh.analyses.sensitivity.section import build_section, describe, read
 from bayesmesh.analyses.sensitivity.settings import Options
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions

@@ -21,8 +21,8 @@ import PIL.Image
 import pytest
 
 from bayesmesh.data.base import Dataset
+from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.fetching import fetch
-from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.sources import _tfds_source, mnist
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout

@@ -16,8 +16,8 @@ import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
+from bayesmesh.data.data_sharding import check_counts, shard
 from bayesmesh.data.fetching import fetch
-from bayesmesh.data.sharding import check_counts, shard
 from bayesmesh.data.sources import movielens
 from bayesmesh.data.sources._movielens_files import parse_files, read_archive
 from bayesmesh.errors import DataError

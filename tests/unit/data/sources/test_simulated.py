@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_registry import component_path, read_options
-from bayesmesh.data.sharding import check_counts
+from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.sources import digits, films, gaussian, hidden_markov, ratings
 
 NOWHERE = Path("nowhere")

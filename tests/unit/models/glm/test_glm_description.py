@@ -16,7 +16,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.model import Glm
-from bayesmesh.sampling.program_model_check import check_described
+from bayesmesh.sampling.sampling_model_check import check_described
 from bayesmesh.store.stored_description import ModelDescription
 from cases import trees
 

@@ -18,9 +18,9 @@ from bayesmesh.config.config_registry import component_path, load_component, rea
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.sampling.program_model_check import check_model, check_predictions
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_model_check import check_model, check_predictions
 
 GENERATOR = np.random.default_rng(3)
 DATA = {"x": GENERATOR.standard_normal((7, 2)), "y": GENERATOR.standard_normal(7)}

@@ -22,9 +22,9 @@ from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.chees import Options as CheesOptions
 from bayesmesh.models.pymc.model import PymcModel
-from bayesmesh.sampling.program_model_check import check_model, check_predictions
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_model_check import check_model, check_predictions
 
 NUM_ROWS = 11
 GENERATOR = np.random.default_rng(3)

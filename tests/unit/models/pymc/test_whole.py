@@ -18,7 +18,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
 from bayesmesh.models.pymc.model import PymcFunction
-from bayesmesh.sampling.program_model_check import check_axes, check_model
+from bayesmesh.sampling.sampling_model_check import check_axes, check_model
 
 GENERATOR = np.random.default_rng(3)
 ROWS = {

@@ -13,7 +13,7 @@ from bayesmesh.reproduction.benchmarks.benchmark_history import write_outcome
 from bayesmesh.reproduction.benchmarks.compile_scaling import JNP_SUM, PYTHON_SUM, Compilation, Uncompiled, _texts
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome
 from bayesmesh.reproduction.claims.claim import CLAIMS
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 

@@ -24,7 +24,7 @@ from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import Round
 from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
 from bayesmesh.reproduction.benchmarks.harness import Measurement
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import Target
+from bayesmesh.sampling.sampling_density import Target
 
 SMALL = [name for name in TARGETS if name not in ("german credit", "digits")]
 ONE_OF_EACH = ["eight schools", "funnel", "ten modes", "hidden Markov", *(n for n in SMALL if "100x3" in n)]

@@ -24,7 +24,7 @@ from bayesmesh.reproduction.benchmarks.metropolis.metropolis_target import (
     density,
 )
 from bayesmesh.reproduction.claims.claim import CLAIMS
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 

@@ -13,7 +13,7 @@ import pytest
 from bayesmesh.reproduction.benchmarks import primer
 from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
 from bayesmesh.reproduction.claims.claim import CLAIMS
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 

@@ -20,7 +20,7 @@ from bayesmesh.reproduction.benchmarks.tutorial import (
     tutorial_precision,
 )
 from bayesmesh.reproduction.claims.claim import CLAIMS
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 

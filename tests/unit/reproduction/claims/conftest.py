@@ -14,12 +14,12 @@ import pytest
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.files import write_json, write_text
 from bayesmesh.planning.plan_specs import dataset_name, make_spec, parse_spec
 from bayesmesh.reproduction.claims import claim_results as reading
 from bayesmesh.reproduction.claims.claim import Check, Claim, Entry, Piece, Printed, Rule
-from bayesmesh.reproduction.claims.judge import Finding, judge_all
+from bayesmesh.reproduction.claims.claim_judge import Finding, judge_all
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse
 from bayesmesh.store.hashes import write_hashes

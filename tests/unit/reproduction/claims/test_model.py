@@ -15,7 +15,7 @@ from bayesmesh.models import hidden_markov
 from bayesmesh.reproduction.benchmarks.benchmark_history import write_rows
 from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_exact import Exact, ExactInPymc
 from bayesmesh.reproduction.claims.claim import CLAIMS
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 NAMES = ("D1", "D2", "D3", "D4")

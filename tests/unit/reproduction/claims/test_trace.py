@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.analyses.averaging import average as averaging
+from bayesmesh.reproduction.claims.claim_judge import FAILED, HOLDS, NOT_RUN, Finding
 from bayesmesh.reproduction.claims.claim_recomputation import accuracy_again as softmax_accuracy
 from bayesmesh.reproduction.claims.claim_results import Reading, Results
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import check_receipt, receipt_file
 

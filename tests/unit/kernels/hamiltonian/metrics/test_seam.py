@@ -12,7 +12,7 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from bayesmesh.config.config_registry import component_path, load_component, read_options
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel
+from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 

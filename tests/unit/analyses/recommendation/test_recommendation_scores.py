@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses._jackknife import jackknife_se
-from bayesmesh.analyses.recommendation.ranking_scores import (
+from bayesmesh.analyses.recommendation.recommendation_scores import (
     entropy,
     left_out_entropies,
     mean_and_se,

@@ -18,7 +18,7 @@ import scipy.linalg
 import scipy.sparse
 
 from bayesmesh.analyses.recommendation.ranked_lists import list_first
-from bayesmesh.analyses.recommendation.ranking_scores import score_lists
+from bayesmesh.analyses.recommendation.recommendation_scores import score_lists
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import hold_out_interactions
 

@@ -11,8 +11,8 @@ import logging
 import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.fold_in.watch_fold_in import Films, films_of, find_modes
-from bayesmesh.analyses.recommendation.ranking_baselines import Baseline
+from bayesmesh.analyses.fold_in.fold_in_watches import Films, films_of, find_modes
+from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline
 
 _log = logging.getLogger("bayesmesh")
 

@@ -12,9 +12,9 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 
-from bayesmesh.sampling.chain_watch import ChainWatch
 from bayesmesh.sampling.program import ChainState, Program
 from bayesmesh.sampling.sampling_transfers import to_host
+from bayesmesh.sampling.sampling_watch import ChainWatch
 from bayesmesh.sampling.state_leaves import name_leaves
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.stored_segments import ChainStore

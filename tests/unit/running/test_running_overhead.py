@@ -12,7 +12,7 @@ import pytest
 from bayesmesh import stages
 from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.running.run_ledger import Ledger, read_rows
-from bayesmesh.running.run_overhead import add_ends, add_start, process_started
+from bayesmesh.running.running_overhead import add_ends, add_start, process_started
 
 
 @pytest.fixture

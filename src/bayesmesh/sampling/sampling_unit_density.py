@@ -29,7 +29,7 @@ Arrays = Mapping[str, Array]
 
 
 class ModelTarget(Protocol):
-    """What is needed of a `sampling.sampled_density.Target`, which makes these units."""
+    """What is needed of a `sampling.sampling_density.Target`, which makes these units."""
 
     model: Model
     layout: RowLayout

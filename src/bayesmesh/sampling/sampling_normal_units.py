@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key
 
 from bayesmesh.kernels.base import Position
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.sampled_unit_density import LOCAL, Arrays, BoundGroups, ModelTarget
+from bayesmesh.sampling.sampling_unit_density import LOCAL, Arrays, BoundGroups, ModelTarget
 
 
 class BoundNormals(BoundGroups):

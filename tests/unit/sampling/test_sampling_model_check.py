@@ -10,7 +10,7 @@ import pytest
 from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
-from bayesmesh.sampling.program_model_check import (
+from bayesmesh.sampling.sampling_model_check import (
     check_axes,
     check_described,
     check_model,

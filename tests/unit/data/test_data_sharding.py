@@ -10,9 +10,9 @@ import pytest
 import zarr
 
 from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.data import sharding
+from bayesmesh.data import data_sharding
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.sharding import check_counts, row_chunks, shard
+from bayesmesh.data.data_sharding import check_counts, row_chunks, shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
@@ -94,8 +94,8 @@ def test_arrays_are_read_in_blocks_and_written_alike(
     plain = shard(whole, DataSettings(**settings), layout)
     before = Shards(layout.shards)
     kept, hidden = before.read_rows(0, before.num_rows), before.held_out()
-    monkeypatch.setattr(sharding, "SHARD_ROWS", 1024)
-    monkeypatch.setattr(sharding, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(data_sharding, "SHARD_ROWS", 1024)
+    monkeypatch.setattr(data_sharding, "BLOCK_BYTES", 1)
     lazy = {name: Lazy(values) for name, values in rows.items()}
     assert shard(dataclasses.replace(whole, rows=lazy), DataSettings(**settings), layout) == plain
     after = Shards(layout.shards)

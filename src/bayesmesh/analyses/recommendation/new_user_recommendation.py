@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_users import NUM_RUNS, fold_in_run, over_draws
-from bayesmesh.analyses.fold_in.watch_fold_in import sigmoid
+from bayesmesh.analyses.fold_in.fold_in_watches import sigmoid
 from bayesmesh.analyses.recommendation.ranked_lists import (
     Ranked,
     join_users,
@@ -19,8 +19,8 @@ from bayesmesh.analyses.recommendation.ranked_lists import (
     rank_once,
     rank_randomly,
 )
-from bayesmesh.analyses.recommendation.ranking_baselines import Baseline
-from bayesmesh.analyses.recommendation.ranking_scores import self_information
+from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline
+from bayesmesh.analyses.recommendation.recommendation_scores import self_information
 from bayesmesh.data.split import Interactions, UnseenUsers
 
 SUM_BYTES = 256 * 2**20

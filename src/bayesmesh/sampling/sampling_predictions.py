@@ -14,7 +14,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
-from bayesmesh.sampling.sampled_density import device_dtype
+from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.draw_chunks import StoredDraws
 from bayesmesh.store.posterior_reader import Posterior
 

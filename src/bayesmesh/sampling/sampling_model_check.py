@@ -23,7 +23,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.chain_position import resize_local
-from bayesmesh.sampling.sampled_density import device_dtype
+from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.stored_description import ModelDescription
 
 Shapes = dict[str, jax.ShapeDtypeStruct]

@@ -13,9 +13,9 @@ import pytest
 
 from bayesmesh.errors import SamplingError
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.chain_watch import WINDOW, ChainWatch
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
+from bayesmesh.sampling.sampling_watch import WINDOW, ChainWatch
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.store.stored_segments import ChainStore
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.reproduction.claims.claim import CLAIMS, Check
-from bayesmesh.reproduction.claims.claim_recomputation import recompute
-from bayesmesh.reproduction.claims.claim_results import Reading, Results
-from bayesmesh.reproduction.claims.judge import (
+from bayesmesh.reproduction.claims.claim_judge import (
     FAILED,
     HOLDS,
     MEASURED,
@@ -22,6 +20,8 @@ from bayesmesh.reproduction.claims.judge import (
     matches_digits,
     write_findings,
 )  # fmt: skip
+from bayesmesh.reproduction.claims.claim_recomputation import recompute
+from bayesmesh.reproduction.claims.claim_results import Reading, Results
 from bayesmesh.reproduction.pages.claim_page import write_claims_page
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import ReproductionLayout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, Verdict, overall
-from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
+from bayesmesh.report.report_verdict_text import limit_text, read_aloud, value_text
 
 
 def sentence(num_restarted: int = 0, *, is_adjusted: bool = True, **outcomes: Outcome) -> str:

@@ -9,9 +9,15 @@ import pytest
 import scipy.sparse
 
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.recommendation import ranking_baselines as module
-from bayesmesh.analyses.recommendation.ranking_baselines import als, ease, fit_baselines, gram_matrix, solve_factors
-from bayesmesh.analyses.recommendation.ranking_by_mode import posterior_mode
+from bayesmesh.analyses.recommendation import recommendation_baselines as module
+from bayesmesh.analyses.recommendation.recommendation_baselines import (
+    als,
+    ease,
+    fit_baselines,
+    gram_matrix,
+    solve_factors,
+)
+from bayesmesh.analyses.recommendation.recommendation_by_mode import posterior_mode
 from bayesmesh.data.sources.films import Options, Source
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses.recommendation.ranked_lists import Ranked
-from bayesmesh.analyses.recommendation.ranking_scores import mean_and_se, ratio_se
 from bayesmesh.analyses.recommendation.recommendation_calibration import PROBABILITY, Calibration
+from bayesmesh.analyses.recommendation.recommendation_scores import mean_and_se, ratio_se
 
 NUM_GROUPS = 5
 """Groups of users by activity."""

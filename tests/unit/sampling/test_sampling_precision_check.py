@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.program_precision_check import check_precision
+from bayesmesh.sampling.sampling_precision_check import check_precision
 
 
 def spec_of(values: np.ndarray, dtype: str = "float32", num_codes: int = 0) -> DataSpec:

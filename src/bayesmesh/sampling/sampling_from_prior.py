@@ -16,7 +16,7 @@ from bayesmesh.config.user_code import place_of
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.models.base import Latents
-from bayesmesh.sampling.sampled_density import Target, device_dtype
+from bayesmesh.sampling.sampling_density import Target, device_dtype
 
 MOST_ROUNDS = 1000
 """Most values of an outcome of which each is predicted from those before it."""

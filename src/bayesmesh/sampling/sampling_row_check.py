@@ -18,7 +18,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.sampled_density import device_dtype
+from bayesmesh.sampling.sampling_density import device_dtype
 
 NUM_ROWS = 3
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bayesmesh.running import run_progress
-from bayesmesh.running.run_progress import Progress
+from bayesmesh.running import running_progress
+from bayesmesh.running.running_progress import Progress
 
 ShowOn = Callable[[io.StringIO], io.StringIO]
 
@@ -32,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which only the test moves."""
     now = [1000.0]
-    monkeypatch.setattr(run_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(running_progress.time, "monotonic", lambda: now[0])
     return now
 
 

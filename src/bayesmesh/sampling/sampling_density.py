@@ -25,8 +25,8 @@ from bayesmesh.kernels.targets.unit_target import Units
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import PositionLayout
 from bayesmesh.sampling.program_rows import RowLayout
-from bayesmesh.sampling.sampled_normal_units import BoundNormals
-from bayesmesh.sampling.sampled_unit_density import BoundUnits
+from bayesmesh.sampling.sampling_normal_units import BoundNormals
+from bayesmesh.sampling.sampling_unit_density import BoundUnits
 
 Arrays = Mapping[str, Array]
 

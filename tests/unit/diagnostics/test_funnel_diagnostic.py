@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.diagnostics.funnel_diagnosis import FEWEST_COORDINATES, funnel_gate, rank_correlations
+from bayesmesh.diagnostics.funnel_diagnostic import FEWEST_COORDINATES, funnel_gate, rank_correlations
 
 SHAPE = 4, 500
 

@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.program_row_check import check_rows
+from bayesmesh.sampling.sampling_row_check import check_rows
 
 AT = [0, 17, 36]
 

@@ -15,7 +15,7 @@ from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.unit_hmc import Options, UnitHmc, UnitTuning
 from bayesmesh.models.matrix_factorization import MatrixFactorization
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import BoundTarget, Target
+from bayesmesh.sampling.sampling_density import BoundTarget, Target
 from cases import make_case
 
 WIDTH, NUM_CHAINS = 2, 3

@@ -20,8 +20,8 @@ from bayesmesh.kernels.gibbs import Options as GibbsOptions
 from bayesmesh.models.base import Model
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampled_density import BoundTarget, Target
-from bayesmesh.sampling.sampled_normal_units import draw_normals
+from bayesmesh.sampling.sampling_density import BoundTarget, Target
+from bayesmesh.sampling.sampling_normal_units import draw_normals
 
 USERS, FILMS, WIDTH, ROWS, CHAINS = 7, 5, 2, 40, 2
 LAYOUTS = {"one place": (1, ROWS), "tiles": (1, 9), "devices": (4, 9)}

@@ -25,8 +25,8 @@ from bayesmesh.analyses.recommendation.ranked_lists import (
     rank_once,
     rank_randomly,
 )
-from bayesmesh.analyses.recommendation.ranking_baselines import Baseline
-from bayesmesh.analyses.recommendation.ranking_scores import self_information
+from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline
+from bayesmesh.analyses.recommendation.recommendation_scores import self_information
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Latents, Model, Rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.fold_in import watch_fold_in as module
+from bayesmesh.analyses.fold_in import fold_in_watches as module
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.fold_in.watch_fold_in import Films, carried, films_of, fold_in
+from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
 from bayesmesh.analyses.recommendation.film_list_logits import new_user
 
 NUM_COPIES = 4000

@@ -8,7 +8,7 @@ import numpy as np
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.sampled_summaries import Derived, in_dtype
+from bayesmesh.sampling.sampling_summaries import Derived, in_dtype
 from bayesmesh.store.posterior_reader import Posterior
 
 

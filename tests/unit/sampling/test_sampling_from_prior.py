@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.hidden_markov import HiddenMarkov
-from bayesmesh.sampling.prior_sampling import Simulator
+from bayesmesh.sampling.sampling_from_prior import Simulator
 from levels import groups_case
 
 

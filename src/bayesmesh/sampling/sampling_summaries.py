@@ -23,7 +23,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.chain_position import resize_local
-from bayesmesh.sampling.sampled_density import device_dtype
+from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
 _SIMULATED = "posterior_predictive"
