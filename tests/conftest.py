@@ -50,7 +50,7 @@ CACHE_BYTES = 2**30
 """What is kept of it from one run to the next."""
 
 STAGES_BYTES = 2**26
-"""What is kept of programs of stages; where there are more, the next run begins anew."""
+"""What is kept of programs of stages; beyond that, the next run starts over."""
 
 
 def _cache_folder() -> str:
@@ -92,8 +92,12 @@ INSTRUMENTED = [
         )
     ),
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
-    *(f"sampling.{module}" for module in ("initial", "position", "rows")),
+    *(f"sampling.{module}" for module in ("initial", "chain_position", "program_rows")),
 ]
+# The hook says nothing about a name that it never meets.
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesmesh"
+if gone := [m for m in INSTRUMENTED if not any(SOURCE.glob(m.replace(".", "/") + s) for s in ("", ".py"))]:
+    raise pytest.UsageError(f"INSTRUMENTED names modules that do not exist: {', '.join(gone)}")
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 
 # Jobs of tests are forks of a process that serves all tests.
@@ -123,10 +127,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         kept += size
         if kept > CACHE_BYTES:
             path.unlink(missing_ok=True)
-    # Every workspace gets a copy of these, which reads them all: nothing tells which are used.
-    of_stages = programs_of_stages()
-    if sum(path.stat().st_size for path in of_stages.glob("*")) > STAGES_BYTES:
-        shutil.rmtree(of_stages)
+    # Every workspace gets a copy of all of these, so there is no record of which are used.
+    programs, size = [*programs_of_stages().glob("*-cache")], 0
+    for path in programs:
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_size
+    for path in programs if size > STAGES_BYTES else ():
+        path.unlink(missing_ok=True)
 
 
 collect_ignore = ["posteriors/make_table_reference.py"]

@@ -150,9 +150,11 @@ def known_programs(results: Path) -> Iterator[None]:
     for source, target in ((kept, folder), (folder, kept)):
         target.mkdir(parents=True, exist_ok=True)
         for path in source.glob("*-cache"):
-            if not (target / path.name).exists():
-                with atomic_path(target / path.name) as written:
-                    shutil.copy(path, written)
+            # The end of another session may remove it.
+            with contextlib.suppress(FileNotFoundError):
+                if not (target / path.name).exists():
+                    with atomic_path(target / path.name) as written:
+                        shutil.copy(path, written)
         if target == folder:
             yield
 

@@ -74,7 +74,7 @@ def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
 
 def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
-        "cli", "config.config_loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
+        "cli", "config.config_loading", "data.data_sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
         "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.report_page", "reproduction.reproduction_rules", "reproduction.reproduction_verbs", "stages.diagnose",
         "stages.report", "store.stored_segments",
     )  # fmt: skip

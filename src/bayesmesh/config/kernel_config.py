@@ -20,7 +20,7 @@ def check_kernel(path: Path, experiment: ExperimentBase) -> None:
         experiment: the experiment.
 
     Raises:
-        ConfigError: the file of the metric cannot be read, which concerns those alone who ask for it; or the kernel needs
+        ConfigError: the file of the metric cannot be read, in which case only experiments that use it are refused; or the kernel needs
             other chains, or another start.
     """
     for file in component_files("kernel", dict(experiment.kernel))[1:]:

@@ -78,12 +78,15 @@ def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
     # A late chain is not in another mode, although its first draws alone may bring its mean far from the others.
     still = separated_chains(lp[:, arrived:])
     found = {chain: nats for chain, nats in separated_chains(lp).items() if chain in still}
+    # One that left another mode before the last late chain came is seen beside those that were on time.
+    on_time = [chain for chain in range(len(lp)) if chain not in late]
+    found |= {on_time[at]: nats for at, nats in separated_chains(lp[on_time]).items()}
     late = {chain: each for chain, each in late.items() if chain not in found}
     if not (found or late):
         return None
     messages = [_describe_separated(found)] if found else []
     messages += [_describe_late(late)] if late else []
-    return _failed(found | {chain: nats for chain, (_, nats) in late.items()}, "; ".join(messages))
+    return _failed(found | {chain: nats for chain, (_, nats) in late.items()}, ". ".join(messages))
 
 
 def _failed(found: Mapping[int, float], message: str) -> GateResult:

@@ -22,7 +22,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, Hami
 from bayesmesh.kernels.hamiltonian.trajectory_tree import grow_tree
 
 _MOST_DIVERGENT = 5e-4
-"""Share of the trajectories of warmup from which divergences say that steps are too long for the posterior."""
+"""Share of the trajectories of warmup above which divergences mean that steps are too long for the posterior."""
 
 _NUM_TRIALS = 10
 """Iterations at the beginning of a window whose divergences do not count: the search tries steps twice as long."""

@@ -154,7 +154,7 @@ def _warmup_panels(reader: DrawReader) -> list[Panel]:
 
 
 def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
-    """Return a row for each statistic that the kernel declares; numbers that are not finite are left out."""
+    """Return a row for each statistic that the kernel declares; it says how many numbers are left out because they are not finite."""
     rows = []
     for name, unit, description in reader.declared_statistics():
         values = reader.statistic(name)
@@ -163,7 +163,8 @@ def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
         chains = [kept for chain in values if (kept := chain[np.isfinite(chain)]).size]
         means = [float(kept.mean()) for kept in chains] or [math.nan]
         every = np.concatenate(chains) if chains else np.array([math.nan])
-        spread = min(means), max(means)
+        spread, lost = (min(means), max(means)), int(values.size - np.isfinite(values).sum())
+        description += f" ({lost:,} of {values.size:,} are not finite, and left out)" if lost else ""
         rows.append(StatisticRow(name, unit, description, every.mean(), every.min(), every.max(), *spread))
     return rows
 

@@ -1,6 +1,6 @@
 """The second way of sharding a program: each device's share of the likelihood and the sums are stated explicitly.
 
-By default the compiler infers the sums over devices (`density.Target` under `jax.jit` with `NamedSharding`).
+By default the compiler infers the sums over devices (`sampling_density.Target` under `jax.jit` with `NamedSharding`).
 Here `jax.shard_map` runs the likelihood once per device, on its rows, local latents and chains, and one
 `jax.lax.psum` over the data axis sums values and gradients of shared latents. It is the form of TensorFlow
 Probability's tutorial "Distributed inference with JAX"; docs/decisions/0011-stated-collectives.md

@@ -228,9 +228,9 @@ def choose_lengths(
     Args:
         program: its kernel says how many gradients a draw takes, its target how large a draw is.
         segment_seconds: aimed time between two commits.
-        expected_seconds: of one gradient of all chains of the program, by `costs.expected_seconds`. The program depends
+        expected_seconds: of one gradient of all chains of the program, by `program_costs.expected_seconds`. The program depends
             on it, so it must be the same in every run: otherwise a run would not find the programs of the one before.
-        measured_seconds: the same, by `audit.seconds_per_gradient`.
+        measured_seconds: the same, by `program_audit.seconds_per_gradient`.
     """
     slice_draws = slice_length(program, expected_seconds)
     segment_draws = _length(program, measured_seconds, segment_seconds, SEGMENT_BYTES)

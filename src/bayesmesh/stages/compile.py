@@ -118,7 +118,7 @@ class _Made(NamedTuple):
         program, compiled: the programs, and their executables by name, with that of gradients.
         data: rows on the devices.
         about: program -> facts.
-        cost: of a gradient, see `costs.cost_of_gradient`.
+        cost: of a gradient, see `program_costs.cost_of_gradient`.
         equations, growth: see `_growth`.
         latents: latent -> shape and dtype of one draw.
         compilations: what was compiled; empty if a record had it.

@@ -67,6 +67,16 @@ def test_a_chain_that_comes_so_late_that_its_mean_is_apart_is_late_and_one_that_
     assert modes_gate(lp).value == 2
 
 
+def test_a_chain_that_left_another_mode_before_the_last_late_one_came_is_named() -> None:
+    lp = densities()
+    length = lp.shape[1]
+    lp[1, : length * 9 // 10] -= 42.0
+    lp[3, length // 10 : length * 9 // 10] -= 60.0
+    said = modes_gate(lp).message
+    assert "lost chains: chain 3 has a log density" in said
+    assert "chain 1 had a log density" in said
+
+
 def test_a_chain_that_was_away_for_a_moment_is_not_late() -> None:
     lp = densities(32)
     lp[3, :5] -= 40

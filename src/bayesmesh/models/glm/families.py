@@ -67,7 +67,7 @@ class Family(ABC):
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and responses of the linear model that the family is near a predictor, each (row,) float64.
 
-        The quick fit of `fit.fit` needs them; families of levels have none.
+        The quick fit of `glm_fit.fit` needs them; families of levels have none.
 
         Args:
             y: outcomes.

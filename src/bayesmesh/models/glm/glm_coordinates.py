@@ -35,7 +35,7 @@ class Coordinates:
     Args:
         plan: of the model.
         family: of the outcome.
-        spec: of the prepared data, with the arrays of `fit.fit` where there are any.
+        spec: of the prepared data, with the arrays of `glm_fit.fit` where there are any.
         maps: latent -> the map of its own prior, for all that has no other here.
         positive: latents with a prior on all positive numbers.
     """

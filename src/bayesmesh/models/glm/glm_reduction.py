@@ -52,7 +52,7 @@ class Reduction(NamedTuple):
         return tuple(int(self.constants[f"levels_of_group_{i}"]) for i in range(len(self.formula.groups)))
 
     def fit(self, read_fields: ReadFields) -> Mapping[str, np.ndarray]:
-        """Return the arrays of `fit.fit`; none for families of levels."""
+        """Return the arrays of `glm_fit.fit`; none for families of levels."""
         if self.family.takes_levels:
             return {}
         terms = [

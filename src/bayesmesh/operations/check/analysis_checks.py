@@ -23,7 +23,13 @@ from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.figures.figure_sections import Section
 from bayesmesh.files import hash_file
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
-from bayesmesh.operations.check.checked_analysis import BlockedPosterior, Checked, find_checked, write_longer
+from bayesmesh.operations.check.checked_analysis import (
+    BlockedPosterior,
+    Checked,
+    bytes_per_draw,
+    find_checked,
+    write_longer,
+)
 
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
 """Draws of the shorter posterior, bytes that the longer one has more, and the largest draw for which this is tried."""
@@ -268,10 +274,10 @@ def check_memory(name: str, ran: Ran) -> Line:
     grown = _growth(ran, counts, per_draw)
     if grown is None:
         return Line(name, OK, f"{counts[1]} draws take no more than {counts[0]}, as Python and NumPy count it")
-    # A bound on the draws shows only above it: two numbers of draws that no option exceeds.
-    bound, option = max(((v, k) for k, v in checked.options if isinstance(v, int) and "seed" not in k), default=(0, ""))
+    # A bound on the draws shows only above it: two numbers of draws that no such option exceeds.
+    bound, option = max(((v, k) for k, v in checked.options if isinstance(v, int) and "draw" in k), default=(0, ""))
     low = max(2 * counts[1], bound)
-    if 2 * low * per_draw > MOST_BYTES:
+    if 2 * low * bytes_per_draw(posterior) > MOST_BYTES:
         return Line(name, LEFT_OUT, f"{grown}: option '{option}' = {bound} may bound it above this", "lower the option to see")  # fmt: skip
     above = _growth(ran, (low, 2 * low), per_draw)
     if above is None:

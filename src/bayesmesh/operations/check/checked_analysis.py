@@ -268,6 +268,13 @@ def write_longer(posterior: Posterior, folder: Path, num_draws: int) -> Path:
     return layout.posterior
 
 
+def bytes_per_draw(posterior: Posterior) -> int:
+    """Return the bytes of one draw of all chains, in all groups that `write_longer` copies."""
+    arrays = [array for _, group in zarr.open_group(posterior.path, mode="r").groups() for _, array in group.arrays()]
+    drawn = [(array, list(dimension_names(array))) for array in arrays if DRAW in dimension_names(array)]
+    return sum(array.nbytes // max(1, array.shape[dims.index(DRAW)]) for array, dims in drawn)
+
+
 def _first_draws(dims: tuple[str, ...], num_draws: int) -> tuple[slice, ...]:
     return tuple(slice(num_draws) if dim == DRAW else slice(None) for dim in dims)
 

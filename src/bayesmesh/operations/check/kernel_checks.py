@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
 
-from bayesmesh.config.config_blocks import HamiltonianSettings, SamplingSettings, metric_path
+from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import explaining
@@ -71,9 +71,8 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
     if lacking:
         yield Line("statistics", FAILS, f"lacks {', '.join(lacking)}", "declare them in `statistics` and return them in Info: the posterior is made of them")  # fmt: skip
         return
-    files = [path, metric_path(options.metric)] if isinstance(options, HamiltonianSettings) else [path]
     try:
-        with explaining(files, method=kernel_class.step):
+        with explaining([path], method=kernel_class.step):
             run = _sample(kernel_class, options)
     except (ConfigError, TypeError, ValueError) as error:
         remedy = (
@@ -83,7 +82,7 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
         return
     yield Line("run", OK, f"{run.program.num_chains} chains made {NUM_WARMUP} warmup iterations and {NUM_DRAWS} draws")
     for name, one in CHECKS.items():
-        with explaining(files):
+        with explaining([path]):
             yield one(name, run)
 
 
