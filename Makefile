@@ -17,7 +17,7 @@ in_venv := PATH="$$(pwd)/.venv/bin:$$PATH"
 # What says whether draws are right; the first folder holds the table that is printed at the end.
 samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint.py tests/exact/test_posterior.py tests/exact/test_units.py \
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/test_gates.py \
-    $(addprefix tests/unit/sampling/test_, constrained.py initial.py program.py sampled_density.py sampled_unit_density.py)
+    $(addprefix tests/unit/sampling/test_, constrained.py initial.py program.py sampling_density.py sampling_unit_density.py)
 
 # Shared by all checkouts: mypy compares the hash of each file, and most files are those of libraries.
 types_cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/bayesmesh/mypy

@@ -46,7 +46,7 @@ def chain_identity(
     entries = [
         PACKAGE_ROOT
         / "sampling"
-        / ("program_sharding.py" if config["compute"]["sharding"] == "shard_map" else "sampled_density.py"),
+        / ("program_sharding.py" if config["compute"]["sharding"] == "shard_map" else "sampling_density.py"),
         PACKAGE_ROOT / "sampling" / "program.py",
         *component_files("model", config["model"]),
         *component_files("kernel", config["kernel"]),

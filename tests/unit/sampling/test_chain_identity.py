@@ -127,7 +127,7 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
         "sampling/program_rows.py",
         "sampling/chain_position.py",
         "metrics/identity.py",
-        "adaptation/warmup.py",
+        "adaptation/warmup_adaptation.py",
     } <= names
     assert {"adaptation/step_size.py", "sampling/initial.py", "models/base.py"} <= names
     assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/program_sharding.py"} & names
