@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from bayesmesh.config.declarations import (
     read_flag,
     read_trait,
 )  # fmt: skip
+from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_flow import STAGES
 from bayesmesh.store.layout import ExperimentLayout
@@ -38,12 +40,14 @@ class Mine(Analysis):
 
 
 @pytest.fixture
-def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder of analyses."""
     monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
     folder = tmp_path / "analyses"
     folder.mkdir()
-    return folder
+    yield folder
+    # It may have been made of these.
+    experiment_class.cache_clear()
 
 
 def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import bayesmesh as bm
-from bayesmesh.analyses.evidence.evidence_table import Estimate, write_evidence
 from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import compare, verify_files
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.analyses.evidence.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
 from bayesmesh.figures import formats
+from bayesmesh.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
 from bayesmesh.figures.figure_sections import KeyNumber, Section, render
 
 METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains"}

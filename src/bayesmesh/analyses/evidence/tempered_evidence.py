@@ -9,7 +9,7 @@ import zarr
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from bayesmesh.analyses.evidence.evidence_table import Estimate
+from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import read_part
 

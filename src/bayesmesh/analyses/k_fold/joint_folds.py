@@ -13,10 +13,10 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
+from bayesmesh.analyses._refit_scores import log_mean_density
 from bayesmesh.analyses.base import BoundModel, Subject, draw_shapes, unsuitable
 from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
 from bayesmesh.analyses.k_fold.joint_fold_models import KEY, SomeRows, log_ratios
-from bayesmesh.analyses.k_fold.refit_scores import log_mean_density
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise

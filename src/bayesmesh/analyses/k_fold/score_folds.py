@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, score_held_out
+from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject, asking_model
 from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
 from bayesmesh.analyses.k_fold.joint_fold_models import KEY
 from bayesmesh.analyses.k_fold.joint_folds import score_whole_folds
-from bayesmesh.analyses.k_fold.refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
 from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise

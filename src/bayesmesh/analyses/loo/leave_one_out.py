@@ -15,12 +15,12 @@ from scipy.special import logsumexp
 
 from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
+from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject
-from bayesmesh.analyses.k_fold.refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses.loo.loo_sums import summarise, write_sums
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
-from bayesmesh.analyses.loo.psis import good_k, smooth_weights
 from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.psis import good_k, smooth_weights
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 

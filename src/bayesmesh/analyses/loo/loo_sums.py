@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.analyses.loo.psis import good_k
+from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.diagnostics.uniformity_diagnostic import assess_uniformity
 from bayesmesh.figures.documents import read_only_row, render_csv
 from bayesmesh.files import write_text

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from bayesmesh.analyses.loo.psis import smooth_weights
+from bayesmesh.diagnostics.psis import smooth_weights
 
 MOST_COORDINATES = 1000
 """Positions with more are not moved."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from bayesmesh.analyses.evidence.evidence_table import Estimate
 from bayesmesh.figures import formats
+from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.figures.figure_differences import Comparison
 
 _REPLICATES = 2000

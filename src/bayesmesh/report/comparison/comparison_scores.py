@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bayesmesh.analyses.evidence.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.config.config_refit_settings import Folds
 from bayesmesh.config.config_registry import read_options
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.report.comparison.comparison_evidence import ModelProbability, model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from bayesmesh.analyses.loo.psis import good_k
+from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.figure_differences import NUM_ERRORS, Comparison
 from bayesmesh.report.comparison.comparison_evidence import ModelProbability

@@ -26,7 +26,6 @@ from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.evidence.bridge_sampling import bridge, fit_normal, meet
 from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
-from bayesmesh.analyses.evidence.evidence_table import Estimate, best_estimate, read_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe, sentences
 from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered_evidence import combine_groups, tempered_evidence
@@ -36,6 +35,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
+from bayesmesh.figures.evidence_table import Estimate, best_estimate, read_evidence
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Options as TemperedOptions

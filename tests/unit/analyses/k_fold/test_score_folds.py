@@ -15,10 +15,10 @@ import pytest
 from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses._refit_scores import log_mean_density
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds, read_sums
-from bayesmesh.analyses.k_fold.refit_scores import log_mean_density
 from bayesmesh.analyses.k_fold.section import build_section, describe
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.config.config_blocks import DataSettings

@@ -16,8 +16,8 @@ from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._refit_scores import RefitRows
 from bayesmesh.analyses.base import BoundModel, Subject
-from bayesmesh.analyses.k_fold.refit_scores import RefitRows
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import _with_refits, leave_one_out, leave_out_rows

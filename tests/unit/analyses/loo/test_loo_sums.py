@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import norm
 
 from bayesmesh.analyses.loo.loo_sums import COLUMNS, read_sums, summarise, write_sums
-from bayesmesh.analyses.loo.psis import good_k
 from bayesmesh.analyses.loo.section import build_section, fit_checks, rows_by_k, rows_by_score, sentences, share_inside
+from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import StoreError
 from bayesmesh.store.score_store import POINTWISE, RowScores, write_pointwise
 

@@ -251,6 +251,6 @@ def test_records_that_do_not_match_are_refused(
         "films": [{"film_id": feature(film), "title": feature(b"A"), "genres": feature(b"Drama")} for film in films],
         "users": [{"user_id": feature(1), "film_ids": feature(*rated)}],
     }
-    monkeypatch.setattr(movielens.records, "read_records", lambda folder, _: found[folder.parent.name])
+    monkeypatch.setattr(movielens._tfds_source, "read_records", lambda folder, _: found[folder.parent.name])
     with pytest.raises(DataError, match=said):
         source.read(tmp_path)

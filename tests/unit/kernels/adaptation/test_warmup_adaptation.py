@@ -157,7 +157,8 @@ def test_an_estimate_with_other_arrays_than_the_metric_names_the_file_of_the_met
     adaptation = kernel.init_adaptation(state, TARGET)
     after, info = kernel.step(keys(1), state, TARGET, kernel.tuning(adaptation, True))
     with pytest.raises(
-        ConfigError, match=r"test_warmup.py: estimate\(\) returns .*of shape \(3,\).* start is .*of shape \(2,\)"
+        ConfigError,
+        match=r"test_warmup_adaptation.py: estimate\(\) returns .*of shape \(3,\).* start is .*of shape \(2,\)",
     ):
         kernel.adapt(adaptation, state, after, info, TARGET)
 
@@ -174,5 +175,7 @@ def test_a_map_that_returns_another_shape_names_the_file_and_the_method_of_the_m
     kernel = Hmc(Options(num_leapfrog_steps=3), NUM_WARMUP)
     kernel.metric = Narrow()
     state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
-    with pytest.raises(ConfigError, match=rf"test_warmup.py: {method}\(\) returns .*of shape \(1, 2\).* given"):
+    with pytest.raises(
+        ConfigError, match=rf"test_warmup_adaptation.py: {method}\(\) returns .*of shape \(1, 2\).* given"
+    ):
         kernel.init_adaptation(state, TARGET)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.evidence.evidence_table import Estimate
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.documents import read_csv
+from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.report.comparison.comparison_evidence import model_probabilities
 from bayesmesh.report.comparison.comparison_page import write_comparison
 from bayesmesh.report.comparison.comparison_text import sentences

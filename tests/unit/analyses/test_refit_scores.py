@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.k_fold.refit_scores import check_outcomes, error_of_sum, log_mean_density, relative_densities
+from bayesmesh.analyses._refit_scores import check_outcomes, error_of_sum, log_mean_density, relative_densities
 from bayesmesh.errors import ConfigError
 
 

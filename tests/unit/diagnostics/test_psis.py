@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from arviz_stats.base import array_stats
 
-from bayesmesh.analyses.loo.psis import good_k, smooth_weights
+from bayesmesh.diagnostics.psis import good_k, smooth_weights
 
 
 def test_weights_and_k_are_those_of_arviz_stats() -> None:
