@@ -36,22 +36,9 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Not followed by what makes it a pattern rather than a file.
 PATH = re.compile(r"`((?:src|config|workflow|docs|envs|tests|profiles|tools)/[\w./-]*\w/?)`")
 FOREIGN_COMMANDS = {
-    "apt-get",
-    "cd",
-    "conda",
-    "git",
-    "install.sh",
-    "pip",
-    "podman",
-    "pyenv",
-    "sacctmgr",
-    "sh",
-    "sinfo",
-    "snakedeploy",
-    "srun",
-    "sudo",
-    "unset",
-}
+    "apt-get", "cd", "conda", "git", "install.sh", "pip", "podman", "pyenv",
+    "sacctmgr", "sh", "sinfo", "snakedeploy", "srun", "sudo", "unset",
+}  # fmt: skip
 """Commands that are not this project's."""
 
 READS_LIKE_A_MACHINE = re.compile(r"/(?:work|home|root|tmp|Users)/\w")
@@ -219,10 +206,8 @@ def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
 
 
 def test_yaml_loads(tree: Path) -> None:
-    shown = blocks("yaml")
-    assert len(shown) > 5
     experiments, wrong = {}, list[str]()
-    for number, block in enumerate(shown):
+    for number, block in enumerate(blocks("yaml")):
         path = tree / "config" / f"shown-{number}.yaml"
         path.write_text(configuration_of(block), encoding="utf-8")
         if block.text.splitlines()[0] == "# config.yaml":
@@ -232,19 +217,19 @@ def test_yaml_loads(tree: Path) -> None:
         else:
             wrong += refusals(block, lambda path=path: load_file(path))
     # They name components and modules that only the copy has; one process loads them all.
+    assert len(experiments) > 5
     said = run_in(tree, "-c", LOAD_EXPERIMENTS, *experiments)
     refuse([*wrong, *(f"{describe(experiments[path])}: {why}" for path, why in json.loads(said))])
 
 
 LOAD_EXPERIMENTS = """
-import json, sys
-from pathlib import Path
+import json, pathlib, sys
 from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.errors import ConfigError
 wrong = []
 for path in sys.argv[1:]:
     try:
-        load_experiment(Path(path))
+        load_experiment(pathlib.Path(path))
     except ConfigError as error:
         wrong.append((path, str(error)))
 print(json.dumps(wrong))

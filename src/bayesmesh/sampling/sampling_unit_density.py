@@ -29,7 +29,7 @@ Arrays = Mapping[str, Array]
 
 
 class ModelTarget(Protocol):
-    """What is needed of a `sampling.sampling_density.Target`, which makes these units."""
+    """The part of `sampling.sampling_density.Target` that these units use."""
 
     model: Model
     layout: RowLayout

@@ -11,7 +11,7 @@ EARLY_FRACTION = 0.2
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
-_SETTLED = 0.35
+_SETTLED = _FRACTIONS[_FRACTIONS.index(EARLY_FRACTION) + 1]
 """End of the first window after the early phase, as a fraction of warmup."""
 
 _LAST_RESTART = 0.55

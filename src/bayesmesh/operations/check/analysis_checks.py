@@ -269,7 +269,7 @@ def check_memory(name: str, ran: Ran) -> Line:
         return Line(
             name, LEFT_OUT, f"a draw of all chains has {per_draw:,} bytes: watch the peak in the ledger of its job"
         )
-    _peak(ran, FEW_DRAWS)  # what is loaded or remembered in the first run is not counted
+    _peak(ran, FEW_DRAWS)  # a first run also loads modules and fills caches
     counts = FEW_DRAWS, FEW_DRAWS + max(1, ADDED_BYTES // per_draw)
     grown = _growth(ran, counts, per_draw)
     if grown is None:
@@ -277,13 +277,14 @@ def check_memory(name: str, ran: Ran) -> Line:
     # A bound on the draws shows only above it: two numbers of draws that no such option exceeds.
     bound, option = max(((v, k) for k, v in checked.options if isinstance(v, int) and "draw" in k), default=(0, ""))
     low = max(2 * counts[1], bound)
-    if 2 * low * bytes_per_draw(posterior) > MOST_BYTES:
+    is_small = 2 * low * bytes_per_draw(posterior) <= MOST_BYTES
+    if option and not is_small:
         return Line(name, LEFT_OUT, f"{grown}: option '{option}' = {bound} may bound it above this", "lower the option to see")  # fmt: skip
-    above = _growth(ran, (low, 2 * low), per_draw)
+    above = _growth(ran, (low, 2 * low), per_draw) if is_small else grown
     if above is None:
         return Line(name, OK, f"{2 * low} draws take no more than {low}; below, memory grows up to a bound")
     if "data" in checked.declaration.reads:
-        # What is computed for rows times draws may have a bound that so few draws do not reach.
+        # An analysis that works through rows times draws may have a bound that so few draws do not reach.
         return Line(name, LEFT_OUT, f"{above}: if that has a bound, it is above this")
     return Line(name, FAILS, above, "read the draws in blocks and keep sums: `subject.posterior.blocks()`")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 
-from bayesmesh.operations.status import status_table
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.operations.status.chain_progress import read_group
 from bayesmesh.operations.status.status_draws import log_density_so_far
 from bayesmesh.planning.plan import Plan
@@ -52,3 +56,22 @@ def test_a_marker_that_goes_while_it_is_read_is_no_damage(plan: Plan, sample: Ca
     gone.unlink()
     gone.symlink_to("nowhere")  # listed, and not there
     assert read_group(folder).done == 30
+
+
+def test_code_that_cannot_be_read_stays_in_the_row_of_its_experiment(
+    plan: Plan, sample: Callable[..., ChainStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample()
+    ChainStore(plan.layout("other").group("0" * 16, 0), 30, {"identity": "0" * 16})
+    condition_of = progress_table.condition_of
+
+    def refuse(plan: Plan, name: str) -> Any:
+        if name == "listed":
+            raise ConfigError("mine.py, line 1: invalid Python", "correct the line")
+        return condition_of(plan, name)
+
+    monkeypatch.setattr(progress_table, "condition_of", refuse)
+    said = status_table(plan)
+    assert re.findall(r"^(listed|other) +(\w+)", said, re.M)[0] == ("listed", "unreadable")
+    assert re.search(r"^other +(?!unreadable)\w", said, re.M)
+    assert "listed: mine.py, line 1: invalid Python\n  remedy: correct the line" in said

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import ConfigError
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
@@ -176,23 +175,6 @@ def test_what_may_not_be_read_stays_in_its_row(
     monkeypatch.setattr(os, "open", refuse)
     assert (row(plan, "listed")["state"], row(plan, "other")["state"]) == ("unreadable", "pass")
     assert f"listed: {marker}: Permission denied\n  remedy: check the permissions" in status_table(plan)
-
-
-def test_code_that_cannot_be_read_stays_in_the_row_of_its_experiment(
-    plan: Plan, sample: Callable[..., ChainStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sample()
-    _finish(plan, "other", 1.0)
-    condition_of = progress_table.condition_of
-
-    def refuse(plan: Plan, name: str) -> Any:
-        if name == "listed":
-            raise ConfigError("mine.py, line 1: invalid Python", "correct the line")
-        return condition_of(plan, name)
-
-    monkeypatch.setattr(progress_table, "condition_of", refuse)
-    assert (row(plan, "listed")["state"], row(plan, "other")["state"]) == ("unreadable", "pass")
-    assert "listed: mine.py, line 1: invalid Python\n  remedy: correct the line" in status_table(plan)
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
