@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bayesmesh.config.analysis_config import check_own_analyses, check_readable, find_clashes
+from bayesmesh.config.config_analyses import check_own_analyses, check_readable, find_clashes
 from bayesmesh.config.config_errors import explain
 from bayesmesh.config.config_files import list_experiment_files
+from bayesmesh.config.config_kernel import check_kernel
 from bayesmesh.config.config_refits import make_refits
 from bayesmesh.config.config_registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.config_source_code import source_closure
+from bayesmesh.config.config_sweep import Sweep, load_members
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
@@ -34,9 +36,7 @@ from bayesmesh.config.experiment import (
     SourceBlock,
     experiment_class,
 )
-from bayesmesh.config.kernel_config import check_kernel
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
-from bayesmesh.config.sweep_config import Sweep, load_members
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest
 

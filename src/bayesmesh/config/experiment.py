@@ -19,9 +19,9 @@ from bayesmesh.config.config_blocks import (
     SamplingSettings,
 )
 from bayesmesh.config.config_registry import component_path, list_readable, read_options
+from bayesmesh.config.config_sweep import SweepSettings
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
-from bayesmesh.config.sweep_config import SweepSettings
 from bayesmesh.errors import ConfigError
 
 RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from bayesmesh.config.config_sweep import Sweep
 from bayesmesh.config.experiment import ExperimentBase, RunSettings
-from bayesmesh.config.sweep_config import Sweep
 from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.planning.planned_reruns import why_lost
 from bayesmesh.store.layout import ExperimentLayout, ReproductionLayout, SweepLayout

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.sweep_config import Sweep, value_text
+from bayesmesh.config.config_sweep import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text

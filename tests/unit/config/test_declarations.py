@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.cli import make_parser
 from bayesmesh.config import config_registry
-from bayesmesh.config.analysis_config import check_readable
+from bayesmesh.config.config_analyses import check_readable
 from bayesmesh.config.declarations import (
     EXPERIMENT_FOLDERS,
     OTHER_VERBS,

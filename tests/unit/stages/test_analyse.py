@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import UserError
-from bayesmesh.operations.scaffold.templates import new_analysis as template
+from bayesmesh.operations.scaffold.templates import template_analysis as template
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse

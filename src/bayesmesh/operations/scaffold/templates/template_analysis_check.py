@@ -9,7 +9,7 @@ import pandas as pd
 
 from bayesmesh.analyses.base import Subject
 from bayesmesh.config.declarations import declared
-from bayesmesh.operations.scaffold.templates.new_analysis import NewAnalysis, Options
+from bayesmesh.operations.scaffold.templates.template_analysis import NewAnalysis, Options
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
