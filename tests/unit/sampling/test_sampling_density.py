@@ -69,8 +69,8 @@ def expected(expected_apart) -> dict[str, np.ndarray]:
 
 def assert_near(found, expected, precision: float) -> None:
     assert found.keys() == expected.keys()
-    # A gradient is a difference of terms that may be as large as the likelihood.
-    terms = 1e-4 * np.abs(expected.get("likelihood", 0.0)).max()
+    # A gradient is a difference of terms that may be as large as the likelihood; processors sum them in different orders.
+    terms = 2e-4 * np.abs(expected.get("likelihood", 0.0)).max()
     for name, want in expected.items():
         bound = precision * max(1.0, np.abs(want).max(), terms)
         np.testing.assert_allclose(found[name], want, rtol=0, atol=bound, err_msg=name)
