@@ -220,24 +220,21 @@ DEFECTS = {
         "0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)",
         "batch_dot(momentum, momentum), batch_dot(momentum_end, momentum_end)",
     ),
-    "one key for momentum and acceptance": (
-        "accept_by_energy(key_accept, proposal",
-        "accept_by_energy(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum), proposal",
-    ),
+    "one number for momentum and acceptance": ("uniform(key, Stream.ACCEPT,", "uniform(key, Stream.SHARED_MOMENTUM,"),
     "likelihood left out of the ratio": ("+ (proposal.log_likelihood - state.log_likelihood)", ""),
     "prior left out of the ratio": ("(proposal.log_prior - state.log_prior)", "0"),
     "a rejected chain keeps the proposal's density": (
         "return moved._replace(num_steps=state.num_steps + 1)",
         "return moved._replace(num_steps=state.num_steps + 1, log_likelihood=proposal.log_likelihood)",
     ),
-    "all chains accept together": ("accepted = log_uniform < log_ratio", "accepted = log_uniform < log_ratio.mean()"),
+    "all chains accept together": ("(log_uniform < log_ratio)", "(log_uniform < log_ratio.mean())"),
 }
 
 DEFECTS_OF_MOMENTA = {
-    "momentum of sd 0.95": ("jax.random.normal(k,", "0.95 * jax.random.normal(k,"),
+    "momentum of sd 0.95": ("normal(key, stream,", "0.95 * normal(key, stream,"),
     "one momentum for all coordinates": (
-        "jax.random.normal(k, part.shape[1:], part.dtype)",
-        "jnp.broadcast_to(jax.random.normal(k, (), part.dtype), part.shape[1:])",
+        "normal(key, stream, part.shape[1:], part.dtype)",
+        "jnp.broadcast_to(normal(key, stream, (1,) * (part.ndim - 1), part.dtype), part.shape)",
     ),
 }
 
@@ -279,7 +276,7 @@ def test_a_defect_is_seen_through_chees_too(tuning_of, seed_defect, monkeypatch)
 
 
 DEFECTS_OF_TREES = {
-    "always draws the newest point": ("takes = grows & (jnp.log(uniform) < log_weight - part_weight)", "takes = grows"),
+    "always draws the newest point": ("takes = grows & (jnp.log(number) < log_weight - part_weight)", "takes = grows"),
     "likelihood left out of the weights": ("+ (point.log_likelihood - start.log_likelihood)", ""),
 }
 
@@ -300,11 +297,11 @@ DEFECTS_OF_KERNELS = {
         "+ (proposal.log_likelihood - state.log_likelihood)",
         "",
     ),
-    "a walk with one key for noise and acceptance": (
+    "a walk in one direction": (
         random_walk,
         "RandomWalk",
-        "accept(key_accept, log_ratio",
-        "accept(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_noise), log_ratio",
+        "over_chains(scale.astype(q.dtype), q) * z",
+        "over_chains(scale.astype(q.dtype), q) * jnp.abs(z)",
     ),
     "a microcanonical trajectory without its volume": (
         mams,

@@ -19,9 +19,9 @@ FAMILY_ERROR = 1e-4
 
 OPTIONS = {
     "hmc": {"num_leapfrog_steps": 4, "initial_step_size": 0.1, "target_acceptance": 0.98},
-    "replica_exchange": {"num_leapfrog_steps": 3},
+    "replica_exchange": {"num_leapfrog_steps": 2},
 }
-"""At 0.75 four steps are about a whole period of this target, and chains come back to where they were."""
+"""At their defaults four steps, and three, are about a whole period of this target, and chains come back to where they were."""
 
 MORE_CHAINS = {"random_walk": 8}
 """How many times as many chains, where a draw is worth less."""

@@ -86,9 +86,9 @@ def test_trees_have_the_size_of_plain_recursive_ones(record) -> None:
         return grown.count, grown.depth
 
     count, depth = map(np.asarray, run(jnp.asarray(q), jnp.asarray(p)))
-    # A direction is drawn when the part before it is whole: after 0, 1, 3, 7, ... points.
+    # A direction is drawn with the first point of its part: after 0, 1, 3, 7, ... points.
     drawn = [
-        np.asarray(trajectory_tree._uniform(keys, jnp.full(NUM_CHAINS, 2**d - 1)))[:, 2] < 0.5 for d in range(MAX_DEPTH)
+        np.asarray(trajectory_tree._uniform(keys, jnp.full(NUM_CHAINS, 2**d - 1)))[:, 0] < 0.5 for d in range(MAX_DEPTH)
     ]
     expected = [grow(q[i], p[i], [bool(d[i]) for d in drawn]) for i in range(NUM_CHAINS)]
     assert len(set(expected)) > 10, "trees of many sizes"

@@ -73,11 +73,10 @@ class Mams(Chees):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory of jittered length."""
-        key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
         num_steps = self.num_leapfrog_steps(state, tuning)
         step_size = jnp.broadcast_to(tuning.step_size, state.log_prior.shape)
         size = num_coordinates(state.position, target.mask)
-        momentum = to_sphere(self.metric.draw_momentum(key_momentum, state.position, target.mask), size)
+        momentum = to_sphere(self.metric.draw_momentum(key, state.position, target.mask), size)
 
         def kick(at: HamiltonianState, momentum: Position) -> tuple[Position, jax.Array]:
             return turn(momentum, self.metric.whiten_gradient(tuning.metric, at.gradient), 0.5 * step_size, size)
@@ -96,7 +95,7 @@ class Mams(Chees):
         log_ratio = (
             (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood) + log_volume
         )
-        return accept(key_accept, log_ratio, proposal, state, momentum, num_steps, step_size)
+        return accept(key, log_ratio, proposal, state, momentum, num_steps, step_size)
 
 
 def num_coordinates(position: Position, mask: Position) -> Float[Array, ""]:

@@ -117,10 +117,9 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, NutsInfo]:
         """Grow a trajectory until it turns, and draw from it."""
-        key_momentum, key_tree = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-        momentum = self.metric.draw_momentum(key_momentum, state.position, target.mask)
+        momentum = self.metric.draw_momentum(key, state.position, target.mask)
         tree = grow_tree(
-            key_tree, state, momentum, target, self.metric, tuning.metric, tuning.step_size, self.options.max_tree_depth
+            key, state, momentum, target, self.metric, tuning.metric, tuning.step_size, self.options.max_tree_depth
         )
         drawn = tree.whole.drawn
         lp = drawn.log_prior + drawn.log_likelihood

@@ -48,11 +48,10 @@ class RandomWalk(HamiltonianKernel[HamiltonianInfo]):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Propose a point near the present one, and accept or reject it."""
-        key_noise, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-        momentum = self.metric.draw_momentum(key_noise, state.position, target.mask)
+        momentum = self.metric.draw_momentum(key, state.position, target.mask)
         noise, scale = self.metric.move(tuning.metric, momentum), jnp.broadcast_to(tuning.step_size, key.shape)
         position = jax.tree.map(lambda q, z: q + over_chains(scale.astype(q.dtype), q) * z, state.position, noise)
         proposal = HamiltonianState(position, *target.log_density(position), state.num_steps)
         log_ratio = (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood)
         one = jnp.ones((), jnp.int32)
-        return accept(key_accept, log_ratio, proposal, state, momentum, one, tuning.step_size)
+        return accept(key, log_ratio, proposal, state, momentum, one, tuning.step_size)

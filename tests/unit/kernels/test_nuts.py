@@ -55,7 +55,7 @@ def test_a_transition_costs_its_longest_trajectory(info) -> None:
 @pytest.mark.parametrize("direction", [0.1, 0.9])
 def test_a_direction_has_a_random_number_of_its_own(direction: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that says whether a part is drawn from says the opposite here, and that of a leaf says neither."""
-    numbers = jnp.asarray([0.5, 1 - direction, direction])
+    numbers = jnp.asarray([direction, 0.5, 1 - direction])
     monkeypatch.setattr(trajectory_tree, "_uniform", lambda key, number: jnp.broadcast_to(numbers, (*number.shape, 3)))
     target, start = TwoWidths(), Position(jnp.ones((NUM_CHAINS, 3)), None)
     state, step_size = init_state(start, target), jnp.asarray(0.01)

@@ -85,6 +85,7 @@ def update_length(
     """
     counts = jnp.isfinite(trajectory.acceptance_rate)
     weight = jnp.where(counts, trajectory.acceptance_rate, 0.0)
+    counts, weight = jax.lax.optimization_barrier((counts, weight))
     safe = jnp.maximum(weight, 1e-12)
 
     def where_counted(value: Position, other: Position) -> Position:

@@ -120,6 +120,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         if self.has_own_steps:
             running, is_near = update_running(running, info.acceptance_rate), near_others(info.lp)
             counts = is_near & is_moving(running)
+        is_near, counts = jax.lax.optimization_barrier((is_near, counts))
         step_size = self._adapt_step_size(adaptation, after, info, counts)
         extra = self.adapt_extra(adaptation, before, info, counts)
         seen = self._update_seen(adaptation.seen, after, target)

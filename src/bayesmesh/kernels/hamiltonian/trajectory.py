@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from bayesmesh.kernels.base import Position, Statistic, Target, map_parts
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, uniform
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 DIVERGENCE_THRESHOLD = 1000.0
@@ -185,10 +186,9 @@ def run_trajectory[Data](
     Returns:
         The next state (a rejected chain keeps its own) and the info.
     """
-    key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-    momentum = metric.draw_momentum(key_momentum, state.position, target.mask)
+    momentum = metric.draw_momentum(key, state.position, target.mask)
     proposal, momentum_end = move(metric, data, target, step_size, num_leapfrog_steps, state, momentum)
-    return accept_by_energy(key_accept, proposal, state, momentum, momentum_end, num_leapfrog_steps, step_size)
+    return accept_by_energy(key, proposal, state, momentum, momentum_end, num_leapfrog_steps, step_size)
 
 
 def accept_by_energy(
@@ -249,8 +249,8 @@ def accept(
         The next state (a rejected chain keeps its own) and the info, without energy.
     """
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
-    log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(key))
-    accepted = log_uniform < log_ratio
+    log_uniform = jnp.log(uniform(key, Stream.ACCEPT, jnp.zeros((1, 1), jnp.uint32))[:, 0])
+    accepted = jax.lax.optimization_barrier(log_uniform < log_ratio)
     acceptance_rate = jnp.exp(jnp.minimum(log_ratio, 0.0))
     after = _select(accepted, proposal, state)
     info = HamiltonianInfo(

@@ -76,8 +76,7 @@ def run_split_trajectory[Data](
     Returns:
         The next state (a rejected chain keeps its own) and the info.
     """
-    key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-    momentum = metric.draw_momentum(key_momentum, state.position, target.mask)
+    momentum = metric.draw_momentum(key, state.position, target.mask)
 
     def kick(p: Position, force: Position) -> Position:
         return map_parts(lambda x, f: x + (0.5 * step_size).astype(x.dtype) * f, p, force)
@@ -92,4 +91,4 @@ def run_split_trajectory[Data](
         return HamiltonianState(position, *density, at.num_steps, SplitPoint(white, force)), kick(p, force)
 
     proposal, momentum_end = jax.lax.fori_loop(0, num_steps, step, (state, momentum))
-    return accept_by_energy(key_accept, proposal, state, momentum, momentum_end, num_steps, step_size)
+    return accept_by_energy(key, proposal, state, momentum, momentum_end, num_steps, step_size)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from bayesmesh.kernels.base import Position, Target, map_parts
 from bayesmesh.kernels.hamiltonian import trajectory
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, uniform
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, over_chains
 
@@ -63,7 +64,7 @@ class Tree(NamedTuple):
         part: the subtree that grows at one end.
         depth: (chain,) int32, doublings made.
         leaf: (chain,) int32, points in `part`.
-        is_forward: (chain,) whether `part` grows at the right end.
+        is_forward: (chain,) whether `part` grows at the right end; chosen when it begins.
         saved: momentum at, and sum of momenta up to and with, some left ends of subtrees of `part`; (slot, chain, ...).
         is_done, diverging, accepted: (chain,); accepted if the draw is not the start.
         acceptance_sum: (chain,) float64, Metropolis acceptance probabilities of all points, summed.
@@ -114,26 +115,28 @@ def grow_tree[Data](
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
 
     def step(tree: Tree) -> Tree:
-        uniform = _uniform(key, tree.count + 1)
+        numbers = _uniform(key, tree.count)
+        tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
         end = _pick(tree.is_forward, tree.right, tree.left)
         begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
         # Backwards in time the step is negative.
         signed = jnp.where(tree.is_forward, step_size, -step_size)
         at, moved = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum)
         point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
-        grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), uniform[:, 0])
-        return _merge(grown, uniform[:, 1], uniform[:, 2], max_depth)
+        grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), numbers[:, 1])
+        return _merge(grown, numbers[:, 2], max_depth)
 
-    seedling = _seedling(key, start, End(state.position, momentum, state.gradient), max_depth)
+    seedling = _seedling(start, End(state.position, momentum, state.gradient), max_depth)
     return jax.lax.while_loop(lambda tree: ~tree.is_done.all(), step, seedling)
 
 
 def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
     """Three uniform numbers of each chain for its own point `number`, (chain, 3) float64."""
-    return jax.vmap(lambda k, n: jax.random.uniform(jax.random.fold_in(k, n), (3,), jnp.float64))(key, number)
+    index = 3 * number.astype(jnp.uint32)[:, None] + jnp.arange(3, dtype=jnp.uint32)[None]
+    return uniform(key, Stream.TREE, index)
 
 
-def _seedling(key: jax.Array, start: Draw, end: End, max_depth: int) -> Tree:
+def _seedling(start: Draw, end: End, max_depth: int) -> Tree:
     """A tree of one point, and an empty part at one of its ends."""
     num_chains = start.log_prior.shape
     zero, none = jnp.zeros(num_chains, jnp.int32), jnp.zeros(num_chains, bool)
@@ -141,8 +144,7 @@ def _seedling(key: jax.Array, start: Draw, end: End, max_depth: int) -> Tree:
     weight = jnp.zeros(num_chains, jnp.float64)
     whole = Part(start, weight, end.momentum)
     part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, end.momentum))
-    is_forward = _uniform(key, zero)[:, 2] < 0.5
-    return Tree(end, end, whole, part, zero, zero, is_forward, (slots, slots), none, none, none, weight, zero)
+    return Tree(end, end, whole, part, zero, zero, none, (slots, slots), none, none, none, weight, zero)
 
 
 def _log_weight(start: Draw, point: Draw) -> jax.Array:
@@ -156,14 +158,16 @@ def _log_weight(start: Draw, point: Draw) -> jax.Array:
     return jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
 
 
-def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, uniform: jax.Array) -> Tree:
+def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: jax.Array) -> Tree:
     """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
 
     A tree that is done does not change; nothing reads what it saves later.
     """
     grows = ~tree.is_done
     part_weight = jnp.logaddexp(tree.part.log_weight, log_weight)
-    takes = grows & (jnp.log(uniform) < log_weight - part_weight)
+    takes = grows & (jnp.log(number) < log_weight - part_weight)
+    # Or XLA would compute them again in each of the selections that they decide.
+    grows, takes = jax.lax.optimization_barrier((grows, takes))
     momentum = jax.tree.map(jnp.add, tree.part.momentum, end.momentum)
     saved, is_turning = _check_subtrees(tree.saved, tree.leaf, end.momentum, momentum)
     diverging = -log_weight > trajectory.DIVERGENCE_THRESHOLD
@@ -213,11 +217,12 @@ def _is_turning(first: Position, last: Position, total: Position) -> jax.Array:
     return (batch_dot(first, middle) <= 0) | (batch_dot(last, middle) <= 0)
 
 
-def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int) -> Tree:
+def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
     """Merge a complete part into the tree, and begin the next part."""
     is_whole = ~tree.is_done & (tree.leaf == 1 << tree.depth)
     # Biased towards the new part, which is farther away; the weights keep it exact.
-    takes = is_whole & (jnp.log(uniform) < tree.part.log_weight - tree.whole.log_weight)
+    takes = is_whole & (jnp.log(number) < tree.part.log_weight - tree.whole.log_weight)
+    is_whole, takes = jax.lax.optimization_barrier((is_whole, takes))
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)
     ends = _is_turning(tree.left.momentum, tree.right.momentum, momentum) | (tree.depth + 1 == max_depth)
     whole = Part(
@@ -234,7 +239,6 @@ def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int)
         part=part,
         depth=tree.depth + is_whole,
         leaf=jnp.where(is_whole, 0, tree.leaf),
-        is_forward=jnp.where(is_whole, direction < 0.5, tree.is_forward),
         is_done=tree.is_done | (is_whole & ends),
         accepted=tree.accepted | takes,
     )

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Key
 from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position, Target
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, normal
 
 
 class Metric[Data, Estimate](ABC):
@@ -158,13 +159,11 @@ def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -
     A value depends only on the index of its coordinate, so padding after the last entry changes none.
     """
 
-    def draw(index: int, part: jax.Array | None) -> jax.Array | None:
-        if part is None:
-            return None
-        keys = jax.vmap(lambda k: jax.random.fold_in(k, index))(key)
-        return jax.vmap(lambda k: jax.random.normal(k, part.shape[1:], part.dtype))(keys)
+    def draw(stream: Stream, part: jax.Array | None) -> jax.Array | None:
+        return None if part is None else normal(key, stream, part.shape[1:], part.dtype)
 
-    return apply_mask(Position(draw(0, like.shared), draw(1, like.local)), mask)
+    drawn = Position(draw(Stream.SHARED_MOMENTUM, like.shared), draw(Stream.LOCAL_MOMENTUM, like.local))
+    return apply_mask(drawn, mask)
 
 
 def apply_mask(position: Position, mask: Position) -> Position:

@@ -67,7 +67,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def update_estimate(self, estimate: MomentState, position: Position, gradient: Position) -> MomentState:
         """Add the present point of every chain to the moments."""
-        counts = count_finite(gradient)
+        counts = jax.lax.optimization_barrier(count_finite(gradient))
         mean, spread = _merge(estimate.count, estimate.mean, estimate.spread, position, counts)
         gradient_mean, gradient_spread = _merge(
             estimate.count, estimate.gradient_mean, estimate.gradient_spread, gradient, counts

@@ -1,0 +1,96 @@
+"""Random numbers of one transition, each by its place and not by a key of its own.
+
+A kernel gets one key a chain and iteration. Folding it for every purpose, and then drawing, takes two hashes a purpose, and
+XLA compiles each as a loop. Here a number is one hash, Threefry-2x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405), of
+the key, a stream and an index, so that all numbers of a stream are made at once. A barrier behind them keeps XLA from hashing
+again in every loop that uses one.
+
+`jax.random` hashes the stream 0, for less than 2**32 numbers: these numbers and its own, from the same key, never meet.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Key, UInt32
+
+_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
+"""Of the rounds before the odd and before the even injections of the key."""
+
+_PARITY = 0x1BD11BDA
+"""Mixed into the third word of the key."""
+
+
+class Stream(enum.IntEnum):
+    """What the numbers of a transition are for; 0 is that of `jax.random`."""
+
+    SHARED_MOMENTUM = 1
+    LOCAL_MOMENTUM = 2
+    ACCEPT = 3
+    TREE = 4
+
+
+def uniform(
+    key: Key[Array, " chain"], stream: Stream, index: UInt32[Array, "#chain number"]
+) -> Float[Array, "chain number"]:
+    """Return uniform numbers in (0, 1), (chain, number) float64.
+
+    Args:
+        key: (chain,) keys of Threefry.
+        stream: what they are for.
+        index: which numbers of the stream, the same for all chains or each its own.
+    """
+    return jax.lax.optimization_barrier(_to_uniform(_hash(key, stream, index), jnp.float64))
+
+
+def normal(
+    key: Key[Array, " chain"], stream: Stream, shape: tuple[int, ...], dtype: DTypeLike
+) -> Float[Array, "chain ..."]:
+    """Return standard normal numbers (chain, *shape), the first ones of a stream.
+
+    A number depends on its index alone: more rows change none of those before.
+
+    Args:
+        key: (chain,) keys of Threefry.
+        stream: what they are for.
+        shape: of one chain's, less than 2**32 numbers.
+        dtype: of the numbers. One of float32 comes from 23 bits, and is within 5.2.
+    """
+    # Of the numbers of each axis, because the reshape of a list would gather sharded rows.
+    number = jnp.zeros((1, *shape), jnp.uint32)
+    for axis in range(len(shape)):
+        stride = np.uint32(math.prod(shape[axis + 1 :]))
+        number = number + stride * jax.lax.broadcasted_iota(jnp.uint32, number.shape, axis + 1)
+    return jax.lax.optimization_barrier(
+        math.sqrt(2) * jax.lax.erf_inv(2 * _to_uniform(_hash(key, stream, number), dtype) - 1)
+    )
+
+
+def _hash(
+    key: Key[Array, " chain"], stream: Stream, index: UInt32[Array, "#chain ..."]
+) -> tuple[UInt32[Array, "chain ..."], UInt32[Array, "chain ..."]]:
+    """Return two random words for every index."""
+    words = jax.random.key_data(key)
+    first, second = (words[:, i].reshape(-1, *[1] * (index.ndim - 1)) for i in range(2))
+    schedule = (first, second, first ^ second ^ np.uint32(_PARITY))
+    one, other = first + np.uint32(stream), second + index
+    for injection in range(1, 6):
+        for distance in _ROTATIONS[(injection - 1) % 2]:
+            one = one + other
+            other = one ^ (other << np.uint32(distance) | other >> np.uint32(32 - distance))
+        one = one + schedule[injection % 3]
+        other = other + schedule[(injection + 1) % 3] + np.uint32(injection)
+    return one, other
+
+
+def _to_uniform(words: tuple[UInt32[Array, "..."], UInt32[Array, "..."]], dtype: DTypeLike) -> Float[Array, "..."]:
+    """Return the middle of one of 2**52 equal intervals of (0, 1), of 2**23 below float64; never 0 or 1."""
+    one, other = words
+    if jnp.dtype(dtype) == jnp.float64:
+        return (one + ((other >> 12) + 0.5) * 2.0**-20) * 2.0**-32
+    return (((one >> 9).astype(jnp.float32) + 0.5) * 2.0**-23).astype(dtype)
