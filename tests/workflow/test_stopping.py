@@ -20,7 +20,7 @@ STOPPED = {
     "title": "Stopped",
     "data": {"source": "gaussian"},
     "model": {"name": "gaussian"},
-    "kernel": {"name": "hmc", "num_leapfrog_steps": 4, "initial_step_size": 0.1, "target_acceptance": 0.98},
+    "kernel": {"name": "hmc", "num_leapfrog_steps": 2, "initial_step_size": 0.1},
     "sampling": {
         "mode": "independent", "chains": 8, "chain_groups": 2, "warmup": 200, "draws": 500, "segment_seconds": 0.02, "seed": 20261121, "initial": {"method": "mode"},
         "stop": STOP,
