@@ -69,6 +69,13 @@ def grow(q: np.ndarray, p: np.ndarray, is_forward: list[bool]) -> tuple[int, int
     return count, MAX_DEPTH
 
 
+def test_no_number_is_used_twice() -> None:
+    """Of all leaves of a tree, and of all chains."""
+    keys = jax.random.split(jax.random.key(6), NUM_CHAINS)
+    numbers = [np.asarray(trajectory_tree._uniform(keys, jnp.full(NUM_CHAINS, n))) for n in range(2**MAX_DEPTH)]
+    assert len(np.unique(numbers)) == NUM_CHAINS * 3 * 2**MAX_DEPTH
+
+
 def test_trees_have_the_size_of_plain_recursive_ones(record) -> None:
     generator = np.random.default_rng(5)
     q = generator.standard_normal((NUM_CHAINS, 3)) / np.sqrt(PRECISION)

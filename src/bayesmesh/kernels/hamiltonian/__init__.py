@@ -1,1 +1,1 @@
-"""Hamiltonian dynamics shared by kernels: leapfrog trajectories and No-U-Turn trees."""
+"""Hamiltonian dynamics shared by kernels: leapfrog trajectories, No-U-Turn trees and their random numbers."""

@@ -5,7 +5,8 @@ XLA compiles each as a loop. Here a number is one hash, Threefry-2x32 (Salmon et
 the key, a stream and an index, so that all numbers of a stream are made at once. A barrier behind them keeps XLA from hashing
 again in every loop that uses one.
 
-`jax.random` hashes the stream 0, for less than 2**32 numbers: these numbers and its own, from the same key, never meet.
+As `sampling_mesh` configures JAX, `jax.random` hashes the stream 0, for less than 2**32 numbers: these numbers and its own, from
+the same key, never meet.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ def _hash(
 ) -> tuple[UInt32[Array, "chain ..."], UInt32[Array, "chain ..."]]:
     """Return two random words for every index."""
     words = jax.random.key_data(key)
+    if words.shape[1:] != (2,):
+        raise ValueError(
+            f"keys of {jax.random.key_impl(key)} have {words.shape[1:]} words: kernels take those of Threefry"
+        )
     first, second = (words[:, i].reshape(-1, *[1] * (index.ndim - 1)) for i in range(2))
     schedule = (first, second, first ^ second ^ np.uint32(_PARITY))
     one, other = first + np.uint32(stream), second + index
@@ -92,5 +97,6 @@ def _to_uniform(words: tuple[UInt32[Array, "..."], UInt32[Array, "..."]], dtype:
     """Return the middle of one of 2**52 equal intervals of (0, 1), of 2**23 below float64; never 0 or 1."""
     one, other = words
     if jnp.dtype(dtype) == jnp.float64:
-        return (one + ((other >> 12) + 0.5) * 2.0**-20) * 2.0**-32
+        fraction = (other >> 12).astype(jnp.float64) + 0.5
+        return (one.astype(jnp.float64) + fraction * 2.0**-20) * 2.0**-32
     return (((one >> 9).astype(jnp.float32) + 0.5) * 2.0**-23).astype(dtype)

@@ -52,7 +52,9 @@ def test_normal_numbers_are_standard_normal(dtype: str) -> None:
 
 def test_uniform_numbers_are_uniform() -> None:
     """Between 0 and 1, never one of them, with 52 bits."""
-    drawn = np.asarray(uniform(KEYS, Stream.TREE, jnp.arange(MANY, dtype=jnp.uint32)[None]))
+    drawn = uniform(KEYS, Stream.TREE, jnp.arange(MANY, dtype=jnp.uint32)[None])
+    assert not drawn.weak_type
+    drawn = np.asarray(drawn)
     assert drawn.dtype == np.float64
     for numbers in drawn:
         assert scipy.stats.kstest(numbers, "uniform").pvalue > 1e-3
@@ -70,6 +72,13 @@ def test_longer_axes_change_no_number(shape: tuple[int, ...]) -> None:
     short, long = (normal(KEYS, Stream.LOCAL_MOMENTUM, s, jnp.float32) for s in (shape, longer))
     np.testing.assert_array_equal(np.asarray(short), np.asarray(long)[:, : shape[0]])
     assert len(np.unique(np.asarray(long))) == long.size
+
+
+def test_keys_of_another_generator_are_refused() -> None:
+    """Their words are more, and the hash would use some of them."""
+    keys = jax.random.split(jax.random.key(0, impl="rbg"), 2)
+    with pytest.raises(ValueError, match="Threefry"):
+        uniform(keys, Stream.TREE, jnp.zeros((1, 1), jnp.uint32))
 
 
 def test_numbers_of_a_chain_are_its_own() -> None:

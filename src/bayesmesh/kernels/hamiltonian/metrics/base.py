@@ -156,7 +156,8 @@ def _describe(tree: Any) -> str:
 def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
     """Return standard normal numbers, like a position, for (chain,) keys; 0 where `mask` is 0.
 
-    A value depends only on the index of its coordinate, so padding after the last entry changes none.
+    A value depends only on the index of its coordinate, so padding after the last entry changes none. The same keys give the
+    same numbers again: fold them for a second momentum.
     """
 
     def draw(stream: Stream, part: jax.Array | None) -> jax.Array | None:

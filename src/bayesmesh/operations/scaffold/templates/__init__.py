@@ -1,1 +1,1 @@
-"""Templates of new components: code that runs unchanged under the names new_model, new_source and so on."""
+"""Templates of new components: code that runs unchanged, for components named new_model, new_source and so on."""
