@@ -74,7 +74,7 @@ def moves(run: Any) -> np.ndarray:
 
 
 def assert_near(run: Any, reference: Any, largest: float = 1e-10) -> None:
-    assert moves(reference).mean() > 0.2
+    assert moves(reference).mean() > 0.1
     for name, draws in reference.draws.items():
         assert run.draws[name].shape == draws.shape
         np.testing.assert_allclose(run.draws[name], draws, rtol=0, atol=largest, err_msg=name)
