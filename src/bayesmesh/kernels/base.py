@@ -239,6 +239,11 @@ def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Posit
     return jax.tree.map(function, *positions)
 
 
+def keep_computed[Tree](values: Tree) -> Tree:
+    """Return arrays unchanged; XLA would compute small ones again in every fused loop that uses them (record 0032)."""
+    return jax.lax.optimization_barrier(values)
+
+
 def first_chains[Tree](tree: Tree, num_chains: int) -> Tree:
     """Return the first chains of every array (chain, ...); scalars are unchanged."""
     return jax.tree.map(lambda x: x[:num_chains] if x.ndim else x, tree)

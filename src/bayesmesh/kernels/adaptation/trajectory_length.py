@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from bayesmesh.kernels.base import Position, map_parts
+from bayesmesh.kernels.base import Position, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 from bayesmesh.kernels.hamiltonian.trajectory import Trajectory, batch_dot, over_chains
 
@@ -85,7 +85,7 @@ def update_length(
     """
     counts = jnp.isfinite(trajectory.acceptance_rate)
     weight = jnp.where(counts, trajectory.acceptance_rate, 0.0)
-    counts, weight = jax.lax.optimization_barrier((counts, weight))
+    counts, weight = keep_computed((counts, weight))
     safe = jnp.maximum(weight, 1e-12)
 
     def where_counted(value: Position, other: Position) -> Position:

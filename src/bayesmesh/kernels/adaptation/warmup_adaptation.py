@@ -28,7 +28,7 @@ from bayesmesh.kernels.adaptation.warmup_restarts import (
     update_seen,
 )
 from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
-from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target, keep_computed
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate, check_maps
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
@@ -120,7 +120,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         if self.has_own_steps:
             running, is_near = update_running(running, info.acceptance_rate), near_others(info.lp)
             counts = is_near & is_moving(running)
-        is_near, counts = jax.lax.optimization_barrier((is_near, counts))
+        is_near, counts = keep_computed((is_near, counts))
         step_size = self._adapt_step_size(adaptation, after, info, counts)
         extra = self.adapt_extra(adaptation, before, info, counts)
         seen = self._update_seen(adaptation.seen, after, target)

@@ -2,8 +2,8 @@
 
 A kernel gets one key a chain and iteration. Folding it for every purpose, and then drawing, takes two hashes a purpose, and
 XLA compiles each as a loop. Here a number is one hash, Threefry-2x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405), of
-the key, a stream and an index, so that all numbers of a stream are made at once. A barrier behind them keeps XLA from hashing
-again in every loop that uses one.
+the key, a stream and an index, so that all numbers of a stream are made at once. The hash is written out, because that of JAX is a
+loop on a CPU, which takes two to five times as long to compile; the bits are the same.
 
 As `sampling_mesh` configures JAX, `jax.random` hashes the stream 0, for less than 2**32 numbers: these numbers and its own, from
 the same key, never meet.
@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key, UInt32
+
+from bayesmesh.kernels.base import keep_computed
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 """Of the rounds before the odd and before the even injections of the key."""
@@ -45,8 +47,11 @@ def uniform(
         key: (chain,) keys of Threefry.
         stream: what they are for.
         index: which numbers of the stream, the same for all chains or each its own.
+
+    Raises:
+        ValueError: the keys are of another generator.
     """
-    return jax.lax.optimization_barrier(_to_uniform(_hash(key, stream, index), jnp.float64))
+    return keep_computed(_to_uniform(_hash(key, stream, index), jnp.float64))
 
 
 def normal(
@@ -61,15 +66,16 @@ def normal(
         stream: what they are for.
         shape: of one chain's, less than 2**32 numbers.
         dtype: of the numbers. One of float32 comes from 23 bits, and is within 5.2.
+
+    Raises:
+        ValueError: the keys are of another generator.
     """
     # Of the numbers of each axis, because the reshape of a list would gather sharded rows.
     number = jnp.zeros((1, *shape), jnp.uint32)
     for axis in range(len(shape)):
         stride = np.uint32(math.prod(shape[axis + 1 :]))
         number = number + stride * jax.lax.broadcasted_iota(jnp.uint32, number.shape, axis + 1)
-    return jax.lax.optimization_barrier(
-        math.sqrt(2) * jax.lax.erf_inv(2 * _to_uniform(_hash(key, stream, number), dtype) - 1)
-    )
+    return keep_computed(math.sqrt(2) * jax.lax.erf_inv(2 * _to_uniform(_hash(key, stream, number), dtype) - 1))
 
 
 def _hash(
@@ -79,7 +85,7 @@ def _hash(
     words = jax.random.key_data(key)
     if words.shape[1:] != (2,):
         raise ValueError(
-            f"keys of {jax.random.key_impl(key)} have {words.shape[1:]} words: kernels take those of Threefry"
+            f"keys of {jax.random.key_impl(key)} have {words.shape[1:]} words: make them by jax.random.key(seed, impl='threefry2x32')"
         )
     first, second = (words[:, i].reshape(-1, *[1] * (index.ndim - 1)) for i in range(2))
     schedule = (first, second, first ^ second ^ np.uint32(_PARITY))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, Shaped
 
-from bayesmesh.kernels.base import Position, Statistic, Target, map_parts
+from bayesmesh.kernels.base import Position, Statistic, Target, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, uniform
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
@@ -250,7 +250,7 @@ def accept(
     """
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
     log_uniform = jnp.log(uniform(key, Stream.ACCEPT, jnp.zeros((1, 1), jnp.uint32))[:, 0])
-    accepted = jax.lax.optimization_barrier(log_uniform < log_ratio)
+    accepted = keep_computed(log_uniform < log_ratio)
     acceptance_rate = jnp.exp(jnp.minimum(log_ratio, 0.0))
     after = _select(accepted, proposal, state)
     info = HamiltonianInfo(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import Position, Target, map_parts
+from bayesmesh.kernels.base import Position, Target, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, uniform
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -137,7 +137,7 @@ def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
 
 
 def _seedling(start: Draw, end: End, max_depth: int) -> Tree:
-    """A tree of one point, and an empty part at one of its ends."""
+    """A tree of one point, and an empty part whose end its first point chooses."""
     num_chains = start.log_prior.shape
     zero, none = jnp.zeros(num_chains, jnp.int32), jnp.zeros(num_chains, bool)
     slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), end.momentum)
@@ -166,8 +166,7 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: 
     grows = ~tree.is_done
     part_weight = jnp.logaddexp(tree.part.log_weight, log_weight)
     takes = grows & (jnp.log(number) < log_weight - part_weight)
-    # Or XLA would compute them again in each of the selections that they decide.
-    grows, takes = jax.lax.optimization_barrier((grows, takes))
+    grows, takes = keep_computed((grows, takes))
     momentum = jax.tree.map(jnp.add, tree.part.momentum, end.momentum)
     saved, is_turning = _check_subtrees(tree.saved, tree.leaf, end.momentum, momentum)
     diverging = -log_weight > trajectory.DIVERGENCE_THRESHOLD
@@ -222,7 +221,7 @@ def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
     is_whole = ~tree.is_done & (tree.leaf == 1 << tree.depth)
     # Biased towards the new part, which is farther away; the weights keep it exact.
     takes = is_whole & (jnp.log(number) < tree.part.log_weight - tree.whole.log_weight)
-    is_whole, takes = jax.lax.optimization_barrier((is_whole, takes))
+    is_whole, takes = keep_computed((is_whole, takes))
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)
     ends = _is_turning(tree.left.momentum, tree.right.momentum, momentum) | (tree.depth + 1 == max_depth)
     whole = Part(

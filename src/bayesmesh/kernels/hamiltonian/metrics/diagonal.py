@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, map_parts
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 
 _TINY = 1e-20
@@ -67,7 +67,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def update_estimate(self, estimate: MomentState, position: Position, gradient: Position) -> MomentState:
         """Add the present point of every chain to the moments."""
-        counts = jax.lax.optimization_barrier(count_finite(gradient))
+        counts = keep_computed(count_finite(gradient))
         mean, spread = _merge(estimate.count, estimate.mean, estimate.spread, position, counts)
         gradient_mean, gradient_spread = _merge(
             estimate.count, estimate.gradient_mean, estimate.gradient_spread, gradient, counts
