@@ -17,6 +17,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 2000, 5000
 
@@ -30,6 +31,7 @@ def closed_forms() -> dict[str, dict[str, tuple[np.ndarray, np.ndarray, np.ndarr
     known = {name: _linear(POSTERIORS[name].rows()) for name in ("linear", "linear, unscaled")}
     known["ill-conditioned normal"] = {"x": (np.zeros(100), np.linalg.norm(factor, axis=1))}
     known["funnel"] = {"v": (np.zeros(1), np.full(1, 3.0))}
+    known["beta-binomial"] = _beta_binomial(POSTERIORS["beta-binomial"].rows())
     return {name: {k: (mean, sd, 0 * mean) for k, (mean, sd) in each.items()} for name, each in known.items()}
 
 
@@ -46,6 +48,26 @@ def _linear(rows: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarr
         "slope": (best[1:], sd[1:]),
         "noise": (np.array([noise]), np.array([math.sqrt(variance - noise**2)])),
     }
+
+
+def _beta_binomial(rows: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the moments by the trapezoidal rule, where both ends of either axis have no mass to speak of."""
+    rate, concentration = np.meshgrid(np.linspace(0.05, 0.3, 501), np.geomspace(2, 600, 801), indexing="ij")
+    # The half-normal prior, and the Jacobian of the logarithmic axis; the prior of the rate is flat.
+    log_density = np.log(concentration) - (concentration / 100) ** 2 / 2
+    for y, size in zip(rows["y"], rows["size"], strict=True):
+        one, other = rate * concentration, (1 - rate) * concentration
+        log_density += scipy.special.betaln(y + one, size - y + other) - scipy.special.betaln(one, other)
+    weight = np.exp(log_density - log_density.max())
+    edges = np.concatenate([weight[[0, -1]].ravel(), weight[:, [0, -1]].ravel()])
+    if edges.max() > 1e-9:
+        raise SystemExit(f"beta-binomial: the grid ends at {edges.max():.1e} of the highest density")
+
+    def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = np.average(values, weights=weight)
+        return np.array([mean]), np.array([math.sqrt(np.average((values - mean) ** 2, weights=weight))])
+
+    return {"rate": moments(rate), "concentration": moments(concentration)}
 
 
 def long_run(name: str) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
