@@ -135,6 +135,9 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         num_coordinates=NumCoordinates(summaries=len(monitored), latents=sum(totals.values()), listed=summary.num_rows),
         latents={name: Listed(total=total, listed=listed[name]) for name, total in totals.items()},
         num_restarted=_num_restarted(reader.find("warmup_sample_stats/restarted")),
+        raised_target_acceptance=_raised(
+            reader.find("warmup_sample_stats/target_acceptance"), reader.find("sample_stats/target_acceptance")
+        ),
         is_adjusted=not reader.group("sample_stats").attrs.get(UNADJUSTED, False),
         datasets=counts,
         **energies,
@@ -168,6 +171,14 @@ def _assess(
 def _num_restarted(restarted: zarr.Array | None) -> int:
     """Return how many chains went on from the places of others during warmup, by a statistic (chain, iteration, ...)."""
     return 0 if restarted is None else int(np.count_nonzero(read_part(restarted).any(axis=1)))
+
+
+def _raised(warmup: zarr.Array | None, sampling: zarr.Array | None) -> float | None:
+    """Return the target acceptance of sampling, a statistic of (chain, iteration, ...), if warmup began with a lower one."""
+    if warmup is None or sampling is None:
+        return None
+    last = float(read_part(sampling).max())
+    return last if last > read_part(warmup).min() else None
 
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:

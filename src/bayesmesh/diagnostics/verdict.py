@@ -76,6 +76,8 @@ class Verdict(_Record):
     acceptance_rate: float | None
     num_restarted: int = 0
     """Chains that warmup found in a mode of negligible mass, and that went on from the places of others."""
+    raised_target_acceptance: float | None = None
+    """Acceptance that warmup adapted the step size to in the end, if it raised the kernel's option."""
     is_adjusted: bool = True
     """Whether the kernel has an accept step; without one, draws have a bias that no gate sees."""
     datasets: dict[Outcome, int] | None = None

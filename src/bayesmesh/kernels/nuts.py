@@ -52,7 +52,7 @@ class NutsInfo(NamedTuple):
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging, restarted: (chain,) bool.
         tree_depth, num_leapfrog_steps: (chain,) int32.
-        n_steps: () int32. step_size: (chain,) float64.
+        n_steps: () int32. step_size: (chain,) float64. target_acceptance: () float64.
     """
 
     acceptance_rate: jax.Array
@@ -65,6 +65,7 @@ class NutsInfo(NamedTuple):
     num_leapfrog_steps: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
+    target_acceptance: jax.Array
     restarted: jax.Array
 
 
@@ -85,6 +86,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             "tree_depth": Statistic("1", "Doublings of the trajectory."),
             "num_leapfrog_steps": Statistic("1", "Leapfrog steps of the chain's own trajectory."),
             "n_steps": Statistic("gradient", "Leapfrog steps of the longest trajectory among the chains."),
+            "target_acceptance": Statistic("1", "Acceptance that the step size is adapted to; warmup may raise it."),
         }
     )
 
@@ -106,12 +108,17 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         return share + jnp.sum(info.diverging & counts & is_typical) / num_trajectories
 
     def target_acceptance(self, extra: Float[Array, ""]) -> Float[Array, ""]:
-        """Return the option, or half its distance from 1 if trajectories diverge.
+        """Return the option, () float64, or the middle between it and 1 if trajectories diverge.
 
         The mean over a trajectory hides its last point, where the steps were too long for the curvature.
         """
         target = self.options.target_acceptance
-        return jnp.where(extra > _MOST_DIVERGENT, (1 + target) / 2, target)
+        return jnp.where(extra > _MOST_DIVERGENT, (1 + target) / 2, jnp.float64(target))
+
+    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
+        """Return the target acceptance, which a step only records."""
+        del is_adapting
+        return self.target_acceptance(cast(jax.Array, adaptation.extra))
 
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
@@ -135,6 +142,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             # Chains run in lock step, so all wait for the longest trajectory.
             n_steps=jnp.max(tree.count),
             step_size=tuning.step_size,
+            target_acceptance=tuning.extra,
             restarted=jnp.zeros_like(tree.accepted),
         )
         log_densities = drawn.log_prior, drawn.log_likelihood

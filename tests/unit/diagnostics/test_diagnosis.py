@@ -108,6 +108,17 @@ def test_chains_that_warmup_restarted_are_counted_once(run) -> None:
     assert run(good_posterior())[0]["num_restarted"] == 0
 
 
+def test_a_target_acceptance_that_warmup_raised_is_said(run) -> None:
+    posterior, warmup = good_posterior(), np.full((CHAINS, 30), 0.8)
+    posterior["sample_stats"]["target_acceptance"] = np.full((CHAINS, DRAWS), 0.9)
+    warmup[:, 20:] = 0.9
+    content, _ = run(posterior | {"warmup_sample_stats": {"target_acceptance": warmup}})
+    assert content["raised_target_acceptance"] == 0.9
+    warmup[:] = 0.9
+    content, _ = run(posterior | {"warmup_sample_stats": {"target_acceptance": warmup}})
+    assert content["raised_target_acceptance"] is None
+
+
 def test_a_kernel_without_accept_step_is_named_in_the_verdict(tmp_path, layout) -> None:
     path = write(tmp_path / "posterior.zarr", good_posterior())
     assert diagnose(path, GateSettings(), layout).is_adjusted

@@ -8,7 +8,9 @@ from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, V
 from bayesmesh.report.report_verdict_text import limit_text, read_aloud, value_text
 
 
-def sentence(num_restarted: int = 0, *, is_adjusted: bool = True, **outcomes: Outcome) -> str:
+def sentence(
+    num_restarted: int = 0, *, raised: float | None = None, is_adjusted: bool = True, **outcomes: Outcome
+) -> str:
     gates = tuple(
         GateResult(
             name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, message=""
@@ -20,7 +22,7 @@ def sentence(num_restarted: int = 0, *, is_adjusted: bool = True, **outcomes: Ou
             verdict=overall(gates), gates=gates, experiment="x", num_chains=2, num_draws=60, latents={}, bfmi=(),
             num_coordinates=NumCoordinates(summaries=1, latents=0, listed=1), num_divergences=None,
             divergence_share=math.nan, acceptance_rate=None, num_restarted=num_restarted,
-            is_adjusted=is_adjusted,
+            is_adjusted=is_adjusted, raised_target_acceptance=raised,
         )
     )  # fmt: skip
 
@@ -37,6 +39,12 @@ def test_restarted_chains_are_named_whatever_the_verdict() -> None:
     for outcome in ("pass", "fail"):
         assert "During warmup, 1 of 2 chains restarted from others" in sentence(1, r_hat=outcome)
         assert "restarted" not in sentence(0, r_hat=outcome)
+
+
+def test_a_raised_target_acceptance_is_named_whatever_the_verdict() -> None:
+    for outcome in ("pass", "fail"):
+        assert "the target acceptance was raised to 0.95, because" in sentence(raised=0.95, r_hat=outcome)
+        assert "raised" not in sentence(r_hat=outcome)
 
 
 def test_a_kernel_without_accept_step_is_named_whatever_the_verdict() -> None:
