@@ -129,14 +129,18 @@ def explain_os_error(error: OSError | MemoryError) -> UserError | None:
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """Return a sentence with the nearest valid name and all valid names.
+    """Return a sentence with the nearest valid name and all valid names, if there are any.
 
     >>> suggest("chese", ["chees", "hmc"])
     "did you mean 'chees'? valid: chees, hmc"
     >>> suggest("NUTS", ["hmc", "nuts"])
     "did you mean 'nuts'? valid: hmc, nuts"
+    >>> suggest("scale", [])
+    'there are none'
     """
     names = sorted(valid)
+    if not names:
+        return "there are none"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     listed = "valid: " + ", ".join(names[:MOST_NAMES]) + more
     folded = {each.casefold(): each for each in names}

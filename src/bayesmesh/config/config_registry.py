@@ -132,11 +132,18 @@ def check_function(name: str) -> None:
     Raises:
         ConfigError: it does not; the message names the nearest.
     """
-    path, attribute = _external_path("function", name), name.partition(":")[2]
-    found = {each for node in statements(parse_file(path)) for each in _defined(node)}
+    _check_defined("function", name, ast.FunctionDef)
+
+
+def _check_defined(kind: str, name: str, definition: type[ast.FunctionDef | ast.ClassDef]) -> None:
+    """Raise if the file of a name ``module:attribute`` does not bind the attribute; suggest what it defines of that kind."""
+    path, attribute = _external_path(kind, name), name.partition(":")[2]
+    bound = list(statements(parse_file(path), into_definitions=False))
+    found = {each for node in bound for each in _defined(node)}
     if attribute not in found and "*" not in found:
+        meant = [node.name for node in bound if isinstance(node, definition)]
         raise ConfigError(
-            f"'{name}': {path} does not define {attribute}", suggest(attribute, found) if found else "define it there"
+            f"'{name}': {path} does not define {attribute}", suggest(attribute, meant) if meant else "define it there"
         )
 
 
@@ -152,7 +159,7 @@ def check_class(kind: str, name: str) -> None:
     if attribute in functions and attribute not in classes:
         article = "an" if kind[0] in "aeiou" else "a"
         raise ConfigError(f"'{name}' is a function, and {article} {kind} is a class", _subclass_remedy(kind))
-    check_function(name)
+    _check_defined(kind, name, ast.ClassDef)
 
 
 def _subclass_remedy(kind: str) -> str:

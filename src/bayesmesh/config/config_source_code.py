@@ -148,12 +148,18 @@ def _list_imports(tree: ast.Module) -> list[tuple[int, str]]:
     return found
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the statements within a node at any depth, without their expressions, which are most of a file."""
+def statements(node: ast.AST, *, into_definitions: bool = True) -> Iterator[ast.AST]:
+    """Return the statements within a node at any depth, without their expressions, which are most of a file.
+
+    Args:
+        node: a module, or a statement.
+        into_definitions: also those in the bodies of functions and classes, whose names are not the module's.
+    """
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(node, block, ()):
             yield statement
-            yield from statements(statement)
+            if into_definitions or not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from statements(statement, into_definitions=into_definitions)
 
 
 def _prefixes(name: str) -> Iterator[list[str]]:

@@ -344,6 +344,21 @@ def test_a_function_that_is_not_there_is_named(
     assert said in str(refused(_experiment(good, _with_function(function))))
 
 
+def test_what_a_file_defines_are_its_own_functions_or_classes(
+    own_package: Path, refused: Callable[..., ConfigError], good: str
+) -> None:
+    (own_package / "own_package" / "series.py").write_text(
+        "import math\n\nclass Options(Settings): ...\n\nclass Ordered: ...\n\ndef order(latents, data):\n    orders = 1\n    return math.log(orders)\n"
+    )
+    for name, remedy in (("orders", "did you mean 'order'? valid: order"), ("mean", "valid: order")):
+        error = refused(_experiment(good, _with_function(f"own_package.series:{name}")))
+        assert error.remedy == remedy
+    error = refused(_experiment(good, "{name: 'own_package.series:Order'}"))
+    assert error.remedy == "did you mean 'Ordered'? valid: Options, Ordered"
+    error = refused(_experiment(good, "{name: 'own_package.series:Ordered', options: {scale: 1}}"))
+    assert error.remedy == "remove it: there are no keys here"
+
+
 def test_a_mistake_in_the_file_of_one_model_concerns_those_who_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
