@@ -174,6 +174,22 @@ def test_a_metric_that_does_not_adapt_stays() -> None:
     assert 0 < adapted.extra.previous < 1
 
 
+def test_resampling_weighs_by_the_rise_of_the_power_alone() -> None:
+    """What chains have left behind was weighed before; steps too short to leave a place show who was chosen."""
+    kernel = TemperedSmc(Options(metric="identity"), 10)
+    start = jax.random.normal(jax.random.key(3), (NUM_CHAINS, DIMENSION))
+    state = kernel.init(keys(0, 0), Position(start, None), NORMAL)
+    tuning = kernel.tuning(kernel.init_adaptation(state, NORMAL), True)
+    tempering = tuning.extra._replace(previous=jnp.asarray(0.3), inverse_temperature=jnp.asarray(0.32))
+    tuning = tuning._replace(step_size=jnp.asarray(1e-9), extra=tempering)
+    after = jax.jit(lambda state: kernel.step(keys(0, 1), state, NORMAL, tuning)[0])(state)
+    chosen = np.abs(after.position.shared[:, None] - start[None]).sum(axis=-1).argmin(axis=1)
+    expected = NUM_CHAINS * np.asarray(jax.nn.softmax(0.02 * jax.vmap(log_likelihood)(start)))
+    assert expected.max() > 1.5
+    counts = np.bincount(chosen, minlength=NUM_CHAINS)
+    assert ((counts == np.floor(expected)) | (counts == np.ceil(expected))).all()
+
+
 # -- weights ---------------------------------------------------------------------------------------------------------
 
 
