@@ -153,7 +153,8 @@ class Program:
         keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-        position = place_starts(initial.method, target, keys, arguments.spread, arguments.center)
+        attempt = jnp.asarray(arguments.attempt)
+        position = place_starts(initial.method, target, keys, attempt, arguments.spread, arguments.center)
         if initial.method in ("mode", "laplace"):
             from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 

@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, UInt32
 
 from bayesmesh.config.config_blocks import InitialSettings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.trajectory import over_chains
 from bayesmesh.sampling.sampling_density import Target
 
 ReadBlocks = Callable[[], Iterator[Mapping[str, np.ndarray]]]
@@ -37,12 +38,20 @@ _NOISE: Mapping[str, Callable[..., jax.Array]] = {
 _WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
 """Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
 
+MOST_ATTEMPTS = 100
+"""Starts that a chain tries; Stan's number. In the second half of them, `auto` draws from a wide prior too."""
+
 _NEAR = 1e-3
 """Relative distance within which values must come back from unconstrained space to be in the support."""
 
 
 def place_starts(
-    method: str, target: Target, keys: Key[Array, " chain"], spread: Any, center: Position | None
+    method: str,
+    target: Target,
+    keys: Key[Array, " chain"],
+    attempt: UInt32[Array, " chain"],
+    spread: Any,
+    center: Position | None,
 ) -> Position:
     """Return the positions (chain, ...) at which chains start, before they climb.
 
@@ -50,14 +59,17 @@ def place_starts(
         method: `sampling.initial.method`.
         target: the log density.
         keys: one of each chain.
+        attempt: number of the start, from 0.
         spread: by which draws are multiplied.
         center: (chain, ...) points around which they lie; the origin if None.
     """
-    drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), sample_starts(method, target, keys))
+    drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), sample_starts(method, target, keys, attempt))
     return drawn if center is None else jax.tree.map(lambda c, x: c.astype(x.dtype) + x, center, drawn)
 
 
-def sample_starts(method: str, target: Target, keys: Key[Array, " chain"]) -> Position:
+def sample_starts(
+    method: str, target: Target, keys: Key[Array, " chain"], attempt: UInt32[Array, " chain"]
+) -> Position:
     """Return the chains' starts before they are scaled by the spread, and before they climb."""
     if (draw := _NOISE.get(method)) is None:
         return jax.vmap(target.sample_prior)(keys)
@@ -69,7 +81,9 @@ def sample_starts(method: str, target: Target, keys: Key[Array, " chain"]) -> Po
     prior = jax.vmap(target.sample_prior)(jnp.concatenate([keys, of_width]))
     others = [x[len(keys) :] for x in jax.tree.leaves(prior)]
     is_narrow = jnp.stack([(x.std(axis=0) <= _WIDEST_PRIOR).all() for x in others]).all()
-    return jax.tree.map(lambda x, y: jnp.where(is_narrow, x[: len(keys)], y), prior, noise)
+    # Where the density is 0 all around the origin, a wide prior may still reach the data.
+    takes_prior = is_narrow | (attempt >= MOST_ATTEMPTS // 2)
+    return jax.tree.map(lambda x, y: jnp.where(over_chains(takes_prior, y), x[: len(keys)], y), prior, noise)
 
 
 def _sample_noise(draw: Callable[..., jax.Array], target: Target, key: Key[Array, ""]) -> Position:

@@ -23,10 +23,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
 from bayesmesh.sampling.sampling_density import Arrays, Target
-from bayesmesh.sampling.start_points import choose_points, place_starts
-
-MOST_ATTEMPTS = 100
-"""Starts that a chain tries; Stan's number."""
+from bayesmesh.sampling.start_points import MOST_ATTEMPTS, choose_points, place_starts
 
 NUM_COMPARED = {"auto": 8, "uniform": 8}
 """Method of starting -> starts of each chain that are compared; others compare none."""
@@ -158,8 +155,9 @@ def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Ar
     """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
     last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(key.first_chain + chain))
     key_start = jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS))
+    attempt = jnp.full(1, MOST_ATTEMPTS - 1, jnp.uint32)
     initial, center = program.sampling.initial, choose_points(program.points, key.first_chain + chain, 1)
-    starts = place_starts(initial.method, program.target, key_start[None], initial.spread, center)
+    starts = place_starts(initial.method, program.target, key_start[None], attempt, initial.spread, center)
     return program.target.position.unpack(jax.tree.map(lambda x: x[0], starts), jnp.dtype("float64"))
 
 

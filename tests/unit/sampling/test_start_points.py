@@ -18,10 +18,11 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.start_points import choose_points, find_points, place_starts
+from bayesmesh.sampling.start_points import MOST_ATTEMPTS, choose_points, find_points, place_starts
 
 tfd = tfp.distributions
 KEY = "experiment 'mine': key 'sampling.initial.file': "
+FIRST = np.zeros(3, np.uint32)
 
 
 class Positive(Model):
@@ -52,6 +53,14 @@ class FromData(Positive):
         return {"mean": np.full(2, x.mean()), "noise": x.std()}
 
 
+class Wide(Positive):
+    def prior(self, data_spec: Any) -> Any:
+        zero = jax.numpy.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed(
+            {"mean": tfd.Sample(tfd.Normal(zero, zero + 1e3), 2), "noise": tfd.HalfNormal(zero + 1)}
+        )
+
+
 def make(cls: type[Model] = Positive) -> Target:
     jax.config.update("jax_enable_x64", True)
     spec = DataSpec(4, {"x": FieldSpec((), "float64")}, {}, "float64")
@@ -77,15 +86,24 @@ def test_chains_take_the_points_of_a_file_in_turn(tmp_path: Path) -> None:
     np.savez(tmp_path / "start.npz", mean=[[1, 2], [3, 4]], noise=[0.5, 0.5])
     np.testing.assert_array_equal(points_of(tmp_path / "start.npz", target).shared, points.shared)
     keys = jax.random.split(jax.random.key(0), 3)
-    starts = place_starts("file", target, keys, 0.0, choose_points(points, 3, 3))
+    starts = place_starts("file", target, keys, FIRST, 0.0, choose_points(points, 3, 3))
     for chain, mean in enumerate([[3, 4], [1, 2], [3, 4]]):
         found = latents_of(target, starts, chain)
         np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
         np.testing.assert_allclose(found["noise"], 0.5, rtol=1e-12)
-    noisy = place_starts("file", target, keys, 0.1, choose_points(points, 3, 3))
+    noisy = place_starts("file", target, keys, FIRST, 0.1, choose_points(points, 3, 3))
     off = np.asarray(noisy.shared - starts.shared) / 0.1
-    origin = place_starts("zero", target, keys, 1.0, None)
+    origin = place_starts("zero", target, keys, FIRST, 1.0, None)
     np.testing.assert_allclose(off, origin.shared, rtol=1e-9)
+
+
+def test_late_attempts_draw_from_a_prior_that_is_too_wide_for_early_ones() -> None:
+    """The data may lie where the box of the first attempts does not reach."""
+    target, keys = make(Wide), jax.random.split(jax.random.key(0), 3)
+    last = np.array([0, MOST_ATTEMPTS // 2 - 1, MOST_ATTEMPTS // 2], np.uint32)
+    found, box, prior = (place_starts(method, target, keys, last, 1.0, None) for method in ("auto", "uniform", "prior"))
+    assert np.abs(prior.shared).max() > 2
+    np.testing.assert_array_equal(found.shared, np.where([[False], [False], [True]], prior.shared, box.shared))
 
 
 def test_a_model_may_start_from_the_data() -> None:

@@ -77,9 +77,8 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     jax.tree.map(np.testing.assert_array_equal, state, first)
     # The key of a start before there were attempts: chains that start well are the same for ever.
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in range(4)]
-    expected = jax.jit(lambda keys: sample_starts(built.program.sampling.initial.method, built.program.target, keys))(
-        jnp.stack(keys)
-    )
+    method, attempt = built.program.sampling.initial.method, jnp.zeros(4, jnp.uint32)
+    expected = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt))(jnp.stack(keys))
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
 
