@@ -12,6 +12,7 @@ The whole dataset lies on every device that has chains: rows are neither tiled n
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -154,7 +155,10 @@ class LogDensity(Model):
             parsed = {k: parse_prior(text, f"key 'model.prior.{k}'") for k, text in options.prior.items()}
             made: Prior = tfd.JointDistributionNamed({k: v.distribution(data_spec.dtype) for k, v in parsed.items()})
             return made
-        found: Prior = load_function(str(options.prior_function))(data_spec)
+        # To the workflow all data are one row; a latent for each row of the user's has as many entries as there are of those.
+        spec: Any = data_spec
+        rows = {field.shape[0] for field in spec.fields.values()}
+        found: Prior = load_function(str(options.prior_function))(dataclasses.replace(spec, num_rows=max(rows)))
         return found
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:

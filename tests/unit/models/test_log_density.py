@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
@@ -21,6 +22,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.log_density import SUPPORTS, LogDensity
 from posteriors import POSTERIORS
 
+tfd = tfp.distributions
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "models.md"
 
 WRITTEN_OUT = {
@@ -63,6 +65,21 @@ def make(spec: DataSpec, **options: Any) -> LogDensity:
 
 def spec_of(**shapes: tuple[int, ...]) -> DataSpec:
     return DataSpec(1, {k: FieldSpec(shape, "float64") for k, shape in shapes.items()}, {}, "float64")
+
+
+@pytest.mark.parametrize("one_row", [1, 16])
+def test_a_prior_by_function_may_have_a_latent_for_each_row(series: Any, one_row: int) -> None:
+    """All data are one row to the workflow, and a few when it looks whether programs grow."""
+
+    def prior(data_spec: Any) -> Any:
+        zero = jnp.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed({"level": tfd.Sample(tfd.Normal(zero, zero + 1), data_spec.num_rows)})
+
+    series.level_prior = prior
+    series.level = lambda latents, data: -0.5 * jnp.sum((data["y"] - latents["level"]) ** 2)
+    spec = dataclasses.replace(spec_of(x=(7, 2), y=(7,)), num_rows=one_row)
+    model = make(spec, function="series:level", prior_function="series:level_prior")
+    assert model.prior(spec).sample(seed=jax.random.key(0))["level"].shape == (7,)
 
 
 @pytest.mark.parametrize("function", WRITTEN_OUT)
