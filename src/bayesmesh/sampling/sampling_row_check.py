@@ -113,5 +113,6 @@ def _agree(one: Any, other: Any, relative: float) -> bool:
     """Return whether values differ by rounding; what is not finite is the business of starts and gates."""
     one, other = (np.asarray(x, np.float64) for x in (one, other))
     known = np.isfinite(one) & np.isfinite(other)
-    size = max(1.0, np.abs(one[known]).max(initial=0.0))
-    return bool((np.abs(one - other)[known] <= relative * size).all())
+    one, other = one[known], other[known]
+    size = max(1.0, np.abs(one).max(initial=0.0))
+    return bool((np.abs(one - other) <= relative * size).all())

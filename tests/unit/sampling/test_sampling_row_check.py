@@ -26,6 +26,17 @@ def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str, dtype: s
     check_rows(case.model_class, case.options, case.spec, three(case))
 
 
+def test_a_density_of_zero_at_the_point_is_left_to_the_starts(make_case: Any) -> None:
+    case = make_case("gaussian", "float64")
+
+    class Impossible(case.model_class):  # type: ignore[misc, name-defined]
+        def log_likelihood(self, latents: Any, rows: Any) -> Any:
+            values = super().log_likelihood(latents, rows)
+            return jnp.where(jnp.arange(len(values)) >= 0, -jnp.inf, values)
+
+    check_rows(Impossible, case.options, case.spec, three(case))
+
+
 def mean_over_rows(model: Any, latents: Any, rows: Any) -> Any:
     values = type(model).__mro__[1].log_likelihood(model, latents, rows)
     return values - values.mean()
