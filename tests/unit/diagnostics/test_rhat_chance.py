@@ -26,6 +26,14 @@ def test_chains_that_agree_have_a_small_chance_seldom(rho, num_draws) -> None:
         assert 0.4 * level < share < 1.7 * level
 
 
+def test_many_short_chains_that_agree_are_seldom_beyond_chance() -> None:
+    """Their means are many, so that a small error of the variance which is expected of them counts."""
+    x = autoregressive(5, 0.8, (256, 200, 100))
+    assert (chance_of_r_hat(x) < LEVEL).mean() < 0.05
+    x[:8] += 1.5
+    assert (chance_of_r_hat(x) < LEVEL / 100).all()
+
+
 def test_chains_that_agree_exceed_the_limit_of_r_hat_by_chance() -> None:
     x = autoregressive(1, 0.5, (4, 500, 230))
     table = convergence_table(x)
