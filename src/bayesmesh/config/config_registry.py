@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import difflib
 import functools
 import importlib
 import inspect
@@ -49,6 +50,9 @@ _IN_OPTIONS: dict[str, Any] = {
     "Refits": Refits, "Folds": Folds, "LeftOut": LeftOut,
 }  # fmt: skip
 """Names that a class ``Options`` may use."""
+
+_NEARLY_A_TRAIT = 0.85
+"""Similarity of names, as difflib counts it: 0.95 of `is_ajusted` and `is_adjusted`, 0.76 of the nearest two traits."""
 
 _IN_DESCRIPTIONS: dict[str, Any] = {"_Field": Field, "_Annotated": Annotated}
 
@@ -275,7 +279,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     """Import a component and return its class: the one subclass of the contract that its file defines.
 
     Raises:
-        ConfigError: the file defines none, or several; or the named attribute is not there.
+        ConfigError: the file defines none, or several; or the named attribute is not there; or a trait is misspelt.
     """
     path = component_path(kind, name)
     # The contract is in the file base.py of the first folder.
@@ -283,7 +287,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
         with explaining([path]):
-            return _load_external(kind, name, contract)
+            return _with_known_traits(path, _load_external(kind, name, contract), contract)
     with explaining([path]):
         module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
@@ -295,7 +299,26 @@ def load_component(kind: str, name: str) -> type[Any]:
             f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one",
             "leave one in the file",
         )
-    return found[0]
+    return _with_known_traits(path, found[0], contract)
+
+
+def _with_known_traits(path: Path, component: type[Any], contract: type) -> type[Any]:
+    """Return a component; refuse one with an attribute that is nearly a trait, which would keep its default unnoticed.
+
+    Raises:
+        ConfigError: a trait is misspelt.
+    """
+    traits = {*inspect.get_annotations(contract), *(k for k, v in vars(contract).items() if _is_plain(k, v))}
+    inherited = {name for parent in component.__mro__[1:] for name in vars(parent)}
+    for name in [k for k, v in vars(component).items() if _is_plain(k, v)]:
+        near = difflib.get_close_matches(name, traits - {*vars(component)}, n=1, cutoff=_NEARLY_A_TRAIT)
+        if name not in traits | inherited and near:
+            raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a trait of a {contract.__name__.lower()}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
+    return component
+
+
+def _is_plain(name: str, value: object) -> bool:
+    return not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
 
 
 def _is_subclass(value: object, contract: type) -> TypeGuard[type]:

@@ -1,0 +1,59 @@
+"""An attribute that is nearly a trait of its contract is refused: the trait would keep its default unnoticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.config.config_registry import PACKAGES, list_components, load_component
+from bayesmesh.errors import ConfigError
+
+WRONG = [
+    ("kernel", "is_ajusted = False", "is_adjusted"),
+    ("model", "local_latent = {}", "local_latents"),
+    ("source", "offer = ()", "offers"),
+    ("analysis", "needs_of_modell = ('averaging',)", "needs_of_model"),
+]
+RIGHT = [
+    ("kernel", "is_adjusted = False"),
+    ("kernel", "num_attempts = 3"),
+    ("kernel", "def is_ajusted(self): return 1"),
+    ("kernel", "_is_ajusted = False"),
+]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    """A function of a kind and a line that loads a class of this kind with the line in its body."""
+    module = f"traits_{abs(hash(request.node.name))}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run(kind: str, line: str) -> type:
+        base = f"bayesmesh.{PACKAGES[kind].partition('/')[0]}.base"
+        text = f"from {base} import {kind.capitalize()} as Base\n\n\nclass Mine(Base):\n    {line}\n"
+        (tmp_path / f"{module}.py").write_text(text)
+        return load_component(kind, f"{module}:Mine")
+
+    return run
+
+
+@pytest.mark.parametrize(("kind", "line", "meant"), WRONG)
+def test_a_misspelt_trait_is_refused_with_file_and_remedy(load, kind: str, line: str, meant: str) -> None:
+    name = line.split()[0]
+    with pytest.raises(
+        ConfigError, match=rf"traits_\d+\.py: Mine: '{name}' is not a trait of a {kind}\n  remedy: write {meant},"
+    ):
+        load(kind, line)
+
+
+@pytest.mark.parametrize(("kind", "line"), RIGHT)
+def test_other_names_are_taken(load, kind: str, line: str) -> None:
+    assert load(kind, line).__name__ == "Mine"
+
+
+def test_every_component_of_the_project_loads() -> None:
+    for kind in PACKAGES:
+        for name in list_components(kind):
+            assert load_component(kind, name)
