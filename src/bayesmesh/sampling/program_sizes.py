@@ -71,7 +71,7 @@ def make_program(
 
     Raises:
         DeviceError: its mesh does not fit the devices.
-        ConfigError: the kernel needs other chains, or lacks a statistic; or its start cannot be found on this mesh.
+        ConfigError: the kernel needs other chains, or lacks a method or a statistic; or its start cannot be found on this mesh.
     """
     compute, sampling = spec.compute, spec.sampling
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
@@ -84,6 +84,11 @@ def make_program(
     if kernel_class.starts_from_prior:
         check_start(where, spec.kernel.name, sampling.initial)
         _check_prior(model, spec)
+    if missing := sorted(kernel_class.__abstractmethods__):
+        raise ConfigError(
+            f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: lacks the method {', '.join(missing)}",
+            "define it; docs/contracts/kernel.md says what each returns",
+        )
     if missing := sorted({"lp", "log_likelihood", "n_steps"} - getattr(kernel_class, "statistics", {}).keys()):
         raise ConfigError(
             f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",

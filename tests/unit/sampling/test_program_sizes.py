@@ -12,6 +12,7 @@ import pytest
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling.program_sharding import CollectiveTarget
 from bayesmesh.sampling.program_sizes import (
@@ -98,6 +99,14 @@ def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling
         "compute": {"dtype": "float64", "sharding": sharding, **(compute or {})},
     }  # fmt: skip
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+
+
+def test_a_kernel_that_lacks_a_method_is_refused_by_its_file(make_case, monkeypatch) -> None:
+    monkeypatch.setattr(Hmc, "__abstractmethods__", frozenset({"expected_gradients"}))
+    with pytest.raises(
+        ConfigError, match=r"kernels/hmc\.py: kernel hmc: lacks the method expected_gradients\n  remedy: define it"
+    ):
+        make_program(spec(kernel="hmc"), make_case("gaussian").spec, 16)
 
 
 def test_a_program_is_what_its_spec_says(make_case) -> None:
