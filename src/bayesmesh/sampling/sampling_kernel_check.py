@@ -5,14 +5,20 @@ A wrong declaration would otherwise end in an error of JAX that names neither th
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable, Mapping
 
 import jax
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
+_PER_CHAIN = ("lp", "log_likelihood")
+_OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
+"""Part of the common warmup that a metric declares -> its method."""
 
 
 def check_axes(
@@ -48,7 +54,7 @@ def check_axes(
                 expected = " or ".join(map(str, allowed))
                 problem = f": axis {axis} of {path} is '{name}', of length {expected}; the array's shape is {shape}"
         if problem:
-            raise ConfigError(f"kernel {type(kernel).__name__}: {method}(){problem}", remedy)
+            raise ConfigError(f"{_declared_by(kernel, method, path)}(){problem}", remedy)
 
 
 def check_fields(kernel: object, state: object) -> None:
@@ -59,7 +65,7 @@ def check_fields(kernel: object, state: object) -> None:
     """
     for name in ("position", "log_prior", "log_likelihood"):
         if not hasattr(state, name):
-            raise ConfigError(f"kernel {type(kernel).__name__}: the state that init() returns lacks {name}", _CONTRACT)
+            raise ConfigError(f"{_name(kernel)}: the state that init() returns lacks {name}", _CONTRACT)
 
 
 def check_state[State](kernel: object, method: str, after: State, before: State) -> State:
@@ -73,7 +79,7 @@ def check_state[State](kernel: object, method: str, after: State, before: State)
         one, other = (_describe(arrays.get(path)) for arrays in (then, now))
         if one != other:
             raise ConfigError(
-                f"kernel {type(kernel).__name__}: {method}() returns {path} as {other}, and was given {one}",
+                f"{_name(kernel)}: {method}() returns {path} as {other}, and was given {one}",
                 "return every array with the shape and dtype that `init` gave it",
             )
     return after
@@ -83,19 +89,34 @@ def read_statistics(kernel: object, names: Iterable[str], info: object, num_repo
     """Return the fields of an Info that the kernel declares as statistics.
 
     Raises:
-        ConfigError: a field is missing, or has another shape than () or (reported chain,).
+        ConfigError: a field is missing, or has another shape than () or (reported chain,); the log densities differ by chain.
     """
-    said, statistics = f"kernel {type(kernel).__name__}: Info of step()", {}
+    said, statistics = f"{_name(kernel)}: Info of step()", {}
     for name in names:
         if not hasattr(info, name):
             raise ConfigError(f"{said} lacks {name}, which `statistics` declares", _CONTRACT)
         statistics[name] = getattr(info, name)
-        if statistics[name].shape not in ((), (num_reported,)):
+        shape, is_per_chain = statistics[name].shape, name in _PER_CHAIN
+        if shape != (num_reported,) and (shape != () or is_per_chain):
+            expected, or_shared = ("", "") if is_per_chain else (" or ()", ", or one that all chains share")
             raise ConfigError(
-                f"{said}: {name} has shape {statistics[name].shape}, not {(num_reported,)} or ()",
-                "return one value for each reported chain, or one that all chains share",
+                f"{said}: {name} has shape {shape}, not {(num_reported,)}{expected}",
+                f"return one value for each reported chain{or_shared}",
             )
     return statistics
+
+
+def _name(kernel: object) -> str:
+    return f"{inspect.getsourcefile(type(kernel))}: kernel {type(kernel).__name__}"
+
+
+def _declared_by(kernel: object, method: str, path: str) -> str:
+    """Return file, class and method that declare the axes of an array; those of a metric are its own."""
+    metric = getattr(kernel, "metric", None)
+    found = re.match(r"\w+", path)
+    if isinstance(metric, Metric) and method == "adaptation_axes" and found and found[0] in _OF_METRIC:
+        return f"{inspect.getsourcefile(type(metric))}: metric {type(metric).__name__}: {_OF_METRIC[found[0]]}"
+    return f"{_name(kernel)}: {method}"
 
 
 def _axes_of_each[Leaf](found: Mapping[str, Leaf], declared: Mapping[str, Leaf]) -> dict[str, Leaf]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Axes, Kernel, Position
+from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.sampling.program import Program
 
@@ -22,7 +24,7 @@ def trace(make_case, make_program) -> Callable[..., None]:
 
     def run(**changed: Any) -> None:
         right = make_program(make_case("gaussian"), "hmc", num_chains=NUM_CHAINS)
-        kernel_class: type[Kernel] = type("Mine", (Hmc,), changed)
+        kernel_class: type[Kernel] = type("Mine", (Hmc,), {"__module__": __name__, **changed})
         kernel = kernel_class(right.kernel.options, right.kernel.num_warmup)
         Program(right.target, kernel, right.mesh, right.sampling, NUM_CHAINS, right.slice_draws).trace("segment")
 
@@ -116,6 +118,56 @@ def test_a_statistic_of_another_shape_is_refused(trace) -> None:
 
     with pytest.raises(ConfigError, match=r"kernel Mine: .*energy has shape \(2,\), not \(4,\) or \(\)"):
         trace(step=step)
+
+
+def test_a_log_density_that_chains_share_is_refused(trace) -> None:
+    def step(self: Hmc, *given: Any) -> Any:
+        state, info = Hmc.step(self, *given)
+        return state, info._replace(log_likelihood=info.log_likelihood.sum())
+
+    with pytest.raises(
+        ConfigError,
+        match=r"log_likelihood has shape \(\), not \(4,\)\n  remedy: return one value for each reported chain(?!,)",
+    ):
+        trace(step=step)
+
+
+def test_a_refusal_names_the_file_of_the_kernel(trace) -> None:
+    with pytest.raises(ConfigError, match=r"test_sampling_kernel_check\.py: kernel Mine: state_axes"):
+        trace(state_axes=lambda self: Fewer())
+
+
+class Learnt(DiagonalMetric):
+    """A metric with one mistake or another."""
+
+
+MISTAKES = {
+    "axes of its data": (
+        {"data_axes": lambda self: Position(None, None)},
+        r"metric Learnt: data_axes\(\) declares no Axes",
+    ),
+    "axes of its estimate": ({"estimate_axes": lambda self: ()}, r"metric Learnt: estimate_axes\(\) declares no Axes"),
+    "another dtype": (
+        {"update_estimate": lambda self, estimate, *_: jax.tree.map(lambda x: x.astype(jnp.float16), estimate)},
+        r"update_estimate\(\) returns float16.*\n  remedy: return the arrays that init_estimate\(\) returns",
+    ),
+    "another tree": (
+        {"update_estimate": lambda self, estimate, *_: tuple(estimate)},
+        r"update_estimate\(\) returns .* as tuple; it is given",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_metric_is_said_of_its_own_file(trace, mistake: str) -> None:
+    changed, message = MISTAKES[mistake]
+
+    def init(self: Hmc, *given: Any) -> None:
+        Hmc.__init__(self, *given)
+        self.metric = type("Learnt", (Learnt,), {"__module__": __name__, **changed})(self.options)
+
+    with pytest.raises(ConfigError, match=rf"test_sampling_kernel_check\.py: {message}"):
+        trace(__init__=init)
 
 
 def test_a_state_without_what_draws_are_taken_from_is_refused(trace) -> None:

@@ -30,7 +30,7 @@ from bayesmesh.kernels.adaptation.warmup_restarts import (
 from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target, keep_computed
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate, check_maps
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate, check_maps, check_update
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
 
 _RESTART_SHRINKAGE = 2.0
@@ -130,6 +130,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         # A metric leaves out chains whose gradient is not finite.
         gradient = jax.tree.map(lambda g: jnp.where(over_chains(is_near, g), g, jnp.nan), after.gradient)
         estimate = self.metric.update_estimate(adaptation.estimate, after.position, gradient)
+        estimate = check_update(self.metric, estimate, adaptation.estimate)
         closes = is_window_end(after.num_steps, self.num_adaptive)
         return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
 

@@ -122,6 +122,20 @@ def check_estimate(metric: Metric[Any, Any], learnt: Any, present: Any) -> None:
         )
 
 
+def check_update[Estimate](metric: Metric[Any, Estimate], after: Estimate, before: Estimate) -> Estimate:
+    """Return an updated estimate; refuse one whose arrays are not those of the estimate before.
+
+    Raises:
+        ConfigError: they differ; the message names the file of the metric.
+    """
+    if not _are_alike(after, before):
+        raise ConfigError(
+            f"{inspect.getfile(type(metric))}: update_estimate() returns {_describe(after)}; it is given {_describe(before)}",
+            "return the arrays that init_estimate() returns: as many, with their shapes and dtypes",
+        )
+    return after
+
+
 def check_maps(metric: Metric[Any, Any], data: Any, position: Position) -> None:
     """Refuse a metric whose maps return other arrays than they are given.
 
