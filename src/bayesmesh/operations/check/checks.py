@@ -18,6 +18,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.operations.check.check_calibration import FEWEST_DRAWS, calibrate
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.check_prior_draws import unlike_draws
 from bayesmesh.operations.check.checked_model import Subject
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.program_datasets import DatasetPrograms
@@ -111,11 +112,13 @@ def _is_finite(found: Density) -> np.ndarray:
 
 
 def check_prior(name: str, model: Evaluated) -> Line:
-    """Check that the log density is finite where the prior is, and that rows can be predicted there."""
+    """Check that the log density is finite where the prior is, and that draws of the prior are those of its density."""
     share = _is_finite(model.found).mean()
     seen = f"{share:.0%} of {NUM_POINTS} draws have a finite log density and gradient"
     if not share >= LEAST_FINITE:
-        return Line(name, FAILS, seen, "scale the prior to the data, or compute the likelihood with logs (jax.nn.log_sigmoid, logsumexp) and without division by what may be 0")  # fmt: skip
+        return Line(name, FAILS, seen, "scale the prior to the data, or compute the likelihood with logs (jax.nn.log_sigmoid, logsumexp) and without division by what may be 0; a latent that must be positive needs a prior that is")  # fmt: skip
+    if model.target.model.has_proper_prior and (unlike := unlike_draws(model.target)):
+        return Line(name, FAILS, unlike, "let a distribution of your own draw from the density that its log_prob returns, Jacobian included: tfd.TransformedDistribution does; where the prior is improper, let `has_proper_prior` return False")  # fmt: skip
     return Line(name, OK, seen)
 
 

@@ -54,6 +54,21 @@ class Infinite(Gaussian):
         return super().log_likelihood(latents, rows) + jnp.log(latents["mean"][0])
 
 
+class LogNormalWithoutJacobian(tfd.LogNormal):
+    """Its density is that of the logarithm."""
+
+    def _log_prob(self, value):
+        return super()._log_prob(value) + jnp.log(value)
+
+
+class OtherPrior(Gaussian):
+    """Draws of the prior are not those of its density."""
+
+    def prior(self, data_spec: Any) -> Any:
+        zero = jnp.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed({"mean": tfd.Sample(LogNormalWithoutJacobian(zero, zero + 1), 2)})
+
+
 class Misshapen(Gaussian):
     """One number for all rows."""
 
@@ -85,6 +100,7 @@ def fast(monkeypatch) -> None:
         (WrongGradient, "gradient", "by latent 'mean' it differs"),
         (Averaging, "sharding", "tiles of rows and padding change"),
         (Infinite, "prior", "of 64 draws have a finite"),
+        (OtherPrior, "prior", "the draws of latent 'mean' are not those of its density"),
         (Misshapen, "shapes", "for 2 rows"),
     ],
 )
