@@ -6,15 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from bayesmesh.analyses.base import Subject
 from bayesmesh.config.declarations import declared
 from bayesmesh.operations.scaffold.templates.template_analysis import NewAnalysis, Options
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
-def test_moments_are_those_of_the_draws(tmp_path: Path) -> None:
+def test_moments_are_those_of_the_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Blocks of one draw of all chains, as if each were large.
+    monkeypatch.setitem(Posterior.blocks.__kwdefaults__, "block_bytes", 1)
     layout = ExperimentLayout(tmp_path, "some")
     draws = np.random.default_rng(1).standard_normal((2, 5, 3))
     group = open_group(layout.posterior, "w").create_group("posterior")

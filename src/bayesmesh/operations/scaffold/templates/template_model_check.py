@@ -18,3 +18,13 @@ def test_likelihood_is_that_of_scipy() -> None:
     latents = model.prior(spec).sample(seed=jax.random.key(2))
     expected = stats.norm.logpdf(rows["x"], np.asarray(latents["mean"]), float(latents["scale"])).sum(axis=1)
     np.testing.assert_allclose(model.log_likelihood(latents, rows), expected, rtol=1e-12)
+    np.testing.assert_array_equal(model.outcome(rows), rows["x"])
+
+
+def test_prior_is_that_of_scipy() -> None:
+    spec = DataSpec(7, {"x": FieldSpec((3,), "float64")}, {}, "float64")
+    prior = NewModel(Options(prior_scale=2.0), spec).prior(spec)
+    latents = prior.sample(seed=jax.random.key(2))
+    expected = stats.norm.logpdf(np.asarray(latents["mean"]), 0, 2).sum()
+    expected += stats.halfnorm.logpdf(float(latents["scale"]), 0, 2)
+    np.testing.assert_allclose(prior.log_prob(latents), expected, rtol=1e-12)
