@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,7 @@ from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
-def test_moments_are_those_of_the_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Blocks of one draw of all chains, as if each were large.
-    monkeypatch.setitem(Posterior.blocks.__kwdefaults__, "block_bytes", 1)
+def test_moments_are_those_of_the_draws(tmp_path: Path) -> None:
     layout = ExperimentLayout(tmp_path, "some")
     draws = np.random.default_rng(1).standard_normal((2, 5, 3))
     group = open_group(layout.posterior, "w").create_group("posterior")
@@ -27,7 +26,10 @@ def test_moments_are_those_of_the_draws(tmp_path: Path, monkeypatch: pytest.Monk
     files["moments.csv"].parent.mkdir()
 
     analysis = NewAnalysis(Options())
-    analysis.run(Subject(layout), {}, files)
+    with pytest.MonkeyPatch.context() as patch:
+        # Blocks of one draw of all chains, as if each were large.
+        patch.setattr(Posterior, "blocks", functools.partialmethod(Posterior.blocks, block_bytes=1))
+        analysis.run(Subject(layout), {}, files)
     table = pd.read_csv(files["moments.csv"])
     np.testing.assert_allclose(table[["mean", "sd"]].to_numpy()[0], [draws.mean(), draws.std()])
     section = analysis.section(files)
