@@ -38,7 +38,7 @@ NAMED_ROWS, NAMED_CHAINS = 3, 8
 
 _REMEDY = (
     "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (auto,"
-    " uniform, prior, zero, mode or file) and a smaller sampling.initial.spread{precision}"
+    " uniform, prior, zero, mode, laplace, model or file) and a smaller sampling.initial.spread{precision}"
 )
 
 
