@@ -73,6 +73,23 @@ def _usable(lp: Float[np.ndarray, "chain draw"]) -> tuple[np.ndarray, np.ndarray
 
 def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
     """Return a failed gate that names the chains; None if all have the same log densities throughout."""
+    found, late = _find(lp)
+    if not (found or late):
+        return None
+    messages = [_describe_separated(found)] if found else []
+    messages += [_describe_late(late)] if late else []
+    return _failed(found | {chain: nats for chain, (_, nats) in late.items()}, ". ".join(messages))
+
+
+def chains_apart(lp: Float[np.ndarray, "chain draw"]) -> list[int]:
+    """Return the chains that `modes_gate` names, those farthest from the others first."""
+    found, late = _find(lp)
+    nats = found | {chain: distance for chain, (_, distance) in late.items()}
+    return sorted(nats, key=lambda chain: -abs(nats[chain]))
+
+
+def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[int, tuple[int, float]]]:
+    """Return chains that are apart from the others, and others that were apart at first."""
     late = late_chains(lp)
     arrived = max((num_draws for num_draws, _ in late.values()), default=0)
     # A late chain is not in another mode, although its first draws alone may bring its mean far from the others.
@@ -81,12 +98,7 @@ def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
     # One that left another mode before the last late chain came is seen beside those that were on time.
     on_time = [chain for chain in range(len(lp)) if chain not in late]
     found |= {on_time[at]: nats for at, nats in separated_chains(lp[on_time]).items()}
-    late = {chain: each for chain, each in late.items() if chain not in found}
-    if not (found or late):
-        return None
-    messages = [_describe_separated(found)] if found else []
-    messages += [_describe_late(late)] if late else []
-    return _failed(found | {chain: nats for chain, (_, nats) in late.items()}, ". ".join(messages))
+    return found, {chain: each for chain, each in late.items() if chain not in found}
 
 
 def _failed(found: Mapping[int, float], message: str) -> GateResult:

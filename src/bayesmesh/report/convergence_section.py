@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesmesh.diagnostics.mode_gate import chains_apart
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
@@ -61,9 +62,11 @@ def build_convergence(
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
     latents = [item for item in coordinates if not item.is_summary]
-    cards = _trace_cards(summaries, reader, num_traces) if reader else []
-    density = _density_panels(reader) if reader else []
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
+    apart = _chains_apart(verdict, reader) if reader else []
+    chains = shown_chains(num_chains, apart) if num_chains else []
+    cards = _trace_cards(summaries, reader, chains, num_traces) if reader else []
+    density = _density_panels(reader, chains) if reader else []
     limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
@@ -75,18 +78,26 @@ def build_convergence(
         "num_coordinates": len(coordinates),
         "meanings": meanings_of([item.variable for item in summaries[:NUM_WORST]], meanings),
         "cards": cards,
-        "chains": shown_chains(num_chains) if num_chains and (cards or density) else [],
+        "chains": chains if cards or density else [],
         "num_chains": num_chains,
         "density": density,
         "spread": [panel for panel in spread if panel],
-        "warmup": _warmup_panels(reader) if reader else [],
+        "warmup": _warmup_panels(reader, chains) if reader else [],
         "statistics": _statistic_rows(reader) if reader else [],
-        "thinning": _thinning(num_chains, num_draws),
+        "thinning": _thinning(num_chains, num_draws, chains, set(apart) & set(chains)),
         "bfmi": _bfmi_text(verdict.bfmi),
     }
 
 
-def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> list[dict[str, Any]]:
+def _chains_apart(verdict: Verdict, reader: DrawReader) -> list[int]:
+    """Return the chains that the gate `modes` names, if there is one; of many datasets none is looked for."""
+    gate, log_density = verdict.gate("modes"), reader.statistic("lp")
+    return chains_apart(log_density) if gate and log_density is not None and verdict.datasets is None else []
+
+
+def _trace_cards(
+    summaries: Sequence[Coordinate], reader: DrawReader, chains: Sequence[int], num_traces: int
+) -> list[dict[str, Any]]:
     """Return the trace and the ranks of coordinates that have draws."""
     found: list[tuple[Coordinate, np.ndarray]] = []
     named = [item for item in summaries if item.is_named][: num_traces // 2]
@@ -101,8 +112,8 @@ def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces
     return [
         {
             "coordinate": item,
-            "trace": draw_trace(f"trace-{n}", draws, item.label),
-            "ranks": draw_ranks(f"ranks-{n}", rank, item.label, reach) if rank else None,
+            "trace": draw_trace(f"trace-{n}", draws, item.label, chains),
+            "ranks": draw_ranks(f"ranks-{n}", rank, item.label, chains, reach) if rank else None,
         }
         for n, ((item, draws), rank) in enumerate(zip(found, ranks, strict=True))
     ]
@@ -119,19 +130,21 @@ def _precision_panels(summaries: Sequence[Coordinate], reader: DrawReader, limit
     return [panel for panel in drawn if panel]
 
 
-def _density_panels(reader: DrawReader) -> list[Panel]:
+def _density_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
     panels: list[Panel | None] = []
     log_density = reader.statistic("lp")
     if log_density is not None and log_density.size:
         note = "In nats. It should look like a level, even band in which all chains overlap."
-        panels.append(draw_trace("log-density", log_density, "log density", size=_HALF, title="Log density", note=note))
+        panels.append(
+            draw_trace("log-density", log_density, "log density", chains, size=_HALF, title="Log density", note=note)
+        )
     energy = reader.statistic("energy")
     if energy is not None and energy.size:
         panels.append(draw_energy(energy))
     return [panel for panel in panels if panel]
 
 
-def _warmup_panels(reader: DrawReader) -> list[Panel]:
+def _warmup_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
     wanted = (
         ("lp", "Log density in warmup", "In nats, over the second half of warmup, where it should have levelled off."),
         ("step_size", "Step size in warmup", "One line if all chains share it."),
@@ -149,7 +162,8 @@ def _warmup_panels(reader: DrawReader) -> list[Panel]:
         if name == "step_size" and bool((values == values[:1]).all()):
             values = values[:1]
         label = f"warmup-{name.replace('_', '-')}"
-        panels.append(draw_trace(label, values, title, size=_HALF, first_draw=first, title=title, note=note))
+        drawn = chains if len(values) > 1 else [0]
+        panels.append(draw_trace(label, values, title, drawn, size=_HALF, first_draw=first, title=title, note=note))
     return panels
 
 
@@ -169,16 +183,17 @@ def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
     return rows
 
 
-def _thinning(num_chains: int, num_draws: int) -> str:
+def _thinning(num_chains: int, num_draws: int, chains: Sequence[int], apart: Collection[int]) -> str:
     parts = []
     if num_draws > 2 * NUM_BLOCKS:
         parts.append(
             f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} consecutive draws, "
             f"so that no excursion is lost"
         )
-    if num_chains > len(shown_chains(num_chains)):
+    if num_chains > len(chains):
+        named = f", of which {', '.join(map(str, sorted(apart)))} are apart from the others" if apart else ""
         parts.append(
-            f"{len(shown_chains(num_chains))} of {formats.count(num_chains)} chains, evenly spaced, are coloured; "
+            f"{len(chains)} of {formats.count(num_chains)} chains are coloured{named or ', evenly spaced'}; "
             "the range of all chains is shaded in the traces and dotted in the rank plots"
         )
     return ". ".join(parts) + "." if parts else ""

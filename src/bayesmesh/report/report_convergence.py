@@ -25,17 +25,28 @@ MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": 
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
 
 
-def shown_chains(num_chains: int) -> list[int]:
-    """Return the evenly spaced chains to draw in colour.
+def shown_chains(num_chains: int, apart: Sequence[int] = ()) -> list[int]:
+    """Return the chains to draw in colour: evenly spaced ones, half of which give way to chains apart from the others.
 
-    >>> shown_chains(3), shown_chains(64)
-    ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63])
+    >>> shown_chains(3), shown_chains(64), shown_chains(64, [50])
+    ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63], [0, 10, 21, 31, 41, 50, 53, 63])
     """
-    return [int(chain) for chain in np.linspace(0, num_chains - 1, min(num_chains, MAX_CHAINS)).round()]
+    most = min(num_chains, MAX_CHAINS)
+    chosen = set(apart[: MAX_CHAINS // 2]) if num_chains > most else set()
+    others = [chain for chain in range(num_chains) if chain not in chosen]
+    spaced = np.linspace(0, len(others) - 1, most - len(chosen)).round()
+    return sorted(chosen | {others[int(at)] for at in spaced})
 
 
 def draw_trace(
-    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0, **text: str
+    name: str,
+    draws: np.ndarray,
+    label: str,
+    chains: Sequence[int],
+    *,
+    size: tuple[int, int] = _WIDE,
+    first_draw: int = 0,
+    **text: str,
 ) -> Panel:
     """Draw a trace, one colour per chain.
 
@@ -43,12 +54,12 @@ def draw_trace(
         name: name of the panel.
         draws: shape (chain, draw); non-finite values are gaps.
         label: description for readers who cannot see the drawing.
+        chains: those with a colour.
         size: width and height in px.
         first_draw: index of the first draw.
         **text: title and note of the panel.
     """
     num_chains, num_draws = draws.shape
-    chains = shown_chains(num_chains)
 
     def plot(axes: Axes) -> None:
         if num_chains > len(chains):
@@ -78,10 +89,9 @@ def rank_reach(found: Sequence[RankDifference | None]) -> float:
     return 1.15 * max((max(each.band, float(np.abs(each.difference).max())) for each in found if each), default=1.0)
 
 
-def draw_ranks(name: str, found: RankDifference, label: str, reach: float) -> Panel:
+def draw_ranks(name: str, found: RankDifference, label: str, chains: Sequence[int], reach: float) -> Panel:
     """Draw the difference of each chain's rank distribution from the uniform one, on an axis from -`reach` to `reach`."""
     num_chains = len(found.difference)
-    chains = shown_chains(num_chains)
 
     def plot(axes: Axes) -> None:
         axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)

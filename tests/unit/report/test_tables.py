@@ -57,7 +57,7 @@ def test_rank_panels_that_are_compared_share_one_scale() -> None:
     found = [rank_difference(values) for values in draws]
     reach = rank_reach([*found, None])
     assert reach == 1.15 * max(np.abs(each.difference).max() for each in found if each)
-    panels = [draw_ranks(f"ranks-{n}", each, "x", reach) for n, each in enumerate(found) if each]
+    panels = [draw_ranks(f"ranks-{n}", each, "x", [0, 1], reach) for n, each in enumerate(found) if each]
     ticks = [re.findall(r">(\N{MINUS SIGN}?0\.\d+)</text>", panel.svg) for panel in panels]
     assert ticks[0] == ticks[1] != []
     assert rank_reach([]) > 0

@@ -1,0 +1,45 @@
+"""The section on convergence: which chains have a colour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict
+from bayesmesh.report.convergence_section import build_convergence
+from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.store.zarr_arrays import open_group, write_array
+
+NUM_CHAINS, NUM_DRAWS = 32, 400
+
+
+def section(folder: Path, log_density: np.ndarray) -> dict[str, object]:
+    """The section of a run of which nothing is known besides its log density."""
+    group = open_group(folder / "posterior.zarr", "w").create_group("sample_stats")
+    write_array(group, "lp", log_density, ("chain", "draw"))
+    gate = modes_gate(log_density)
+    verdict = Verdict(
+        verdict="pass" if gate is None else "fail", gates=() if gate is None else (gate,), experiment="x",
+        num_chains=NUM_CHAINS, num_draws=NUM_DRAWS, latents={}, bfmi=(), num_divergences=None, divergence_share=0.0,
+        acceptance_rate=None, num_coordinates=NumCoordinates(summaries=0, latents=0, listed=0),
+    )  # fmt: skip
+    return build_convergence([], verdict, DrawReader(folder / "posterior.zarr"), 4, {})
+
+
+def test_chains_in_another_mode_have_a_colour_among_evenly_spaced_ones(tmp_path: Path) -> None:
+    log_density = np.random.default_rng(0).normal(size=(NUM_CHAINS, NUM_DRAWS))
+    log_density[[3, 7]] -= [[40.0], [26.0]]
+    found = section(tmp_path, log_density)
+    assert {3, 7} < set(found["chains"])
+    assert len(found["chains"]) == 8
+    assert "of which 3, 7 are apart from the others" in found["thinning"]
+    (panel,) = found["density"]
+    assert all(f'data-chain="{chain}"' in panel.svg for chain in (3, 7))
+
+
+def test_chains_that_agree_are_evenly_spaced(tmp_path: Path) -> None:
+    found = section(tmp_path, np.random.default_rng(0).normal(size=(NUM_CHAINS, NUM_DRAWS)))
+    assert found["chains"] == [0, 4, 9, 13, 18, 22, 27, 31]
+    assert "8 of 32 chains are coloured, evenly spaced" in found["thinning"]
