@@ -46,7 +46,7 @@ def test_the_remedy_follows_the_message() -> None:
     [
         ("chese", ["hmc", "chees"], "did you mean 'chees'? valid: chees, hmc"),
         ("zzz", ["hmc", "chees"], "valid: chees, hmc"),
-        ("x", [], "valid: "),
+        ("x", [], "there are none"),
     ],
 )
 def test_suggestions(name: str, valid: list[str], said: str) -> None:

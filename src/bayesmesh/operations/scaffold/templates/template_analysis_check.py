@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from bayesmesh.analyses.base import Subject
 from bayesmesh.config.declarations import declared
@@ -26,9 +26,9 @@ def test_moments_are_those_of_the_draws(tmp_path: Path) -> None:
     files["moments.csv"].parent.mkdir()
 
     analysis = NewAnalysis(Options())
-    with pytest.MonkeyPatch.context() as patch:
-        # Blocks of one draw of all chains, as if each were large.
-        patch.setattr(Posterior, "blocks", functools.partialmethod(Posterior.blocks, block_bytes=1))
+    # Blocks of one draw of all chains, as if each were large.
+    small = functools.partialmethod(Posterior.blocks, block_bytes=1)
+    with mock.patch.object(Posterior, "blocks", small):
         analysis.run(Subject(layout), {}, files)
     table = pd.read_csv(files["moments.csv"])
     np.testing.assert_allclose(table[["mean", "sd"]].to_numpy()[0], [draws.mean(), draws.std()])
