@@ -117,7 +117,8 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         if new in place.owner.model_fields:
             return f"key '{name}' was renamed to '{new}'", f"write\n{_as_yaml([*place.keys[:-1], new])}\n  {change}"
         valid = place.owner.model_fields
-        return f"unknown key '{name}'", suggest(place.keys[-1], valid) if valid else "remove it: there are no keys here"
+        remedy = suggest(place.keys[-1], valid) if valid else "remove it: this block takes no keys"
+        return f"unknown key '{name}'", remedy
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _say_component(name, first["input"])
     if kind == "missing":

@@ -313,7 +313,7 @@ def _with_known_traits(path: Path, component: type[Any], contract: type) -> type
     for name in [k for k, v in vars(component).items() if _is_plain(k, v)]:
         near = difflib.get_close_matches(name, traits - {*vars(component)}, n=1, cutoff=_NEARLY_A_TRAIT)
         if name not in traits | inherited and near:
-            raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a trait of a {contract.__name__.lower()}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
+            raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a trait of {contract.__name__}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
     return component
 
 

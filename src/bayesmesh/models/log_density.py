@@ -155,10 +155,10 @@ class LogDensity(Model):
             parsed = {k: parse_prior(text, f"key 'model.prior.{k}'") for k, text in options.prior.items()}
             made: Prior = tfd.JointDistributionNamed({k: v.distribution(data_spec.dtype) for k, v in parsed.items()})
             return made
-        # To the workflow all data are one row; a latent for each row of the user's has as many entries as there are of those.
+        # To the workflow all data are one row; a latent with an entry for each row needs the user's number of rows.
         spec: Any = data_spec
-        rows = {field.shape[0] for field in spec.fields.values()}
-        found: Prior = load_function(str(options.prior_function))(dataclasses.replace(spec, num_rows=max(rows)))
+        num_rows = max(field.shape[0] for field in spec.fields.values())
+        found: Prior = load_function(str(options.prior_function))(dataclasses.replace(spec, num_rows=num_rows))
         return found
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:

@@ -91,8 +91,10 @@ def build_convergence(
 
 def _chains_apart(verdict: Verdict, reader: DrawReader) -> list[int]:
     """Return the chains that the gate `modes` names, if there is one; of many datasets none is looked for."""
-    gate, log_density = verdict.gate("modes"), reader.statistic("lp")
-    return chains_apart(log_density) if gate and log_density is not None and verdict.datasets is None else []
+    if verdict.gate("modes") is None or verdict.datasets is not None:
+        return []
+    log_density = reader.statistic("lp")
+    return [] if log_density is None else chains_apart(log_density)
 
 
 def _trace_cards(

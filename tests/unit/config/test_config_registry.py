@@ -356,7 +356,7 @@ def test_what_a_file_defines_are_its_own_functions_or_classes(
     error = refused(_experiment(good, "{name: 'own_package.series:Order'}"))
     assert error.remedy == "did you mean 'Ordered'? valid: Options, Ordered"
     error = refused(_experiment(good, "{name: 'own_package.series:Ordered', options: {scale: 1}}"))
-    assert error.remedy == "remove it: there are no keys here"
+    assert error.remedy == "remove it: this block takes no keys"
 
 
 def test_a_mistake_in_the_file_of_one_model_concerns_those_who_name_it(

@@ -43,7 +43,8 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 def test_a_misspelt_trait_is_refused_with_file_and_remedy(load, kind: str, line: str, meant: str) -> None:
     name = line.split()[0]
     with pytest.raises(
-        ConfigError, match=rf"traits_\d+\.py: Mine: '{name}' is not a trait of a {kind}\n  remedy: write {meant},"
+        ConfigError,
+        match=rf"traits_\d+\.py: Mine: '{name}' is not a trait of {kind.capitalize()}\n  remedy: write {meant},",
     ):
         load(kind, line)
 
