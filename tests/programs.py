@@ -32,7 +32,7 @@ class Built:
 
     def arguments(self, seed: int = 3, first_chain: int = 0) -> Any:
         """Return the numbers that the programs are called with."""
-        from bayesmesh.sampling.program import GroupKey
+        from bayesmesh.sampling.program_values import GroupKey
 
         return self.program.arguments(GroupKey(seed, first_chain))
 
@@ -65,8 +65,7 @@ class Built:
             state, statistics, draws = self.compiled["segment"](
                 arguments, self.data, given, np.uint32(first + done), np.int32(count)
             )
-            cut = {k: np.asarray(v)[:count] for k, v in statistics.items()}
-            parts.append((cut, self.program.draws_to_host(draws, count)))
+            parts.append((self.program.statistics_to_host(statistics, count), self.program.draws_to_host(draws, count)))
             done += count
         return state, *jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
@@ -95,18 +94,22 @@ def build(
     initial: Mapping[str, Any] | None = None,
     sharding: str = "named",
     is_optimised: bool = True,
+    takes_turns: bool | None = None,
     **kernel_options: Any,
 ) -> Built:
+    """Return compiled programs; `takes_turns` is chosen by the program where it is None."""
     from bayesmesh.sampling.program import PROGRAMS
 
     program = make_program(
         case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, kernel_options, sharding
     )
+    if takes_turns is not None:
+        program.takes_turns = takes_turns
     key = (
         case.model_class, case.spec.num_rows, case.spec.entry_counts, case.spec.dtype, repr(case.spec.fields),
         repr(case.spec.constants), _constants(case.options), kernel, _constants(program.kernel.options), num_chains,
         most_draws, mesh, row_tile, *(getattr(program.sampling.initial, name) for name in ("method", "steps", "climbers", "curvature_at")), sharding,
-        is_optimised,
+        is_optimised, program.takes_turns,
     )  # fmt: skip
     if key not in _COMPILED:
         options = {"xla_backend_optimization_level": 3 if is_optimised else 0}

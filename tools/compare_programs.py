@@ -145,7 +145,7 @@ def rate(arguments: argparse.Namespace, program: Any, compiled: dict[str, Any], 
     import jax
     import numpy as np
 
-    from bayesmesh.sampling.program import GroupKey  # type: ignore[import-not-found,unused-ignore]
+    from bayesmesh.sampling.program import GroupKey  # type: ignore[import-not-found,attr-defined,unused-ignore]
 
     data, key = program.put_data(rows), GroupKey(1, 0)
     if "segment" in compiled:
@@ -160,8 +160,12 @@ def rate(arguments: argparse.Namespace, program: Any, compiled: dict[str, Any], 
     def run(count: int) -> tuple[float, int]:
         start = time.perf_counter()
         _, info, _ = jax.block_until_ready(sample(*given, state, np.uint32(1), np.int32(count)))
+        seconds = time.perf_counter() - start
+        if hasattr(info, "like"):
+            # Newer programs count those of each chain.
+            return seconds, int(program.statistics_to_host(info, count)["n_steps"].sum()) // arguments.chains
         steps = info["n_steps"] if isinstance(info, dict) else info.n_steps
-        return time.perf_counter() - start, int(np.asarray(steps)[:count].sum())
+        return seconds, int(np.asarray(steps)[:count].sum())
 
     run(1)
     count = int(max(1, min(SLICE, ROUND_SECONDS / max(run(1)[0], 1e-4))))

@@ -317,7 +317,7 @@ def test_gradients_are_counted_as_they_are_taken(runs, warm) -> None:
     runs.calls.clear()
     _, info = runs.step(key_at(0), warm.state, runs.tuning(warm))
     jax.effects_barrier()
-    assert len(runs.calls) == int(info.n_steps)
+    assert len(runs.calls) == np.max(info.n_steps)
 
 
 @pytest.mark.parametrize("runs", with_trait("is_adjusted", True), indirect=True)

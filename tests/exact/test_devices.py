@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_registry import list_components, load_component
-from bayesmesh.sampling.program import GroupKey, name_leaves
+from bayesmesh.sampling.program import name_leaves
+from bayesmesh.sampling.program_values import GroupKey
 from programs import checkpoint
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50

@@ -105,9 +105,12 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     if in_modes is None and overall(gates) != "pass":
         blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())
         gates = [g for g in (funnel_gate(statistics["lp"], blocks, overall(gates)),) if g is not None] + gates
-    gradients = int(np.sum(run.warmup_statistics["n_steps"]) + np.sum(run.statistics["n_steps"]))
+    of_a_chain = [np.mean(s["n_steps"]) * len(s["n_steps"]) for s in (run.warmup_statistics, run.statistics)]
     return Judged(
-        overall(gates), tuple(g.message for g in gates if g.verdict != "pass"), *_errors(name, table), gradients
+        overall(gates),
+        tuple(g.message for g in gates if g.verdict != "pass"),
+        *_errors(name, table),
+        round(sum(of_a_chain)),
     )
 
 

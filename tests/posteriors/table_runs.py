@@ -117,8 +117,8 @@ def sample_case(case: Case, seed: int = 3) -> tuple[dict[str, np.ndarray], int]:
         row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(),
     )  # fmt: skip
     done = run(built, sampling.draws, seed)
-    gradients = int(np.sum(done.warmup_statistics["n_steps"]) + np.sum(done.statistics["n_steps"]))
-    return _named(case, done.draws), gradients
+    of_a_chain = [np.mean(s["n_steps"]) * len(s["n_steps"]) for s in (done.warmup_statistics, done.statistics)]
+    return _named(case, done.draws), round(sum(of_a_chain))
 
 
 def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Compared:

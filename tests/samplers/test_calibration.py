@@ -15,8 +15,8 @@ import pytest
 
 from bayesmesh.config.config_registry import load_component
 from bayesmesh.operations.check.check_calibration import Calibration, calibrate
-from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_from_prior import Simulator
 from cases import Case, make_case
 from kernel_options import kernels_of_any_target

@@ -234,6 +234,35 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Return the `Axes` of every array of an adaptation, in its place."""
 
 
+@runtime_checkable
+class TakesTurns[State, Work, Tuning, Info](Protocol):
+    """What a kernel offers besides whose transitions take unequal numbers of gradients: `step` in parts.
+
+    Chains then need not wait for the longest transition among them. All arrays of a state have a chain axis, all chains
+    are reported, and no chain depends on another.
+    """
+
+    def begin(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> Work:
+        """Return the transitions of all chains before their first gradient."""
+        ...
+
+    def advance(self, key: Key[Array, " chain"], work: Work, state: State, target: Target, tuning: Tuning) -> Work:
+        """Return the transitions one gradient later; those that are complete are unchanged."""
+        ...
+
+    def renew(self, work: Work, begun: Work, renews: Bool[Array, " chain"]) -> Work:
+        """Return the transitions of `work`, but of the chains that `renews` those of `begun`."""
+        ...
+
+    def is_complete(self, work: Work) -> Bool[Array, " chain"]:
+        """Return which transitions are complete."""
+        ...
+
+    def end(self, work: Work, state: State, tuning: Tuning) -> tuple[State, Info]:
+        """Return what `step` returns, right for the chains whose transition is complete."""
+        ...
+
+
 def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Position:
     """Return the position of what a function makes of the parts that positions have in common places."""
     return jax.tree.map(function, *positions)

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.base import CHAIN, POSITION, Kernel, Position, Statistic, Target
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS
 from bayesmesh.kernels.targets.normal_target import normals_of
 
@@ -77,11 +78,11 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
         normals, rounds = normals_of(target), self.options.rounds
 
         def one_round(number: Int[Array, ""], position: Position) -> Position:
-            keys = _fold(key, number)
-            position = normals.redraw(_fold(keys, normals.num_groups), position)
+            keys = fold(key, number)
+            position = normals.redraw(fold(keys, normals.num_groups), position)
             for group in range(normals.num_groups):
-                position = normals.draw(_fold(keys, group), position, group)
-            return normals.redraw_rest(_fold(keys, normals.num_groups + 1), position)
+                position = normals.draw(fold(keys, group), position, group)
+            return normals.redraw_rest(fold(keys, normals.num_groups + 1), position)
 
         position = jax.lax.fori_loop(0, rounds, one_round, state.position)
         after = self.init(key, position, target)
@@ -113,7 +114,3 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
     def adaptation_axes(self) -> tuple[()]:
         """Return nothing."""
         return ()
-
-
-def _fold(key: Key[Array, " chain"], number: int | Int[Array, ""]) -> Key[Array, " chain"]:
-    return jax.vmap(lambda k: jax.random.fold_in(k, number))(key)

@@ -1,7 +1,7 @@
 """The No-U-Turn sampler for many chains: each finds its own trajectory length without the others.
 
-One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among
-them, which determines the cost of a transition on an accelerator; `chees` avoids this but needs several chains.
+One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among them
+during warmup, and where a gradient is so short that waiting costs less than a turn (`sampling/chain_turns.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, Ha
 from bayesmesh.kernels.adaptation.windows import settled_begin
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
-from bayesmesh.kernels.hamiltonian.trajectory_tree import grow_tree
+from bayesmesh.kernels.hamiltonian.trajectory_tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
 
 _MOST_DIVERGENT = 5e-4
 """Share of the trajectories of warmup above which divergences mean that steps are too long for the posterior."""
@@ -51,8 +51,8 @@ class NutsInfo(NamedTuple):
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging, restarted: (chain,) bool.
-        tree_depth, num_leapfrog_steps: (chain,) int32.
-        n_steps: () int32. step_size: (chain,) float64. target_acceptance: () float64.
+        tree_depth, n_steps: (chain,) int32.
+        step_size: (chain,) float64. target_acceptance: () float64.
     """
 
     acceptance_rate: jax.Array
@@ -62,7 +62,6 @@ class NutsInfo(NamedTuple):
     lp: jax.Array
     log_likelihood: jax.Array
     tree_depth: jax.Array
-    num_leapfrog_steps: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
     target_acceptance: jax.Array
@@ -84,8 +83,9 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
             "accepted": Statistic("1", "Whether the draw is another point than the one before."),
             "tree_depth": Statistic("1", "Doublings of the trajectory."),
-            "num_leapfrog_steps": Statistic("1", "Leapfrog steps of the chain's own trajectory."),
-            "n_steps": Statistic("gradient", "Leapfrog steps of the longest trajectory among the chains."),
+            "n_steps": Statistic(
+                "gradient", "Leapfrog steps of the trajectory, without those for which its chain waits."
+            ),
             "target_acceptance": Statistic("1", "Acceptance that the step size is adapted to; warmup may raise it."),
         }
     )
@@ -123,27 +123,51 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, NutsInfo]:
-        """Grow a trajectory until it turns, and draw from it."""
+        """Grow trajectories until all of them turn, and draw from each."""
+        momentum, depth = self.metric.draw_momentum(key, state.position, target.mask), self.options.max_tree_depth
+        tree = grow_tree(key, state, momentum, target, self.metric, tuning.metric, tuning.step_size, depth)
+        return self.end(tree, state, tuning)
+
+    def begin(
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> Tree:
+        """Return trees of the points where the chains are, with new momentum."""
+        del tuning
         momentum = self.metric.draw_momentum(key, state.position, target.mask)
-        tree = grow_tree(
-            key, state, momentum, target, self.metric, tuning.metric, tuning.step_size, self.options.max_tree_depth
-        )
-        drawn = tree.whole.drawn
+        return begin_tree(state, momentum, self.options.max_tree_depth)
+
+    def advance(
+        self, key: Key[Array, " chain"], work: Tree, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> Tree:
+        """Take one leapfrog step in every tree that is not complete."""
+        depth = self.options.max_tree_depth
+        tree = sprout(work, state)
+        return grow(key, tree, state, target, self.metric, tuning.metric, tuning.step_size, depth)
+
+    def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:
+        """Return the trees of `work`, but of the chains that `renews` those of `begun`."""
+        return renew_trees(work, begun, renews)
+
+    def is_complete(self, work: Tree) -> Bool[Array, " chain"]:
+        """Return which trajectories have turned, diverged or reached their largest length."""
+        return work.is_done
+
+    def end(self, work: Tree, state: HamiltonianState, tuning: HamiltonianTuning) -> tuple[HamiltonianState, NutsInfo]:
+        """Return the points drawn from the trees."""
+        drawn = work.whole.drawn
         lp = drawn.log_prior + drawn.log_likelihood
         info = NutsInfo(
-            acceptance_rate=tree.acceptance_sum / tree.count,
-            accepted=tree.accepted,
-            diverging=tree.diverging,
+            acceptance_rate=work.acceptance_sum / work.count,
+            accepted=work.accepted,
+            diverging=work.diverging,
             energy=drawn.kinetic - lp,
             lp=lp,
             log_likelihood=drawn.log_likelihood,
-            tree_depth=tree.depth,
-            num_leapfrog_steps=tree.count,
-            # Chains run in lock step, so all wait for the longest trajectory.
-            n_steps=jnp.max(tree.count),
+            tree_depth=work.depth,
+            n_steps=work.count,
             step_size=tuning.step_size,
             target_acceptance=tuning.extra,
-            restarted=jnp.zeros_like(tree.accepted),
+            restarted=jnp.zeros_like(work.accepted),
         )
         log_densities = drawn.log_prior, drawn.log_likelihood
         return HamiltonianState(drawn.position, *log_densities, drawn.gradient, state.num_steps + 1), info

@@ -19,6 +19,7 @@ from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import (
     STATISTICS,
     HamiltonianState,
@@ -98,7 +99,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         """Propose a swap to every pair, and make one trajectory of every chain."""
         num_cold = len(key) // 2
         tempered = self._tempered(target, len(key))
-        key_swap, key_move = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        key_swap, key_move = (fold(key, i) for i in range(2))
         swapped = self._swaps(key_swap[:num_cold], state, tempered)
         position = jax.tree.map(
             lambda x: jnp.where(over_chains(jnp.tile(swapped, 2), x), jnp.roll(x, num_cold, axis=0), x), state.position

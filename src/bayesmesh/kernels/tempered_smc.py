@@ -21,6 +21,7 @@ from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning, Wa
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.chees import Chees
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
 from bayesmesh.kernels.targets import TemperedTarget
 
@@ -91,7 +92,7 @@ class TemperedSmc(Chees):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Resample the chains where the temperature has changed, and make one trajectory of each."""
-        key_resample, key_move = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        key_resample, key_move = (fold(key, i) for i in range(2))
         tempering: Tempering = tuning.extra
         power = tempering.inverse_temperature
         tempered = TemperedTarget(target, jnp.broadcast_to(power, key.shape))

@@ -24,6 +24,7 @@ from bayesmesh.kernels.adaptation.trajectory_length import halton
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import CHAIN, COORDINATES, POSITION, SCALAR, Axes, Kernel, Position, Statistic, Target
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATISTICS, over_chains
 from bayesmesh.kernels.targets.unit_target import Conditional, Units, UnitScale, units_of
 
@@ -206,14 +207,14 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
 
         def one_round(number: Int[Array, ""], carry: tuple[UnitState, Tally]) -> tuple[UnitState, Tally]:
             now, tally = carry
-            keys = _fold(key, number)
-            position, change = units.redraw(_fold(keys, units.num_groups), now.position)
+            keys = fold(key, number)
+            position, change = units.redraw(fold(keys, units.num_groups), now.position)
             now = now._replace(position=position, log_prior=now.log_prior + change)
             jitter = 1 + options.jitter * (2 * halton(state.num_steps * options.rounds + number) - 1)
             for group in range(units.num_groups):
                 conditional = units.given(now.position, group)
                 scale = conditional.scale(tuning.information)
-                moved = _move(_fold(keys, group), conditional, scale, size[group] * jitter, num_steps[group])
+                moved = _move(fold(keys, group), conditional, scale, size[group] * jitter, num_steps[group])
                 log_prior = now.log_prior + moved.log_prior
                 now = now._replace(position=moved.position, log_prior=log_prior, log_likelihood=moved.log_likelihood)
                 tally = _count(tally, units, group, moved)
@@ -300,7 +301,7 @@ def _move(
         step_size: () float64.
         num_steps: () int32, the same for every unit.
     """
-    key_momentum, key_accept = (_fold(key, i) for i in range(2))
+    key_momentum, key_accept = (fold(key, i) for i in range(2))
     start, step = conditional.start, step_size.astype(conditional.start.dtype)
     momentum = jax.vmap(lambda k: jax.random.normal(k, start.shape[1:], start.dtype))(key_momentum)
     begin = conditional.density(start)
@@ -377,7 +378,3 @@ def _measure(units: Units, state: UnitState) -> Position:
 def _mean_of(x: Float[Array, "..."], counts: Bool[Array, " chain"]) -> Float[Array, "..."]:
     """Return the mean over the chains that count; 0 if none does."""
     return jnp.where(over_chains(counts, x), x, 0).sum(axis=0) / jnp.maximum(counts.sum(), 1).astype(x.dtype)
-
-
-def _fold(key: Key[Array, " chain"], number: int | Int[Array, ""]) -> Key[Array, " chain"]:
-    return jax.vmap(lambda k: jax.random.fold_in(k, number))(key)

@@ -23,46 +23,42 @@ def can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mes
     return kernel.steps_alone and mesh.shape[CHAIN_AXIS] > 1 and mesh.shape[DATA_AXIS] == 1 and type(target) is Target
 
 
-def step_by_device(
-    step: Callable[..., tuple[Any, Any]], mesh: Mesh, chains: Any, num_others: int
-) -> Callable[..., tuple[Any, Any]]:
-    """Return a step that every device makes with its own chains.
+def on_each_device(
+    function: Callable[..., Any], mesh: Mesh, lie: tuple[Any, ...], chain_axes: Any = 0
+) -> Callable[..., Any]:
+    """Return a function that every device evaluates for its own chains.
 
     Args:
-        step: from (keys, chains, *others) to (state, info); arrays of info are (chain, ...), or scalars.
+        function: to a tree of arrays, and of numbers that all chains share.
         mesh: with chains on one of its axes and one device on the other.
-        chains: `ChainState` of the shardings of every array.
-        num_others: further arguments, which every device has in full.
+        lie: partition specifications of each argument.
+        chain_axes: which axis of the arrays is that of chains, for all or for parts of the tree.
     """
-    lie = jax.tree.map(lambda s: s.spec, chains, is_leaf=lambda x: isinstance(x, NamedSharding))
     shared: list[bool] = []
 
-    def of_device(*given: Any) -> tuple[Any, list[jax.Array]]:
-        state, info = step(*given)
-        leaves, form[:] = (found := jax.tree.flatten(info))[0], [found[1]]
-        shared[:] = [leaf.ndim == 0 for leaf in leaves]
-        return state, [leaf[None] if is_shared else leaf for leaf, is_shared in zip(leaves, shared, strict=True)]
+    def of_device(*given: Any) -> Any:
+        made = function(*given)
+        shared[:] = [leaf.ndim == 0 for leaf in jax.tree.leaves(made)]
+        return jax.tree.map(lambda leaf: leaf if leaf.ndim else leaf[None], made)
 
-    form: list[Any] = []
-    spread = jax.shard_map(
-        of_device, mesh=mesh, in_specs=(P(CHAIN_AXIS), lie, *[P()] * num_others),
-        out_specs=(lie.kernel, P(CHAIN_AXIS)), check_vma=False,
-    )  # fmt: skip
+    specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAIN_AXIS), chain_axes)
+    spread = jax.shard_map(of_device, mesh=mesh, in_specs=lie, out_specs=specs, check_vma=False)
 
-    def whole(*given: Any) -> tuple[Any, Any]:
-        state, leaves = spread(*given)
+    def whole(*given: Any) -> Any:
+        leaves, form = jax.tree.flatten(spread(*given))
         # A number that all chains share, such as the steps of the longest trajectory, is the largest of the devices.
         joined = [leaf.max(axis=0) if is_shared else leaf for leaf, is_shared in zip(leaves, shared, strict=True)]
-        return state, jax.tree.unflatten(form[0], joined)
+        return jax.tree.unflatten(form, joined)
 
     return whole
 
 
-def lay_by_chain(mesh: Mesh, buffers: Any) -> Any:
+def specs_of(shardings: Any) -> Any:
+    """Return the partition specifications of a tree of shardings."""
+    return jax.tree.map(lambda s: s.spec, shardings, is_leaf=lambda x: isinstance(x, NamedSharding))
+
+
+def lay_by_chain[Buffers](mesh: Mesh, buffers: Buffers) -> Buffers:
     """Keep buffers (iteration, chain, ...) on the devices of their chains until a program ends."""
-
-    def lay(x: jax.Array) -> jax.Array:
-        spec = P(None, CHAIN_AXIS) if x.ndim > 1 else P()
-        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
-
-    return jax.tree.map(lay, buffers)
+    at = NamedSharding(mesh, P(None, CHAIN_AXIS))
+    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, at), buffers)

@@ -17,6 +17,7 @@ from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import (
     fit_normal,
     measure_curvature,
 )
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
 from bayesmesh.sampling.sampling_density import BoundTarget
 
@@ -78,4 +79,4 @@ def draw_at_mode(
 
 
 def _noise(key: Key[Array, " chain"], number: int, like: Position, target: BoundTarget) -> Position:
-    return standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, number))(key), like, target.mask)
+    return standard_normal(fold(key, number), like, target.mask)

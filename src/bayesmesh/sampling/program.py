@@ -11,7 +11,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,18 @@ from jaxtyping import Array, Float
 
 from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
-from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
+from bayesmesh.kernels.base import POSITION, Kernel, Position, TakesTurns, first_chains
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
+from bayesmesh.sampling import chain_turns as turns
+from bayesmesh.sampling.chain_steps import can_step_alone
+from bayesmesh.sampling.packed_statistics import Packed, unpack
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
-from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.sampling_kernel_check import check_axes, check_fields, check_state, read_statistics
-from bayesmesh.sampling.sampling_mesh import DATA_AXIS, compute_once, sharding
+from bayesmesh.sampling.program_loop import iterate, iterate_in_turns
+from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
+from bayesmesh.sampling.sampling_density import BoundTarget, Target
+from bayesmesh.sampling.sampling_kernel_check import check_axes, check_fields, check_state
+from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device, to_host
 from bayesmesh.sampling.start_points import choose_points, place_starts
 from bayesmesh.sampling.state_leaves import is_finite, name_leaves, place
@@ -38,48 +43,6 @@ PROGRAMS = ("initialise", "segment")
 SHORT_SECONDS = 5e-3
 """Expected seconds of a gradient up to which the start is compiled without optimisation. It takes nine gradients, and compiling them
 takes seconds."""
-
-
-class GroupKey(NamedTuple):
-    """Where the randomness of a chain group comes from: the root seed and the absolute number of its first chain."""
-
-    seed: int
-    first_chain: int
-
-
-class Arguments(NamedTuple):
-    """Numbers of a run that are arguments of its programs.
-
-    Attributes:
-        seed, first_chain: () uint32, from a `GroupKey`.
-        attempt: (chain,) uint32, which of its possible starting points a chain takes.
-        num_warmup: () int32.
-        spread, widening, learning_rate: () float64, of the starting points.
-        center: (chain, ...) points around which the chains start; None for the origin.
-        model, kernel: numeric options, () float64 or int64.
-    """
-
-    seed: Any
-    first_chain: Any
-    attempt: Any
-    num_warmup: Any
-    spread: Any
-    widening: Any
-    learning_rate: Any
-    center: Position | None
-    model: dict[str, Any]
-    kernel: dict[str, Any]
-
-
-class ChainState(NamedTuple):
-    """The chains of a group, and what their kernel has learnt; with nothing else it is the checkpoint."""
-
-    kernel: Any
-    adaptation: Any
-
-
-Made = tuple[ChainState, dict[str, jax.Array], Position]
-"""A state, and buffers (iteration, ...) of the statistics and the positions made on the way to it."""
 
 
 class Program:
@@ -95,6 +58,7 @@ class Program:
 
     Attributes:
         num_reported: chains whose draws are kept.
+        steps_alone: whether each device steps its own chains without the others.
         points: (point, ...) around which chains start, in turn; None for the origin.
     """
 
@@ -111,7 +75,7 @@ class Program:
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.points: Position | None = None
         self.num_reported = kernel.num_chains_reported(num_chains)
-        self._steps_alone = can_step_alone(kernel, target, mesh)
+        self.steps_alone = can_step_alone(kernel, target, mesh)
 
     def with_slice(self, slice_draws: int) -> Program:
         """Return the programs for calls of at most `slice_draws` iterations, with the trace of the start if there is one."""
@@ -137,9 +101,10 @@ class Program:
 
     # -- what the programs compute -------------------------------------------------------------------------------
 
-    def _keys(self, arguments: Arguments) -> jax.Array:
+    def keys(self, arguments: Arguments) -> jax.Array:
+        """Return the keys of the chains, (chain,)."""
         chains = arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
-        return jax.vmap(lambda c: jax.random.fold_in(jax.random.key(arguments.seed), c))(chains)
+        return fold(jax.random.key(arguments.seed), chains)
 
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
@@ -150,7 +115,7 @@ class Program:
         """
         # Iterations count from 0; a start has keys that no iteration can have.
         last = jnp.uint32(2**32 - 1) - arguments.attempt
-        keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
+        keys = fold(self.keys(arguments), last)
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         attempt = jnp.asarray(arguments.attempt)
@@ -165,81 +130,58 @@ class Program:
                 how = arguments.widening, initial.curvature_at, functools.partial(compute_once, self.mesh)
                 position, bound.normal = draw_at_mode(keys, position, bound, *how)
         # Folded once more: the same keys drew the start.
-        state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
+        state = kernel.init(fold(keys, 1), position, bound)
         check_fields(kernel, state)
         lp = jnp.where(is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
         return ChainState(state, kernel.init_adaptation(state, bound)), lp
 
     def segment(
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
-    ) -> tuple[ChainState, dict[str, jax.Array], dict[str, jax.Array]]:
+    ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
         """Make `count` iterations from absolute iteration `first`; those before ``num_warmup`` are warmup.
 
         Returns:
-            The state; the kernel's statistics (iteration, ...); and latents (iteration, chain, ...) of the reported
+            The state; the kernel's statistics; and latents (iteration, chain, ...) of the reported
             chains in the prior's own shapes, but for local ones, whose entries are padded and lie where their data do.
             Slots from `count` on hold nothing.
         """
-        target = self.target.with_options(arguments.model)
-        bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-        keys = self._keys(arguments)
+        target, (bound, kernel) = self.target.with_options(arguments.model), self.bind(arguments, data)
 
-        def make_step(key: Any, chains: ChainState, data: Any, arguments: Arguments, is_adapting: Any) -> Any:
-            target = self.target.with_options(arguments.model)
-            bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-            return kernel.step(key, chains.kernel, bound, kernel.tuning(chains.adaptation, is_adapting))
-
-        if self._steps_alone:
-            make_step = step_by_device(make_step, self.mesh, self.state_shardings, 3)
-
-        def step(state: ChainState, index: jax.Array) -> tuple[ChainState, dict[str, jax.Array]]:
-            key = jax.vmap(lambda k: jax.random.fold_in(k, index))(keys)
-            is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
-            after, info = make_step(key, state, data, arguments, is_adapting)
-            check_state(kernel, "step", after, state.kernel)
+        def learn(before: ChainState, after: Any, info: Any, index: jax.Array) -> tuple[ChainState, Any]:
+            check_state(kernel, "step", after, before.kernel)
 
             def adapt() -> Any:
-                adapted = kernel.adapt(state.adaptation, state.kernel, after, info, bound)
-                return check_state(kernel, "adapt", adapted, state.adaptation)
+                adapted = kernel.adapt(before.adaptation, before.kernel, after, info, bound)
+                return check_state(kernel, "adapt", adapted, before.adaptation)
 
             # Positions and gradients stay outside: a branch would copy what it hands on.
-            adaptation = jax.lax.cond(is_adapting, adapt, lambda: state.adaptation)
+            is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
+            adaptation = jax.lax.cond(is_adapting, adapt, lambda: before.adaptation)
             after, info = kernel.restart(adaptation, after, info)
-            statistics = read_statistics(kernel, kernel.statistics, info, self.num_reported)
-            return ChainState(after, adaptation), statistics
+            return ChainState(after, adaptation), info
 
-        state, statistics, positions = self._iterate(state, step, first, count)
+        loop = iterate_in_turns if self.takes_turns else iterate
+        state, statistics, positions = loop(self, arguments, data, state, learn, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
         return state, statistics, latents
 
-    def _iterate(
-        self,
-        state: ChainState,
-        step: Callable[[ChainState, jax.Array], tuple[ChainState, dict[str, jax.Array]]],
-        first: jax.Array,
-        count: jax.Array,
-    ) -> Made:
-        # Traced once for its shapes and for the loop; inlined, it leaves no call in the program.
-        step = jax.jit(step, inline=True)
-        reported = functools.partial(first_chains, num_chains=self.num_reported)
-
-        def one(i: jax.Array, carry: Made) -> Made:
-            state, statistics, positions = carry
-            state, info = step(state, first + i.astype(jnp.uint32))
-            made = reported(state.kernel.position)
-            statistics, positions = jax.tree.map(
-                lambda buffer, x: buffer.at[i].set(x), (statistics, positions), (info, made)
-            )
-            if self._steps_alone:
-                statistics, positions = lay_by_chain(self.mesh, (statistics, positions))
-            return state, statistics, positions
-
-        _, info_shape = jax.eval_shape(step, state, first)
-        made_shape = jax.eval_shape(reported, state.kernel.position)
-        empty = jax.tree.map(lambda x: jnp.zeros((self.slice_draws, *x.shape), x.dtype), (info_shape, made_shape))
-        return jax.lax.fori_loop(0, count, one, (state, *empty))
+    def bind(
+        self, arguments: Arguments, data: Mapping[str, jax.Array]
+    ) -> tuple[BoundTarget, Kernel[Any, Any, Any, Any]]:
+        """Return the log density of the data and the kernel, with the numbers of a run."""
+        target = self.target.with_options(arguments.model).bind(data)
+        return target, self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
 
     # -- shapes, shardings, compilation ---------------------------------------------------------------------------
+
+    @functools.cached_property
+    def takes_turns(self) -> bool:
+        """Whether chains go on to their next draws while others are at theirs; this follows from the program alone."""
+        if not isinstance(self.kernel, TakesTurns) or (self.mesh.shape[CHAIN_AXIS] > 1 and not self.steps_alone):
+            return False
+        if self.mesh.devices.flat[0].platform != "cpu":
+            return True
+        return expected_seconds(cost_of_gradient(self.target, self.num_chains), self.mesh) >= turns.SHORT_SECONDS
 
     @functools.cached_property
     def state_shapes(self) -> ChainState:
@@ -367,11 +309,9 @@ class Program:
             k: v[(slice(None),) * (local[k] + 2) + (slice(num_entries),)] if k in local else v for k, v in here.items()
         }
 
-    def statistics_to_host(self, statistics: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
+    def statistics_to_host(self, statistics: Packed, count: int) -> dict[str, np.ndarray]:
         """Copy the statistics of the first `count` iterations to the host, (iteration, chain)."""
-        # One that all chains share has an axis of chains all the same, as ArviZ expects.
-        host = {name: np.asarray(value)[:count] for name, value in statistics.items()}
-        return {k: v if v.ndim > 1 else np.repeat(v[:, None], self.num_reported, axis=1) for k, v in host.items()}
+        return unpack(np.asarray(statistics.values)[:count], statistics.like)
 
     def by_chain(self, statistic: np.ndarray) -> np.ndarray:
         """Return a statistic of the host with one axis for all chains, (iteration, chain)."""

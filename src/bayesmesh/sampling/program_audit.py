@@ -17,11 +17,12 @@ from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import resize_local
-from bayesmesh.sampling.program import GroupKey, Program
+from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_costs import equations_of, of_chains
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import Lengths
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_density import Arrays, Target, device_dtype
 from bayesmesh.sampling.sampling_mesh import sharding
 from bayesmesh.sampling.sampling_model_check import Shapes

@@ -19,7 +19,9 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Float
 
 from bayesmesh.kernels.base import Position
-from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
+from bayesmesh.sampling.packed_statistics import Packed, unpack
+from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, sharding
 from bayesmesh.sampling.starts import ReadRows, start_chains
@@ -33,7 +35,7 @@ class Draws(NamedTuple):
 
     Attributes:
         latents: latent -> (dataset, draw, chain, ...), entries of local latents without padding.
-        statistics: field of Info -> (dataset, draw, ...).
+        statistics: field of Info -> (dataset, draw, chain).
     """
 
     latents: dict[str, np.ndarray]
@@ -59,7 +61,9 @@ class DatasetPrograms(Program):
     def __init__(
         self, program: Program, counts: Sequence[int], mesh: Mesh | None = None, block: int | None = None
     ) -> None:
-        self.program, self.counts, self.num_datasets = program, tuple(counts), len(counts)
+        self.program, self.counts, self.num_datasets = copy.copy(program), tuple(counts), len(counts)
+        # Under `vmap`, every turn of a dataset would copy what all have stored.
+        self.program.takes_turns = False
         self.target, self.kernel, self.sampling = program.target, program.kernel, program.sampling
         self.mesh, self.slice_draws = program.mesh if mesh is None else mesh, program.slice_draws
         self.num_chains = self.num_datasets * program.num_chains
@@ -123,7 +127,7 @@ class DatasetPrograms(Program):
             rest = iter(parts)
             return of_block(*(next(rest) if f else x for x, f in zip(leaves, flags, strict=True)))
 
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.lax.map(one, own))
+        return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), jax.lax.map(one, own))
 
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
@@ -134,12 +138,12 @@ class DatasetPrograms(Program):
 
     def segment(
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
-    ) -> tuple[ChainState, dict[str, jax.Array], dict[str, jax.Array]]:
+    ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
         """Make `count` iterations as `Program.segment` does; statistics and latents are (slot, iteration, ...)."""
         has_axis = (_OWN, True, True, False, False)
-        made: tuple[ChainState, dict[str, jax.Array], dict[str, jax.Array]] = self.spread(
-            self.program.segment, has_axis
-        )(arguments, data, state, first, count)
+        made: tuple[ChainState, Packed, dict[str, jax.Array]] = self.spread(self.program.segment, has_axis)(
+            arguments, data, state, first, count
+        )
         return made
 
     # -- shapes and shardings -----------------------------------------------------------------------------------------
@@ -210,12 +214,9 @@ class DatasetPrograms(Program):
         """Copy the first `count` draws of every dataset to the host, (draw, chain, dataset, ...)."""
         return {k: np.moveaxis(v, 0, 2) for k, v in self._latents_to_host(draws, count).items()}
 
-    def statistics_to_host(self, statistics: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
+    def statistics_to_host(self, statistics: Packed, count: int) -> dict[str, np.ndarray]:
         """Copy the statistics of the first `count` iterations to the host, (iteration, chain, dataset)."""
-        host = self._cut(statistics, count)
-        num_chains = self.program.num_reported
-        wide = {k: v if v.ndim > 2 else np.repeat(v[..., None], num_chains, axis=2) for k, v in host.items()}
-        return {k: np.moveaxis(v, 0, 2) for k, v in wide.items()}
+        return {k: np.moveaxis(v, 0, 2) for k, v in self._unpack(statistics, count).items()}
 
     def by_chain(self, statistic: np.ndarray) -> np.ndarray:
         """Return a statistic of the host with one axis for the chains of all datasets, those of the first one first."""
@@ -236,6 +237,9 @@ class DatasetPrograms(Program):
 
     def _cut(self, arrays: Arrays, count: int) -> dict[str, np.ndarray]:
         return {k: np.asarray(v)[: self.num_datasets, :count] for k, v in arrays.items()}
+
+    def _unpack(self, statistics: Packed, count: int) -> dict[str, np.ndarray]:
+        return unpack(np.asarray(statistics.values)[: self.num_datasets, :count], statistics.like)
 
     def _latents_to_host(self, latents: Arrays, count: int) -> dict[str, np.ndarray]:
         layout, local = self.target.layout, self.target.model.local_latents
@@ -259,5 +263,5 @@ class DatasetPrograms(Program):
             count = min(most, (warmup if first < warmup else stop) - first)
             state, statistics, latents = segment(arguments, data, state, np.uint32(first), np.int32(count))
             if first >= warmup:
-                parts.append(Draws(self._latents_to_host(latents, count), self._cut(statistics, count)))
+                parts.append(Draws(self._latents_to_host(latents, count), self._unpack(statistics, count)))
         return jax.tree.map(lambda *x: np.concatenate(x, axis=1), *parts)

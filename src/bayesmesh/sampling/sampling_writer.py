@@ -12,7 +12,9 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 
-from bayesmesh.sampling.program import ChainState, Program
+from bayesmesh.sampling.packed_statistics import Packed
+from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_values import ChainState
 from bayesmesh.sampling.sampling_transfers import to_host
 from bayesmesh.sampling.sampling_watch import ChainWatch
 from bayesmesh.sampling.state_leaves import name_leaves
@@ -26,7 +28,7 @@ class Slice(NamedTuple):
     start: int
     num_iterations: int
     state: ChainState
-    statistics: Mapping[str, jax.Array]
+    statistics: Packed
     draws: Mapping[str, jax.Array]
 
 
@@ -114,8 +116,8 @@ class Segment:
             **self.facts,
             **self._noticed,
             "count": count,
-            # All chains take as many; of many datasets, the chains of each.
-            "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains // stats["n_steps"][0, 0].size,
+            # Of the reported chains; the others take as many.
+            "gradients": int(stats["n_steps"].sum()) * self._program.num_chains // self._program.num_reported,
             **cast(Facts, {n.fact: n.reduce(stats[n.statistic]) for n in _NOTES if n.statistic in stats}),
             "seconds": round(self.age, 3),
             "committed_at": time.time(),

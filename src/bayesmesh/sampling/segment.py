@@ -18,8 +18,9 @@ import numpy as np
 from bayesmesh.errors import NotFinished, SamplingError
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.running.running_progress import Progress
-from bayesmesh.sampling.program import ChainState, GroupKey, Program
+from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_sizes import SLICE_SECONDS
+from bayesmesh.sampling.program_values import ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_interruption import GraceOver, Interruption
 from bayesmesh.sampling.sampling_peers import Peers

@@ -21,7 +21,8 @@ from jaxtyping import Float, UInt32
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
-from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
+from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.start_points import MOST_ATTEMPTS, choose_points, place_starts
 

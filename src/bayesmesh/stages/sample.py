@@ -24,10 +24,11 @@ from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, preparing_later, take_programs
 from bayesmesh.sampling.new_chains import explain_new_chains
-from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
+from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import read_lengths
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_peers import Peers, resume_together

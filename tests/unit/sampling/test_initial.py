@@ -12,7 +12,7 @@ from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import measure_curvature
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
 from bayesmesh.sampling.initial import climb, draw_at_mode
-from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_values import GroupKey
 
 
 def total(density) -> np.ndarray:

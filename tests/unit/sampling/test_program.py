@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.config.config_registry import load_component
 from bayesmesh.kernels.base import Axes
-from bayesmesh.sampling.program import ChainState
+from bayesmesh.sampling.program_values import ChainState
 from bayesmesh.sampling.state_leaves import name_leaves, place
 from kernel_options import kernels_of_any_target
 from levels import groups_case, levels_case
@@ -272,8 +272,8 @@ def test_chains_on_two_devices_make_the_draws_of_one(build, make_case, make_prog
     """With all rows on every device, each steps its chains alone where the kernel allows it."""
     if not load_component("kernel", kernel).steps_alone:
         # The draws of several devices are compared above.
-        assert not make_program(groups_case(make_case), kernel, mesh=(2, 1))._steps_alone
+        assert not make_program(groups_case(make_case), kernel, mesh=(2, 1)).steps_alone
         return
     spread = build_small(build, make_case, kernel, (2, 1))
-    assert spread.program._steps_alone
+    assert spread.program.steps_alone
     assert_near(spread.run(NUM_DRAWS), reference)

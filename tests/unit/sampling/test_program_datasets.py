@@ -16,8 +16,8 @@ from jax.sharding import AxisType
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation import compile_programs
-from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.segment import Loop

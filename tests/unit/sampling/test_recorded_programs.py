@@ -147,7 +147,7 @@ def test_other_trees_are_not_recorded(tree: Any) -> None:
 
 def test_a_tree_comes_back() -> None:
     from bayesmesh.kernels.base import Position
-    from bayesmesh.sampling.program import ChainState
+    from bayesmesh.sampling.program_values import ChainState
 
     shape = jax.ShapeDtypeStruct((4, 2), np.dtype(np.float32))
     tree = ChainState(Position(shape, None), {"b": (shape,), "a": shape})

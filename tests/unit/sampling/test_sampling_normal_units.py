@@ -177,4 +177,4 @@ def test_programs_on_several_devices_make_the_same_chains(build, make_case) -> N
     for name, values in one.draws.items():
         np.testing.assert_allclose(other.draws[name], values, rtol=1e-8, atol=1e-8, err_msg=name)
     np.testing.assert_allclose(other.statistics["lp"], one.statistics["lp"], rtol=1e-9)
-    assert one.statistics["n_steps"].tolist() == [4] * 4
+    assert one.statistics["n_steps"].tolist() == [[4] * 4] * 4

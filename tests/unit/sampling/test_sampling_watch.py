@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.errors import SamplingError
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_watch import WINDOW, ChainWatch
 from bayesmesh.sampling.segment import Loop

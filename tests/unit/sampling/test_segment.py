@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.store.stored_segments import ChainStore

@@ -14,7 +14,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.start_points import sample_starts

@@ -38,6 +38,10 @@ class Stream(enum.IntEnum):
     TREE = 4
 
 
+_OF_JAX = 0
+"""The stream of `jax.random`."""
+
+
 def uniform(
     key: Key[Array, " chain"], stream: Stream, index: UInt32[Array, "#chain number"]
 ) -> Float[Array, "chain number"]:
@@ -78,8 +82,23 @@ def normal(
     return keep_computed(math.sqrt(2) * jax.lax.erf_inv(2 * _to_uniform(_hash(key, stream, number), dtype) - 1))
 
 
+def fold(key: Key[Array, "..."], number: jax.Array | int) -> Key[Array, " chain"]:
+    """Return the keys that `jax.random.fold_in` makes of keys and numbers, (chain,), of which one may be ().
+
+    Args:
+        key: keys of Threefry.
+        number: integers that are taken as uint32.
+
+    Raises:
+        ValueError: the keys are of another generator.
+    """
+    number = jnp.asarray(number).astype(jnp.uint32).reshape(-1, 1)
+    words = _hash(key if key.ndim else jnp.broadcast_to(key, len(number)), _OF_JAX, number)
+    return jax.random.wrap_key_data(keep_computed(jnp.concatenate(words, axis=1)), impl="threefry2x32")
+
+
 def _hash(
-    key: Key[Array, " chain"], stream: Stream, index: UInt32[Array, "#chain ..."]
+    key: Key[Array, " chain"], stream: int, index: UInt32[Array, "#chain ..."]
 ) -> tuple[UInt32[Array, "chain ..."], UInt32[Array, "chain ..."]]:
     """Return two random words for every index."""
     words = jax.random.key_data(key)

@@ -1,12 +1,12 @@
-"""One trajectory of the No-U-Turn sampler for a batch of chains, in one flat loop.
+"""One trajectory of the No-U-Turn sampler for a batch of chains, leapfrog step by leapfrog step.
 
 A tree of leapfrog steps doubles, forwards or backwards in time, until its ends move towards each other (Hoffman and
 Gelman 2014, JMLR 15); the draw is taken from it with multinomial weights (Betancourt 2017, arXiv:1701.02434, appendix
 A.3). Subtrees are checked as they grow, with as many stored points as the tree is deep (Phan, Pradhan and Jankowiak
 2019, arXiv:1912.11554, appendix A).
 
-Chains run in lock step by leapfrog steps, not by trees or subtrees, so a transition takes as many gradients as its
-longest trajectory. A chain that is done keeps its state until then.
+Chains take leapfrog steps together, whatever trees or subtrees they are in. A tree that is complete does not change: its
+chain waits for the others, or its next tree takes its place (`sampling/chain_turns.py`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Tree(NamedTuple):
     """The trees of all chains while they grow.
 
     Attributes:
+        momentum, kinetic: of the start, like a position, and (chain,) float64.
         left, right: its ends in time.
         whole: the tree as far as it is accepted.
         part: the subtree that grows at one end.
@@ -71,6 +72,8 @@ class Tree(NamedTuple):
         count: (chain,) int32, points in all, without the start.
     """
 
+    momentum: Position
+    kinetic: jax.Array
     left: End
     right: End
     whole: Part
@@ -96,55 +99,105 @@ def grow_tree[Data](
     step_size: jax.Array,
     max_depth: int,
 ) -> Tree:
-    """Grow the tree of every chain to its end.
+    """Return the complete tree of every chain, from which ``whole.drawn`` is drawn; see `begin_tree` and `grow`."""
+    return jax.lax.while_loop(
+        lambda tree: ~tree.is_done.all(),
+        lambda tree: grow(key, tree, state, target, metric, data, step_size, max_depth),
+        begin_tree(state, momentum, max_depth),
+    )
+
+
+def begin_tree(state: HamiltonianState, momentum: Position, max_depth: int) -> Tree:
+    """Return trees without points.
 
     Args:
-        key: (chain,) typed keys.
         state: where the chains are.
         momentum: with which they start, standard normal in the coordinates of the metric.
+        max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
+    """
+    slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), momentum)
+    return _seedling(state, momentum, 0.5 * batch_dot(momentum, momentum), (slots, slots))
+
+
+def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
+    """Return trees, of which those of the chains that `renews`, (chain,) bool, are to begin; `sprout` makes them so.
+
+    Args:
+        trees: of all chains.
+        begun: from `begin_tree`.
+        renews: which chains.
+    """
+    return trees._replace(
+        momentum=_pick(renews, begun.momentum, trees.momentum),
+        kinetic=jnp.where(renews, begun.kinetic, trees.kinetic),
+        is_done=trees.is_done & ~renews,
+        count=jnp.where(renews, 0, trees.count),
+    )
+
+
+def sprout(trees: Tree, state: HamiltonianState) -> Tree:
+    """Return trees that are complete where they have no points yet, for `grow`.
+
+    Choosing between old and new costs next to nothing in the loops that read a tree anyway, and a loop for each array elsewhere.
+    """
+    is_new, seedling = trees.count == 0, _seedling(state, trees.momentum, trees.kinetic, trees.saved)
+    # What is saved, the momentum and its energy are those of the tree already.
+    return jax.tree.map(
+        lambda new, old: old if old is new else jnp.where(over_chains(is_new, old), new, old), seedling, trees
+    )
+
+
+def grow[Data](
+    key: jax.Array,
+    tree: Tree,
+    state: HamiltonianState,
+    target: Target,
+    metric: Metric[Data, Any],
+    data: Data,
+    step_size: jax.Array,
+    max_depth: int,
+) -> Tree:
+    """Take one leapfrog step in every tree that is not complete; one gradient.
+
+    Args:
+        key: (chain,) typed keys, the same for all steps of a tree.
+        tree: the trees, from `begin_tree`, `sprout` or this.
+        state: where they began.
         target: the log density.
         metric: the kind of metric.
         data: its arrays.
-        step_size: () float64.
-        max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
-
-    Returns:
-        The tree; ``whole.drawn`` is the next point of the chain.
+        step_size: () or (chain,) float64.
+        max_depth: see `begin_tree`.
     """
-    kinetic = 0.5 * batch_dot(momentum, momentum)
+    start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, tree.kinetic)
+    numbers = _uniform(key, tree.count)
+    tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
+    end = _pick(tree.is_forward, tree.right, tree.left)
+    begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
+    # Backwards in time the step is negative.
+    signed = jnp.where(tree.is_forward, step_size, -step_size)
+    at, moved = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum)
+    point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
+    grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), numbers[:, 1])
+    return _merge(grown, numbers[:, 2], max_depth)
+
+
+def _seedling(
+    state: HamiltonianState, momentum: Position, kinetic: jax.Array, saved: tuple[Position, Position]
+) -> Tree:
+    """Return trees of their starts alone, and empty parts whose ends their first points choose, which read nothing saved."""
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
-
-    def step(tree: Tree) -> Tree:
-        numbers = _uniform(key, tree.count)
-        tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
-        end = _pick(tree.is_forward, tree.right, tree.left)
-        begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
-        # Backwards in time the step is negative.
-        signed = jnp.where(tree.is_forward, step_size, -step_size)
-        at, moved = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum)
-        point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
-        grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), numbers[:, 1])
-        return _merge(grown, numbers[:, 2], max_depth)
-
-    seedling = _seedling(start, End(state.position, momentum, state.gradient), max_depth)
-    return jax.lax.while_loop(lambda tree: ~tree.is_done.all(), step, seedling)
+    end = End(state.position, momentum, state.gradient)
+    zero, none, weight = (jnp.zeros(kinetic.shape, dtype) for dtype in (jnp.int32, bool, jnp.float64))
+    whole = Part(start, weight, momentum)
+    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, momentum))
+    return Tree(momentum, kinetic, end, end, whole, part, zero, zero, none, saved, none, none, none, weight, zero)
 
 
 def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
     """Three uniform numbers of each chain for its own point `number`, (chain, 3) float64."""
     index = 3 * number.astype(jnp.uint32)[:, None] + jnp.arange(3, dtype=jnp.uint32)[None]
     return uniform(key, Stream.TREE, index)
-
-
-def _seedling(start: Draw, end: End, max_depth: int) -> Tree:
-    """A tree of one point, and an empty part whose end its first point chooses."""
-    num_chains = start.log_prior.shape
-    zero, none = jnp.zeros(num_chains, jnp.int32), jnp.zeros(num_chains, bool)
-    slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), end.momentum)
-    weight = jnp.zeros(num_chains, jnp.float64)
-    whole = Part(start, weight, end.momentum)
-    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, end.momentum))
-    return Tree(end, end, whole, part, zero, zero, none, (slots, slots), none, none, none, weight, zero)
 
 
 def _log_weight(start: Draw, point: Draw) -> jax.Array:

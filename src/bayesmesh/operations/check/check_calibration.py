@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_datasets import DatasetPrograms, Draws
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_from_prior import Simulated
 from bayesmesh.sampling.sampling_summaries import spread_evenly
 

@@ -20,10 +20,11 @@ from bayesmesh.operations.check.check_calibration import FEWEST_DRAWS, calibrate
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.operations.check.check_prior_draws import unlike_draws
 from bayesmesh.operations.check.checked_model import Subject
-from bayesmesh.sampling.program import GroupKey, Program
+from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_from_prior import Simulator
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS

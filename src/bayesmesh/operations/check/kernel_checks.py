@@ -21,9 +21,10 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
-from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
+from bayesmesh.sampling.program import PROGRAMS, Program, name_leaves
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
+from bayesmesh.sampling.program_values import ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
@@ -114,8 +115,7 @@ def _go(
     leaves = dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
     given, arguments = program.state_to_device(leaves), program.arguments(GroupKey(seed, 0))
     state, statistics, draws = compiled["segment"](arguments, data, given, np.uint32(first), np.int32(count))
-    cut = {name: np.asarray(values)[:count] for name, values in statistics.items()}
-    return state, cut, program.draws_to_host(draws, count)["mean"]
+    return state, program.statistics_to_host(statistics, count), program.draws_to_host(draws, count)["mean"]
 
 
 def check_statistics(name: str, run: Run) -> Line:

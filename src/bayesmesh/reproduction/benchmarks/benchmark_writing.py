@@ -23,9 +23,9 @@ from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.program_audit import read_lengths
 from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.segment import Loop

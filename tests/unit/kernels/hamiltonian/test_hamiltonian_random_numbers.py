@@ -37,6 +37,19 @@ def test_no_stream_is_that_of_jax() -> None:
     assert len(set(every)) == len(every)
 
 
+def test_keys_are_folded_as_jax_folds_them() -> None:
+    """Many keys by one number or by their own, and one key by many."""
+    numbers = jnp.asarray([0, 5, 2**32 - 1], jnp.uint32)
+    for found, wanted in (
+        (random_numbers.fold(KEYS, numbers), jax.vmap(jax.random.fold_in)(KEYS, numbers)),
+        (random_numbers.fold(KEYS, 3), jax.vmap(lambda k: jax.random.fold_in(k, 3))(KEYS)),
+        (random_numbers.fold(KEYS[0], numbers), jax.vmap(lambda n: jax.random.fold_in(KEYS[0], n))(numbers)),
+    ):
+        np.testing.assert_array_equal(*map(jax.random.key_data, (found, wanted)))
+    with pytest.raises(ValueError, match="threefry2x32"):
+        random_numbers.fold(jax.random.split(jax.random.key(1, impl="rbg"), 3), 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normal_numbers_are_standard_normal(dtype: str) -> None:
     """Of every chain, and without correlation between chains, neighbours and streams."""

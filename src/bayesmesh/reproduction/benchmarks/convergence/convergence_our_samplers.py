@@ -12,8 +12,10 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
 from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import Posterior, quantity_names
 from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import LOOKS, Round, measure
-from bayesmesh.sampling.program import PROGRAMS, GroupKey
+from bayesmesh.sampling.packed_statistics import Packed
+from bayesmesh.sampling.program import PROGRAMS
 from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.starts import start_chains
 
@@ -92,8 +94,7 @@ class Ours:
         given = (self.arguments, self.data, self.state, np.uint32(first), np.int32(count))
         return jax.block_until_ready(self.compiled["segment"](*given))
 
-    def _gradients(self, info: Mapping[str, Any], count: int) -> float:
-        """Return the gradients of all trajectories; NUTS records those of each chain without its waiting."""
-        if "num_leapfrog_steps" in info:
-            return float(np.asarray(info["num_leapfrog_steps"])[:count].sum())
-        return float(np.asarray(info["n_steps"])[:count].sum()) * self.chains
+    def _gradients(self, info: Packed, count: int) -> float:
+        """Return the gradients of all trajectories, without those for which chains wait."""
+        of_reported = self.program.statistics_to_host(info, count)["n_steps"].sum()
+        return float(of_reported) * self.program.num_chains / self.program.num_reported

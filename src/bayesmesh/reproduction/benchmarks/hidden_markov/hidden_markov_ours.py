@@ -12,8 +12,9 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
 from bayesmesh.reproduction.benchmarks.hidden_markov.hidden_markov_sampler import LATENTS, Sampler, describe
-from bayesmesh.sampling.program import PROGRAMS, GroupKey
+from bayesmesh.sampling.program import PROGRAMS
 from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
 
 
@@ -65,17 +66,17 @@ class Ours(Sampler):
         state, _ = self.compiled["initialise"](*run)
         state, warm, _ = self.compiled["segment"](*run, state, np.uint32(0), np.int32(self.warmup))
         _, info, draws = self.compiled["segment"](*run, state, np.uint32(self.warmup), np.int32(self.num_draws))
-        return jax.device_get((warm, info, draws))
+        statistics = [self.program.statistics_to_host(*each) for each in ((warm, self.warmup), (info, self.num_draws))]
+        return *statistics, jax.device_get(draws)
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample from the start: warmup and draws."""
         (warm, info, draws), seconds = timed(lambda: self._iterate(1 + repeat))
         by_chain = {k: np.swapaxes(draws[k], 0, 1)[:, : self.num_draws] for k in LATENTS}
-        steps = info["n_steps"][: self.num_draws]
-        gradients = int(warm["n_steps"][: self.warmup].sum()) + int(steps.sum())
+        steps = info["n_steps"]
         return {
             **describe(by_chain, seconds),
             "gradients_per_draw": float(steps.mean()),
-            "gradients_per_s": gradients * self.chains / seconds,
-            "divergent": float(info["diverging"][: self.num_draws].mean()),
+            "gradients_per_s": int(warm["n_steps"].sum() + steps.sum()) / seconds,
+            "divergent": float(info["diverging"].mean()),
         }

@@ -1,0 +1,124 @@
+"""Draws of chains that do not wait for the longest transition among them.
+
+Chains take gradients together, and a draw of all of them takes as many as its longest transition: on correlated posteriors
+half of them change nothing (Dance, Glaser, Orbanz and Adams 2025, "Efficiently vectorized MCMC on modern accelerators"). A
+transition depends on the key, state and iteration of its chain alone, so a chain can begin its next one while others are at
+theirs. That happens in turns. A turn begins a transition in every chain without one, takes gradients until half of the
+chains that have draws left are done, and stores their draws. More turns would save more gradients, but each costs
+about as much as a short gradient of all chains. No draw depends on where turns or calls of a program end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, UInt32
+
+from bayesmesh.kernels.base import Kernel, Position, TakesTurns, Target
+from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
+from bayesmesh.kernels.hamiltonian.trajectory import over_chains
+from bayesmesh.sampling.packed_statistics import pack
+
+SHORT_SECONDS = 1e-3
+"""Expected seconds of a gradient of all chains below which chains wait on a CPU: turns take a third of a second more to compile."""
+
+
+class Rows(NamedTuple):
+    """What is stored of iterations, a row for each: packed statistics, and positions (row, chain, ...)."""
+
+    statistics: Float[Array, "row chain field"]
+    position: Position
+
+
+class _Turn(NamedTuple):
+    """What a turn leaves to the next one.
+
+    Attributes:
+        state, work, info: of all chains; of a chain that waits, those of its last transition.
+        is_idle: (chain,), whether that is complete and stored.
+        num_made: (chain,) int32, draws so far.
+        rows: what is stored.
+    """
+
+    state: Any
+    work: Any
+    info: Any
+    is_idle: jax.Array
+    num_made: jax.Array
+    rows: Rows
+
+
+def make_draws(
+    kernel: Kernel[Any, Any, Any, Any],
+    keys: Key[Array, " chain"],
+    state: Any,
+    target: Target,
+    tuning: Any,
+    rows: Rows,
+    first: UInt32[Array, ""],
+    count: Int[Array, ""],
+    row: Int[Array, ""],
+) -> tuple[Any, Any, Rows]:
+    """Make `count` draws of every chain, each at its own pace.
+
+    Args:
+        kernel: one that `TakesTurns`.
+        keys: of the chains; folded by an iteration, that of its transition.
+        state: of all chains. A number that they share counts iterations.
+        target: the log density.
+        tuning: for all draws.
+        rows: gets statistics and positions.
+        first: () uint32, absolute iteration of the first draw.
+        count: () int32, draws of each chain; with 1 all wait for the longest transition.
+        row: () int32, that of the first draw.
+
+    Returns:
+        The state; the info of the last turn, that of all chains if `count` is 1; and `rows`.
+    """
+    assert isinstance(kernel, TakesTurns)
+    num_chains = len(keys)
+
+    def begin(num_made: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        key = fold(keys, first + num_made.astype(jnp.uint32))
+        return key, kernel.begin(key, state, target, tuning)
+
+    def take(turn: _Turn) -> _Turn:
+        key, begun = begin(turn.num_made, turn.state)
+        is_left, has_next = turn.num_made < count, turn.num_made + 1 < count
+        work = kernel.renew(turn.work, begun, is_left & turn.is_idle)
+        enough = jnp.maximum((has_next.sum() + 1) // 2, 1)
+
+        def goes_on(work: Any) -> jax.Array:
+            is_complete = kernel.is_complete(work)
+            return ~is_complete.all() & ((is_complete & has_next).sum() < enough)
+
+        work = jax.lax.while_loop(goes_on, lambda work: kernel.advance(key, work, turn.state, target, tuning), work)
+        after, info = kernel.end(work, turn.state, tuning)
+        ends = is_left & kernel.is_complete(work)
+        at = jnp.where(ends, row + turn.num_made, len(turn.rows.statistics))
+
+        def store(old: jax.Array, new: jax.Array) -> jax.Array:
+            return old.at[at, jnp.arange(num_chains)].set(new, mode="drop", unique_indices=True)
+
+        stored = jax.tree.map(store, turn.rows, Rows(pack(kernel, info, num_chains), after.position))
+        state = jax.tree.map(lambda new, old: jnp.where(over_chains(ends, new), new, old), after, turn.state)
+        return _Turn(state, work, info, ends, turn.num_made + ends, stored)
+
+    own = jax.tree.map(lambda x: jnp.broadcast_to(x, num_chains) if x.ndim == 0 else x, state)
+    none = jnp.zeros(num_chains, jnp.int32)
+    work = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(begin, none, own)[1])
+    info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda: kernel.end(work, own, tuning)[1]))
+    last = jax.lax.while_loop(
+        lambda turn: (turn.num_made < count).any(), take, _Turn(own, work, info, none == 0, none, rows)
+    )
+    shared = jax.tree.map(lambda x, old: x[0] if old.ndim == 0 else x, last.state, state)
+    return shared, last.info, last.rows
+
+
+def no_rows(kernel: Kernel[Any, Any, Any, Any], position: Position, num_rows: int) -> Rows:
+    """Return rows without anything in them, for positions (chain, ...) like these."""
+    num_chains = len(jax.tree.leaves(position)[0])
+    statistics = jnp.zeros((num_rows, num_chains, len(kernel.statistics)), jnp.float64)
+    return Rows(statistics, jax.tree.map(lambda x: jnp.zeros((num_rows, *x.shape), x.dtype), position))
