@@ -205,6 +205,15 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
             that all chains share.
         """
 
+    def at_iteration(self, state: State, number: Int[Array, ""]) -> State:
+        """Return a state that counts its iterations with that number of them; by default states do not count.
+
+        The program gives the number that the state has, but as one that many datasets share: what a condition on it
+        leaves out is then left out, and not computed for every dataset and thrown away.
+        """
+        del number
+        return state
+
     @abstractmethod
     def init_adaptation(self, state: State, target: Target) -> Adaptation:
         """Return the adaptation before the first warmup iteration."""

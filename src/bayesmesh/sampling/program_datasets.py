@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -141,10 +142,17 @@ class DatasetPrograms(Program):
     ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
         """Make `count` iterations as `Program.segment` does; statistics and latents are (slot, iteration, ...)."""
         has_axis = (_OWN, True, True, False, False)
-        made: tuple[ChainState, Packed, dict[str, jax.Array]] = self.spread(self.program.segment, has_axis)(
+        made: tuple[ChainState, Packed, dict[str, jax.Array]] = self.spread(self._segment_of_one, has_axis)(
             arguments, data, state, first, count
         )
         return made
+
+    def _segment_of_one(
+        self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
+    ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
+        """Make iterations of one dataset, with a number of the first that all datasets share."""
+        counted = self.program.kernel.at_iteration(state.kernel, first.astype(jnp.int32))
+        return self.program.segment(arguments, data, state._replace(kernel=counted), first, count)
 
     # -- shapes and shardings -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from jax.sharding import AxisType
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation import compile_programs
+from bayesmesh.sampling.program_costs import equations_of
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
@@ -148,3 +150,24 @@ def test_starts_are_compared_within_a_dataset() -> None:
     lp = np.array([[[-1e9, -3.0], [-70.0, -90.0]], [[-4.0, -2.0], [-80.0, -60.0]]])
     expected = [choose_starts(lp[:, dataset]) for dataset in range(2)]
     np.testing.assert_array_equal(choose_starts(lp), expected)
+
+
+@pytest.mark.parametrize("kernel", ["hmc", "nuts", "chees"])
+def test_what_happens_at_the_end_of_a_window_is_left_out_elsewhere(case, make_program, kernel: str) -> None:
+    """Conditions on the iteration stay conditions; mapped over a number of each dataset, both branches would be computed."""
+    program = make_program(case, kernel, CHAINS, 40, SLICE, row_tile=5, kernel_options={"metric": "diagonal"})
+    programs = DatasetPrograms(program, [case.spec.num_rows] * 3)
+
+    def count_conditions(programs: Any) -> int:
+        given = programs._abstract_arguments, programs.data_shapes, programs.state_shapes
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        traced = jax.make_jaxpr(programs.segment)(*given, jax.ShapeDtypeStruct((), jnp.uint32), count)
+        return sum(equation.primitive.name == "cond" for equation in equations_of(traced))
+
+    # At every end of a window, and whether to adapt at all; what a dataset decides by its own numbers is computed always.
+    alone, mapped = count_conditions(program), count_conditions(programs)
+    assert 2 <= mapped <= alone
+    uncounted = DatasetPrograms(program, [case.spec.num_rows] * 3)
+    uncounted.program.kernel = copy.copy(program.kernel)
+    uncounted.program.kernel.at_iteration = lambda state, number: state
+    assert count_conditions(uncounted) < mapped

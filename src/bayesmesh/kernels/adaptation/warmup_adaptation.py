@@ -94,6 +94,10 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         del key
         return init_state(position, target)
 
+    def at_iteration(self, state: HamiltonianState, number: jax.Array) -> HamiltonianState:
+        """Return the state with its number of iterations, () int32."""
+        return state._replace(num_steps=number)
+
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
         """Return the adaptation before the first iteration, with a metric from the gradients at the start."""
         ones = jnp.ones(state.log_prior.shape if self.has_own_steps else ())
