@@ -92,8 +92,8 @@ def draws_from(program: Any, case: Any, leaves: Any, segment: Any) -> dict[str, 
     data = program.put_data(case.rows)
     arguments = program.arguments(KEY)
     _, statistics, draws = segment(arguments, data, state, np.uint32(NUM_WARMUP), np.int32(NUM_DRAWS))
-    kept = {name: np.asarray(statistics[name]) for name in ("energy", "n_steps")}
-    return {**program.draws_to_host(draws, NUM_DRAWS), **kept}
+    kept = program.statistics_to_host(statistics, NUM_DRAWS)
+    return {**program.draws_to_host(draws, NUM_DRAWS), **{name: kept[name] for name in ("energy", "n_steps")}}
 
 
 @pytest.fixture(scope="module")

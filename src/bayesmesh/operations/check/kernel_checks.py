@@ -43,7 +43,7 @@ class Run(NamedTuple):
     Attributes:
         program, compiled, data: its programs, on rows of the model `gaussian`.
         warm, last: states before and behind the draws.
-        statistics: name -> (draw, chain), or (draw,).
+        statistics: name -> (draw, chain).
         draws: (draw, chain, dimension).
         mean, sd: of the exact posterior, (dimension,) and a number.
     """
