@@ -24,7 +24,7 @@ def can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mes
 
 
 def on_each_device(
-    function: Callable[..., Any], mesh: Mesh, lie: tuple[Any, ...], chain_axes: Any = 0
+    function: Callable[..., Any], mesh: Mesh, lie: tuple[Any, ...], made_lie: tuple[Any, ...]
 ) -> Callable[..., Any]:
     """Return a function that every device evaluates for its own chains.
 
@@ -32,7 +32,7 @@ def on_each_device(
         function: to a tree of arrays, and of numbers that all chains share.
         mesh: with chains on one of its axes and one device on the other.
         lie: partition specifications of each argument.
-        chain_axes: which axis of the arrays is that of chains, for all or for parts of the tree.
+        made_lie: those of what it makes.
     """
     shared: list[bool] = []
 
@@ -41,8 +41,7 @@ def on_each_device(
         shared[:] = [leaf.ndim == 0 for leaf in jax.tree.leaves(made)]
         return jax.tree.map(lambda leaf: leaf if leaf.ndim else leaf[None], made)
 
-    specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAIN_AXIS), chain_axes)
-    spread = jax.shard_map(of_device, mesh=mesh, in_specs=lie, out_specs=specs, check_vma=False)
+    spread = jax.shard_map(of_device, mesh=mesh, in_specs=lie, out_specs=made_lie, check_vma=False)
 
     def whole(*given: Any) -> Any:
         leaves, form = jax.tree.flatten(spread(*given))

@@ -55,8 +55,8 @@ def iterate(
         return kernel.step(key, chains.kernel, bound, tuning)
 
     if program.steps_alone:
-        lie = P(CHAIN_AXIS), specs_of(program.state_shardings), *[P()] * 3
-        make_step = on_each_device(make_step, program.mesh, lie)
+        by_chain, lie = P(CHAIN_AXIS), specs_of(program.state_shardings)
+        make_step = on_each_device(make_step, program.mesh, (by_chain, lie, *[P()] * 3), (lie.kernel, by_chain))
 
     def step(state: ChainState, index: jax.Array) -> tuple[ChainState, Any]:
         after, info = make_step(fold(keys, index), state, data, arguments, index)
@@ -96,8 +96,8 @@ def iterate_in_turns(
         return turns.make_draws(kernel, keys, chains.kernel, bound, tuning, rows, *which)
 
     if program.steps_alone:
-        by_chain, lie = P(CHAIN_AXIS), specs_of(program.state_shardings)
-        make = on_each_device(make, program.mesh, (by_chain, lie, P(None, CHAIN_AXIS), *[P()] * 5), (0, 0, 1))
+        by_chain, lie, rows = P(CHAIN_AXIS), specs_of(program.state_shardings), P(None, CHAIN_AXIS)
+        make = on_each_device(make, program.mesh, (by_chain, lie, rows, *[P()] * 5), (lie.kernel, by_chain, rows))
     make = jax.jit(make, inline=True)
     is_warmup = first.astype(jnp.int32) < arguments.num_warmup
     each = jnp.where(is_warmup, 1, count)
