@@ -245,10 +245,11 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
 @runtime_checkable
 class TakesTurns[State, Work, Tuning, Info](Protocol):
-    """What a kernel offers besides whose transitions take unequal numbers of gradients: `step` in parts.
+    """What a kernel may offer besides if its transitions take unequal numbers of gradients: `step` in parts.
 
-    Chains then need not wait for the longest transition among them. All arrays of a state have a chain axis, all chains
-    are reported, and no chain depends on another.
+    Chains then need not wait for the longest transition among them. All arrays of a state have a chain axis, a number
+    that chains share counts iterations, all chains are reported, and no chain depends on another. A subclass that
+    overrides `step` alone offers no parts: those that it inherits make another step.
     """
 
     def begin(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> Work:

@@ -20,6 +20,7 @@ from bayesmesh.kernels.base import Kernel, Position, TakesTurns, Target
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import over_chains
 from bayesmesh.sampling.packed_statistics import pack
+from bayesmesh.sampling.sampling_kernel_check import check_state
 
 SHORT_SECONDS = 1e-3
 """Expected seconds of a gradient of all chains below which chains wait on a CPU: turns take a third of a second more to compile."""
@@ -87,15 +88,19 @@ def make_draws(
     def take(turn: _Turn) -> _Turn:
         key, begun = begin(turn.num_made, turn.state)
         is_left, has_next = turn.num_made < count, turn.num_made + 1 < count
-        work = kernel.renew(turn.work, begun, is_left & turn.is_idle)
+        work = check_state(kernel, "renew", kernel.renew(turn.work, begun, is_left & turn.is_idle), begun, "begin")
         enough = jnp.maximum((has_next.sum() + 1) // 2, 1)
 
         def goes_on(work: Any) -> jax.Array:
             is_complete = kernel.is_complete(work)
             return ~is_complete.all() & ((is_complete & has_next).sum() < enough)
 
-        work = jax.lax.while_loop(goes_on, lambda work: kernel.advance(key, work, turn.state, target, tuning), work)
+        def advance(work: Any) -> Any:
+            return check_state(kernel, "advance", kernel.advance(key, work, turn.state, target, tuning), work, "begin")
+
+        work = jax.lax.while_loop(goes_on, advance, work)
         after, info = kernel.end(work, turn.state, tuning)
+        check_state(kernel, "end", after, turn.state)
         ends = is_left & kernel.is_complete(work)
         at = jnp.where(ends, row + turn.num_made, len(turn.rows.statistics))
 

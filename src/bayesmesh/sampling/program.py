@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
-from bayesmesh.kernels.base import POSITION, Kernel, Position, TakesTurns, first_chains
+from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling import chain_turns as turns
@@ -31,7 +31,13 @@ from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.program_loop import iterate, iterate_in_turns
 from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import BoundTarget, Target
-from bayesmesh.sampling.sampling_kernel_check import check_axes, check_fields, check_state
+from bayesmesh.sampling.sampling_kernel_check import (
+    check_axes,
+    check_fields,
+    check_state,
+    check_turns,
+    offers_turns,
+)
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device, to_host
 from bayesmesh.sampling.start_points import choose_points, place_starts
@@ -177,7 +183,7 @@ class Program:
     @functools.cached_property
     def takes_turns(self) -> bool:
         """Whether chains go on to their next draws while others are at theirs; this follows from the program alone."""
-        if not isinstance(self.kernel, TakesTurns) or (self.mesh.shape[CHAIN_AXIS] > 1 and not self.steps_alone):
+        if not offers_turns(self.kernel) or (self.mesh.shape[CHAIN_AXIS] > 1 and not self.steps_alone):
             return False
         if self.mesh.devices.flat[0].platform != "cpu":
             return True
@@ -206,6 +212,9 @@ class Program:
         lengths = {"chain": chains, "entry": (self.target.layout.padded_entries,), "spread": None}
         for method, shapes, axes in zip(("state_axes", "adaptation_axes"), self.state_shapes, declared, strict=True):
             check_axes(self.kernel, method, shapes, axes, lengths)
+        if offers_turns(self.kernel):
+            # Also where chains wait: a larger program of the same kernel would take turns.
+            check_turns(self.kernel, self.state_shapes.kernel, declared.kernel, self.num_chains)
         return place(self.mesh, self.state_shapes, declared)
 
     @property

@@ -8,15 +8,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Axes
+from bayesmesh.kernels.base import Axes, Kernel, TakesTurns
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 _PER_CHAIN = ("lp", "log_likelihood")
+_PARTS = ("begin", "advance", "renew", "is_complete", "end")
 _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 """Part of the common warmup that a metric declares -> its method."""
 
@@ -68,8 +70,54 @@ def check_fields(kernel: object, state: object) -> None:
             raise ConfigError(f"{_name(kernel)}: the state that init() returns lacks {name}", _CONTRACT)
 
 
-def check_state[State](kernel: object, method: str, after: State, before: State) -> State:
-    """Return a state, or an adaptation; refuse one of which a step changes the tree, a shape or a dtype.
+def offers_turns(kernel: object) -> bool:
+    """Whether a kernel offers its own `step` in parts; a class that overrides `step` alone inherits those of another step."""
+    if not isinstance(kernel, TakesTurns):
+        return False
+    newest = next(made for made in type(kernel).__mro__ if {"step", *_PARTS} & vars(made).keys())
+    return not {*_PARTS}.isdisjoint(vars(newest))
+
+
+def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: object, num_chains: int) -> None:
+    """Refuse a kernel that offers `step` in parts where chains cannot go on without each other.
+
+    Args:
+        kernel: the kernel.
+        state: its abstract state.
+        declared: the `Axes` of the state, which fit it.
+        num_chains: of all chains.
+
+    Raises:
+        ConfigError: chains interact, some are not reported, or they share an array of the state.
+    """
+    found = _by_path(state)
+    axes = _axes_of_each(found, _by_path(declared))
+    shared = [
+        p for p, x in found.items() if getattr(x, "shape", ()) and getattr(axes.get(p), "names", ())[:1] != ("chain",)
+    ]
+    if kernel.interacts:
+        problem = "and its chains interact"
+    elif (num_reported := kernel.num_chains_reported(num_chains)) != num_chains:
+        problem = f"and reports {num_reported} of {num_chains} chains"
+    elif shared:
+        problem = f"and {shared[0]} of its state is an array without the axis 'chain'"
+    else:
+        return
+    raise ConfigError(
+        f"{_name(kernel)}: offers step() in parts ({', '.join(_PARTS)}), {problem}",
+        f"remove the parts, and chains wait for each other; {_CONTRACT}",
+    )
+
+
+def check_state[Tree](kernel: object, method: str, after: Tree, before: Tree, maker: str = "init") -> Tree:
+    """Return a state, or what else a kernel passes on; refuse one of which a method changes the tree, a shape or a dtype.
+
+    Args:
+        kernel: the kernel.
+        method: its method.
+        after: what it returns.
+        before: what it was given.
+        maker: the method that made it first.
 
     Raises:
         ConfigError: it does.
@@ -80,7 +128,7 @@ def check_state[State](kernel: object, method: str, after: State, before: State)
         if one != other:
             raise ConfigError(
                 f"{_name(kernel)}: {method}() returns {path} as {other}, and was given {one}",
-                "return every array with the shape and dtype that `init` gave it",
+                f"return every array with the shape and dtype that `{maker}` gave it",
             )
     return after
 

@@ -13,20 +13,25 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Axes, Kernel, Position
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hmc import Hmc
+from bayesmesh.kernels.nuts import Nuts
 from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.sampling_kernel_check import offers_turns
 
 NUM_CHAINS = 4
 
 
 @pytest.fixture
 def trace(make_case, make_program) -> Callable[..., None]:
-    """A function of methods and attributes that traces the programs of a kernel in which they stand for HMC's."""
+    """A function of methods and attributes that lowers the program of a kernel in which they stand for its parent's."""
 
-    def run(**changed: Any) -> None:
-        right = make_program(make_case("gaussian"), "hmc", num_chains=NUM_CHAINS)
-        kernel_class: type[Kernel] = type("Mine", (Hmc,), {"__module__": __name__, **changed})
+    def run(mesh: tuple[int, int] = (1, 1), parent: type[Kernel] = Hmc, **changed: Any) -> None:
+        right = make_program(make_case("gaussian"), parent.__name__.lower(), num_chains=NUM_CHAINS, mesh=mesh)
+        kernel_class: type[Kernel] = type("Mine", (parent,), {"__module__": __name__, **changed})
         kernel = kernel_class(right.kernel.options, right.kernel.num_warmup)
-        Program(right.target, kernel, right.mesh, right.sampling, NUM_CHAINS, right.slice_draws).trace("segment")
+        program = Program(right.target, kernel, right.mesh, right.sampling, NUM_CHAINS, right.slice_draws)
+        # Small programs wait, whatever their kernel offers.
+        program.takes_turns = offers_turns(kernel)
+        program.trace("segment").lower()
 
     return run
 
@@ -192,3 +197,85 @@ def test_an_adaptation_that_changes_its_tree_is_refused(trace) -> None:
 
     with pytest.raises(ConfigError, match=r"adapt\(\) returns extra as float64 of shape \(3,\), and was given nothing"):
         trace(adapt=adapt)
+
+
+def with_a_shared_array(parent: type[Kernel]) -> dict[str, Any]:
+    """Methods of a kernel whose state has an array without an axis of chains."""
+
+    def step(self: Kernel, key: Any, state: Any, *given: Any) -> Any:
+        after, info = parent.step(self, key, state._replace(split=None), *given)
+        return after._replace(split=state.split), info
+
+    return {
+        "init": lambda self, *given: parent.init(self, *given)._replace(split=jnp.zeros(3)),
+        "state_axes": lambda self: parent.state_axes(self)._replace(split=Axes(None)),
+        "step": step,
+    }
+
+
+def test_devices_that_step_alone_may_share_an_array_of_the_state(trace) -> None:
+    trace(mesh=(2, 1), steps_alone=True, **with_a_shared_array(Hmc))
+
+
+# -- steps in parts ----------------------------------------------------------------------------------------------------
+
+
+def of_its_own(name: str) -> dict[str, Any]:
+    """A class that defines a method of NUTS itself."""
+    return {name: vars(Nuts)[name]}
+
+
+def test_a_class_that_overrides_the_step_alone_offers_no_parts() -> None:
+    """Chains that take turns would make the step of its parent."""
+
+    def offers(**changed: Any) -> bool:
+        kernel_class = type("Mine", (Nuts,), changed)
+        return offers_turns(object.__new__(kernel_class))
+
+    assert offers()
+    assert not offers(**of_its_own("step"))
+    assert offers(**of_its_own("step"), **of_its_own("end"))
+    assert offers(**of_its_own("renew"))
+    assert not offers(**of_its_own("step"), advance=None)
+
+
+def returning(method: str, **dtypes: Any) -> dict[str, Any]:
+    """A part of a step of which fields have other dtypes."""
+
+    def changed(self: Nuts, *given: Any) -> Any:
+        made = getattr(Nuts, method)(self, *given)
+        first, rest = (made[0], made[1:]) if method == "end" else (made, ())
+        first = first._replace(**{name: getattr(first, name).astype(dtype) for name, dtype in dtypes.items()})
+        return (first, *rest) if rest else first
+
+    return {method: changed}
+
+
+PARTS = {
+    "chains interact": ({"interacts": True}, "offers step.* in parts .*and its chains interact"),
+    "some are not reported": (
+        {"num_chains_reported": lambda self, num_chains: num_chains // 2},
+        "offers .* and reports 2 of 4 chains\n  remedy: remove the parts",
+    ),
+    "a shared array": (
+        with_a_shared_array(Nuts) | of_its_own("end"),
+        "offers .* and split of its state is an array without the axis 'chain'",
+    ),
+    "a renewed dtype": (
+        returning("renew", count=jnp.float64),
+        r"renew\(\) returns count as float64 of shape \(4,\), and was given int32.*\n  remedy: .*`begin` gave it",
+    ),
+    "an advanced dtype": (returning("advance", kinetic=jnp.float32), r"advance\(\) returns kinetic as float32"),
+    "a state's dtype": (returning("end", log_prior=jnp.float32), r"end\(\) returns log_prior as float32.*\n.*`init`"),
+}
+
+
+def test_right_parts_are_taken(trace) -> None:
+    trace(parent=Nuts)
+
+
+@pytest.mark.parametrize("wrong", PARTS)
+def test_wrong_parts_of_a_step_are_refused(trace, wrong: str) -> None:
+    changed, message = PARTS[wrong]
+    with pytest.raises(ConfigError, match=rf"test_sampling_kernel_check\.py: kernel Mine: {message}"):
+        trace(parent=Nuts, **changed)
