@@ -103,11 +103,7 @@ def make_draws(
         check_state(kernel, "end", after, turn.state)
         ends = is_left & kernel.is_complete(work)
         at = jnp.where(ends, row + turn.num_made, len(turn.rows.statistics))
-
-        def store(old: jax.Array, new: jax.Array) -> jax.Array:
-            return old.at[at, jnp.arange(num_chains)].set(new, mode="drop", unique_indices=True)
-
-        stored = jax.tree.map(store, turn.rows, Rows(pack(kernel, info, num_chains), after.position))
+        stored = _store(turn.rows, Rows(pack(kernel, info, num_chains), after.position), at)
         state = jax.tree.map(lambda new, old: jnp.where(over_chains(ends, new), new, old), after, turn.state)
         return _Turn(state, work, info, ends, turn.num_made + ends, stored)
 
@@ -120,6 +116,12 @@ def make_draws(
     )
     shared = jax.tree.map(lambda x, old: x[0] if old.ndim == 0 else x, last.state, state)
     return shared, last.info, last.rows
+
+
+def _store(rows: Rows, new: Rows, at: Int[Array, " chain"]) -> Rows:
+    """Put what is new of each chain into its row; nothing where there is no such row."""
+    chains = jnp.arange(len(at))
+    return jax.tree.map(lambda old, x: old.at[at, chains].set(x, mode="drop", unique_indices=True), rows, new)
 
 
 def no_rows(kernel: Kernel[Any, Any, Any, Any], position: Position, num_rows: int) -> Rows:
