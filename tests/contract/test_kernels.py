@@ -11,6 +11,9 @@ import pytest
 
 from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.kernels.base import Kernel, Position, first_chains
+from bayesmesh.sampling.chain_turns import Rows, make_draws, no_rows
+from bayesmesh.sampling.packed_statistics import pack
+from bayesmesh.sampling.sampling_kernel_check import offers_turns
 from kernel_options import kernels_of_any_target
 from kernel_runs import (
     BEHIND,
@@ -20,6 +23,7 @@ from kernel_runs import (
     NUM_WARMUP,
     PADDED,
     WIDTH,
+    Box,
     Chains,
     Runs,
     box_density,
@@ -318,6 +322,24 @@ def test_gradients_are_counted_as_they_are_taken(runs, warm) -> None:
     _, info = runs.step(key_at(0), warm.state, runs.tuning(warm))
     jax.effects_barrier()
     assert len(runs.calls) == np.max(info.n_steps)
+
+
+@pytest.mark.parametrize("runs", [name for name in kernels_of_any_target() if offers_turns(make(name))], indirect=True)
+def test_parts_of_a_step_make_it(runs, kernel, warm, num_reported) -> None:
+    """Also where chains begin their draws at different times; some transitions end early, at a wall."""
+    num_draws, tuning, keys = 12, runs.tuning(warm), jax.random.split(jax.random.key(8), NUM_CHAINS)
+    target, state, waiting, lengths = Box(np.nan), warm.state, [], []
+    step = jax.jit(lambda key, state, tuning: kernel.step(key, state, target, tuning))
+    for i in range(num_draws):
+        state, info = step(jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(keys), state, tuning)
+        waiting.append(Rows(pack(kernel, info, num_reported), state.position))
+        lengths.append(info.n_steps)
+    assert np.ptp(lengths, axis=1).any(), "chains have transitions of unequal length"
+    given = no_rows(kernel, state.position, num_draws), jnp.uint32(0), jnp.int32(num_draws), jnp.int32(0)
+    after, _, rows = jax.jit(lambda *given: make_draws(kernel, keys, warm.state, target, tuning, *given))(*given)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *waiting)
+    for found, wanted in zip(jax.tree.leaves((after, rows)), jax.tree.leaves((state, stacked)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("runs", with_trait("is_adjusted", True), indirect=True)

@@ -27,7 +27,7 @@ def main() -> None:
     from posteriors import POSTERIORS, many_rows
 
     jax.config.update("jax_enable_x64", True)
-    every = POSTERIORS | {p.name: p for p in vars(many_rows).values() if hasattr(p, "name")}
+    every = POSTERIORS | {p.name: p for p in vars(many_rows).values() if isinstance(p, type) and hasattr(p, "name")}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     settings = SamplingSettings()
