@@ -131,7 +131,8 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         restarts_chains: whether `restart` moves chains; it then has the option `restart_lost_chains`, which turns that
             off, and the statistic `restarted`.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
-            ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step.
+            ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step without those for
+            which a chain waits.
 
     Args:
         options: the kernel's own Options.

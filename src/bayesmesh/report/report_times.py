@@ -68,7 +68,7 @@ class Phase(BaseModel):
     """A phase of a job; values that were not measured are None.
 
     `seconds` is wall time, `bytes` counts bytes moved or written, `gradients` counts evaluations of the log density's
-    gradient over all chains. `attempt` names the run of the job, `identity` the chains that it sampled.
+    gradient over all chains, without those for which a chain waits. `attempt` names the run of the job, `identity` the chains that it sampled.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -36,7 +36,7 @@ class LedgerRow(TypedDict):
     Attributes:
         job, phase, detail: what took the time.
         seconds: wall time.
-        gradients: evaluations, over all chains.
+        gradients: evaluations, over all chains, without those for which a chain waits.
         bytes: moved or written.
         peak_memory_bytes: of the process so far.
         device: its name.

@@ -44,7 +44,7 @@ class Facts(TypedDict, total=False):
         first_new: absolute index of the first iteration.
         count: number of iterations per chain.
         seconds: wall time.
-        gradients: gradient evaluations, over all chains.
+        gradients: gradient evaluations, over all chains, without those for which a chain waits.
         acceptance: mean acceptance rate.
         divergences: divergent trajectories.
         step_size: step size of the kernel at the end.
