@@ -303,18 +303,24 @@ def load_component(kind: str, name: str) -> type[Any]:
 
 
 def _with_known_traits(path: Path, component: type[Any], contract: type) -> type[Any]:
-    """Return a component; refuse one with an attribute that is nearly a trait, which would keep its default unnoticed.
+    """Return a component; refuse one with a name that is nearly one of the contract, whose default would stay unnoticed.
 
     Raises:
-        ConfigError: a trait is misspelt.
+        ConfigError: a trait, or a method that has a default, is misspelt.
     """
     traits = {*inspect.get_annotations(contract), *(k for k, v in vars(contract).items() if _is_plain(k, v))}
+    methods = {k for k, v in vars(contract).items() if _is_method(k, v) and not hasattr(v, "__isabstractmethod__")}
     inherited = {name for parent in component.__mro__[1:] for name in vars(parent)}
-    for name in [k for k, v in vars(component).items() if _is_plain(k, v)]:
-        near = difflib.get_close_matches(name, traits - {*vars(component)}, n=1, cutoff=_NEARLY_A_TRAIT)
-        if name not in traits | inherited and near:
-            raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a trait of {contract.__name__}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
+    given = {name for each in component.__mro__ if each is not contract for name in vars(each)}
+    for word, known, belongs in (("trait", traits, _is_plain), ("method", methods, _is_method)):
+        for name in [k for k, v in vars(component).items() if belongs(k, v) and k not in known | inherited]:
+            if near := difflib.get_close_matches(name, known - given, n=1, cutoff=_NEARLY_A_TRAIT):
+                raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a {word} of {contract.__name__}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
     return component
+
+
+def _is_method(name: str, value: object) -> bool:
+    return not name.startswith("_") and inspect.isfunction(value)
 
 
 def _is_plain(name: str, value: object) -> bool:

@@ -106,7 +106,11 @@ def _sentence(time: TimeSpent) -> str:
     parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
-    rate = f" A job evaluates {formats.count(gradients / seconds)} gradients per second on average." if seconds else ""
+    rate = (
+        f" The trajectories of a job take {formats.count(gradients / seconds)} gradients per second on average."
+        if seconds
+        else ""
+    )
     return ", ".join(parts) + "." + rate + missing
 
 

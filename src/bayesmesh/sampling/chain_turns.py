@@ -1,10 +1,10 @@
 """Draws of chains that do not wait for the longest transition among them.
 
-Chains take gradients together, and a draw of all of them takes as many as its longest transition: on correlated posteriors
-half of them change nothing (Dance, Glaser, Orbanz and Adams 2025, "Efficiently vectorized MCMC on modern accelerators"). A
+Chains take gradients together, and a draw of all of them takes as many as its longest transition: where lengths differ, up
+to half are spent on chains that are done (Dance, Glaser, Orbanz and Adams 2025, "Efficiently vectorized MCMC on modern accelerators"). A
 transition depends on the key, state and iteration of its chain alone, so a chain can begin its next one while others are at
 theirs. That happens in turns. A turn begins a transition in every chain without one, takes gradients until half of the
-chains that have draws left are done, and stores their draws. More turns would save more gradients, but each costs
+chains that have a further draw to make are done, and stores their draws. More turns would save more gradients, but each costs
 about as much as a short gradient of all chains. No draw depends on where turns or calls of a program end.
 """
 

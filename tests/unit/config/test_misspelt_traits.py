@@ -15,11 +15,19 @@ WRONG = [
     ("source", "offer = ()", "offers"),
     ("analysis", "needs_of_modell = ('averaging',)", "needs_of_model"),
 ]
+METHODS = [
+    ("analysis", "def sections(self): ...", "section"),
+    ("kernel", "def restarts(self): ...", "restart"),
+    ("model", "def descibed(self): ...", "described"),
+]
 RIGHT = [
     ("kernel", "is_adjusted = False"),
     ("kernel", "num_attempts = 3"),
     ("kernel", "def is_ajusted(self): return 1"),
     ("kernel", "_is_ajusted = False"),
+    ("kernel", "def _restarts(self): ..."),
+    ("model", "def predictor(self): ...\n    def predict(self): ..."),
+    ("analysis", "def runs(self): ..."),
 ]
 
 
@@ -45,6 +53,16 @@ def test_a_misspelt_trait_is_refused_with_file_and_remedy(load, kind: str, line:
     with pytest.raises(
         ConfigError,
         match=rf"traits_\d+\.py: Mine: '{name}' is not a trait of {kind.capitalize()}\n  remedy: write {meant},",
+    ):
+        load(kind, line)
+
+
+@pytest.mark.parametrize(("kind", "line", "meant"), METHODS)
+def test_a_misspelt_method_that_has_a_default_is_refused(load, kind: str, line: str, meant: str) -> None:
+    """One without a default is missed anyway."""
+    name = line.split()[1].partition("(")[0]
+    with pytest.raises(
+        ConfigError, match=rf"Mine: '{name}' is not a method of {kind.capitalize()}\n  remedy: write {meant},"
     ):
         load(kind, line)
 

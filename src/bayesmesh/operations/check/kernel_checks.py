@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,10 +27,11 @@ from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sizes import resolve_metric
 from bayesmesh.sampling.program_values import ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_kernel_check import offers_turns
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 NUM_ROWS, DIMENSION = 40, 3
-NUM_WARMUP, NUM_DRAWS, FEWEST_CHAINS = 300, 2000, 4
+NUM_WARMUP, NUM_DRAWS, NUM_IN_TURNS, FEWEST_CHAINS = 300, 2000, 20, 4
 MOST_Z, MOST_R_HAT, MOST_SD = 5.0, 1.05, 0.25
 """Limits on errors of means in standard errors, on R-hat, and on relative errors of standard deviations."""
 
@@ -83,8 +85,9 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
         return
     yield Line("run", OK, f"{run.program.num_chains} chains made {NUM_WARMUP} warmup iterations and {NUM_DRAWS} draws")
     for name, one in CHECKS.items():
-        with explaining([path]):
-            yield one(name, run)
+        if one is not check_turns or offers_turns(run.program.kernel):
+            with explaining([path]):
+                yield one(name, run)
 
 
 def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -> Run:
@@ -172,11 +175,23 @@ def check_draws(name: str, run: Run) -> Line:
     return Line(name, OK, seen)
 
 
+def check_turns(name: str, run: Run) -> Line:
+    """Check that draws in turns, which larger models take, are those of chains that wait."""
+    turning = copy.copy(run.program)
+    turning.takes_turns = not run.program.takes_turns
+    compiled = {"segment": turning.trace("segment").lower().compile()}
+    _, _, draws = _go(turning, compiled, run.data, run.warm, NUM_WARMUP, NUM_IN_TURNS)
+    if not np.allclose(draws, run.draws[:NUM_IN_TURNS], rtol=SAME, atol=SAME):
+        return Line(name, FAILS, "the parts of the step make other draws than `step`", "draw from the key that each part is given, and leave complete transitions unchanged")  # fmt: skip
+    return Line(name, OK, "in turns, the draws are the same")
+
+
 CHECKS: dict[str, Callable[[str, Run], Line]] = {
     "statistics": check_statistics,
     "checkpoint": check_checkpoint,
     "keys": check_keys,
     "density": check_density,
     "draws": check_draws,
+    "turns": check_turns,
 }
 """Name of a check -> the check, in the order in which they run."""
