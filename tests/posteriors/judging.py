@@ -105,13 +105,13 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     if in_modes is None and overall(gates) != "pass":
         blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())
         gates = [g for g in (funnel_gate(statistics["lp"], blocks, overall(gates)),) if g is not None] + gates
-    of_a_chain = [np.mean(s["n_steps"]) * len(s["n_steps"]) for s in (run.warmup_statistics, run.statistics)]
-    return Judged(
-        overall(gates),
-        tuple(g.message for g in gates if g.verdict != "pass"),
-        *_errors(name, table),
-        round(sum(of_a_chain)),
-    )
+    missed = tuple(g.message for g in gates if g.verdict != "pass")
+    return Judged(overall(gates), missed, *_errors(name, table), gradients_of_a_chain(run))
+
+
+def gradients_of_a_chain(run: Any) -> int:
+    """Return the gradients of a chain, the mean over chains, of warmup and draws."""
+    return round(sum(s["n_steps"].mean() * len(s["n_steps"]) for s in (run.warmup_statistics, run.statistics)))
 
 
 def _errors(name: str, table: pd.DataFrame) -> tuple[float, float]:

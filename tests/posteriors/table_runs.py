@@ -25,7 +25,7 @@ from bayesmesh.data.sources.table import Source
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.store.layout import DataLayout
 from cases import Case
-from posteriors.judging import run
+from posteriors.judging import gradients_of_a_chain, run
 from posteriors.simulated_tables import TABLES, Table, columns_of
 
 Numbers = tuple[float, float, float, float]
@@ -117,8 +117,7 @@ def sample_case(case: Case, seed: int = 3) -> tuple[dict[str, np.ndarray], int]:
         row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(),
     )  # fmt: skip
     done = run(built, sampling.draws, seed)
-    of_a_chain = [np.mean(s["n_steps"]) * len(s["n_steps"]) for s in (done.warmup_statistics, done.statistics)]
-    return _named(case, done.draws), round(sum(of_a_chain))
+    return _named(case, done.draws), gradients_of_a_chain(done)
 
 
 def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Compared:

@@ -52,7 +52,7 @@ _IN_OPTIONS: dict[str, Any] = {
 """Names that a class ``Options`` may use."""
 
 _NEARLY_A_TRAIT = 0.85
-"""Similarity of names, as difflib counts it: 0.95 of `is_ajusted` and `is_adjusted`, 0.76 of the nearest two traits."""
+"""Similarity of names, also of methods, as difflib counts it: 0.95 of `is_ajusted` and `is_adjusted`, 0.76 of the nearest two traits."""
 
 _IN_DESCRIPTIONS: dict[str, Any] = {"_Field": Field, "_Annotated": Annotated}
 
@@ -279,7 +279,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     """Import a component and return its class: the one subclass of the contract that its file defines.
 
     Raises:
-        ConfigError: the file defines none, or several; or the named attribute is not there; or a trait is misspelt.
+        ConfigError: the file defines none, or several; or the named attribute is not there; or a trait or method is misspelt.
     """
     path = component_path(kind, name)
     # The contract is in the file base.py of the first folder.
@@ -287,7 +287,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
         with explaining([path]):
-            return _with_known_traits(path, _load_external(kind, name, contract), contract)
+            return _with_known_names(path, _load_external(kind, name, contract), contract)
     with explaining([path]):
         module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
@@ -299,10 +299,10 @@ def load_component(kind: str, name: str) -> type[Any]:
             f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one",
             "leave one in the file",
         )
-    return _with_known_traits(path, found[0], contract)
+    return _with_known_names(path, found[0], contract)
 
 
-def _with_known_traits(path: Path, component: type[Any], contract: type) -> type[Any]:
+def _with_known_names(path: Path, component: type[Any], contract: type) -> type[Any]:
     """Return a component; refuse one with a name that is nearly one of the contract, whose default would stay unnoticed.
 
     Raises:

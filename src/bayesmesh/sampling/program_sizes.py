@@ -251,5 +251,7 @@ def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float,
     """Return the largest power of two within a time, a number of bytes and `SEGMENT_DRAWS`; at least 1."""
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
     coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
-    per_draw = coordinates * program.num_reported * program.target.dtype.itemsize
+    # Statistics are float64 on the devices.
+    per_chain = coordinates * program.target.dtype.itemsize + 8 * len(program.kernel.statistics)
+    per_draw = per_chain * program.num_reported
     return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, SEGMENT_DRAWS)))))

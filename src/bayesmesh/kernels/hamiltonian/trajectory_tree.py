@@ -141,7 +141,7 @@ def sprout(trees: Tree, state: HamiltonianState) -> Tree:
     Choosing between old and new costs next to nothing in the loops that read a tree anyway, and a loop for each array elsewhere.
     """
     is_new, seedling = trees.count == 0, _seedling(state, trees.momentum, trees.kinetic, trees.saved)
-    # What is saved, the momentum and its energy are those of the tree already.
+    # Saved momenta, the momentum of the start and its energy are the same objects in both, so nothing is chosen.
     return jax.tree.map(
         lambda new, old: old if old is new else jnp.where(over_chains(is_new, old), new, old), seedling, trees
     )
