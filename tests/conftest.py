@@ -35,12 +35,11 @@ CHEAP_COMPILATION = ("--xla_backend_optimization_level=0", "--xla_cpu_parallel_c
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_ENABLE_X64"] = "true"
 os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
+# Each once: a worker inherits them, and the key of a compiled program would tell it from a process without workers.
 os.environ["XLA_FLAGS"] = " ".join(
-    [
-        *os.environ.get("XLA_FLAGS", "").split(),
-        "--xla_force_host_platform_device_count=8",
-        *CHEAP_COMPILATION,
-    ]
+    dict.fromkeys(
+        [*os.environ.get("XLA_FLAGS", "").split(), "--xla_force_host_platform_device_count=8", *CHEAP_COMPILATION]
+    )
 )
 
 CACHE_VARIABLE = "BAYESMESH_TEST_CACHE"

@@ -242,7 +242,8 @@ class ComputeSettings(Settings):
     """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
     """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is `sharded`, else
-    for chains. On a CPU a device is a core, and rows are shared by at most as many as a gradient has milliseconds of work."""
+    for chains. On a CPU a device is a core, and no more are used than a gradient of all chains gives work: one for each millisecond,
+    and for chains that step alone (`nuts`), where rows are not shared, one for each 0.2 ms."""
     processes: int = Field(1, ge=1, le=65_536)
     """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
     `bayesmesh sample --processes`, starts them."""

@@ -27,9 +27,9 @@ from bayesmesh.sampling.sampling_mesh import (
     CHAIN_AXIS,
     DATA_AXIS,
     build_mesh,
+    choose_cores,
     find_devices,
     mesh_of_datasets,
-    num_cores,
 )
 from bayesmesh.sampling.start_points import ReadBlocks, find_points
 
@@ -56,7 +56,7 @@ def make_program(
     data_spec: DataSpec,
     slice_draws: int,
     read_blocks: ReadBlocks | None = None,
-    num_devices: int | None = None,
+    mesh: tuple[int, int] | None = None,
     row_tile: int | None = None,
 ) -> Program:
     """Return the program of one chain group as the spec describes it.
@@ -66,7 +66,7 @@ def make_program(
         data_spec: the data.
         slice_draws: most iterations of a call.
         read_blocks: reads the rows, for a model that starts from the data.
-        num_devices, row_tile: devices along the rows, and rows to take at a time, where an earlier run has chosen them; chosen
+        mesh, row_tile: devices along chains and rows, and rows to take at a time, where an earlier run has chosen them; chosen
             here if None.
 
     Raises:
@@ -94,22 +94,22 @@ def make_program(
             f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
-    mesh, target, tile = _lay_out(spec, data_spec, model, num_devices, row_tile)
-    if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and mesh.shape[CHAIN_AXIS] > 1:
+    devices, target, tile = _lay_out(spec, data_spec, model, mesh, row_tile)
+    if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and devices.shape[CHAIN_AXIS] > 1:
         raise ConfigError(
             f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
-            f" spread over {mesh.shape[CHAIN_AXIS]} devices for chains",
+            f" spread over {devices.shape[CHAIN_AXIS]} devices for chains",
             "use\n    compute:\n      sharding: named",
         )
     kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
     kernel = kernel_class(kernel_options, sampling.warmup)
-    program = Program(target, kernel, mesh, sampling, spec.num_chains, slice_draws)
+    program = Program(target, kernel, devices, sampling, spec.num_chains, slice_draws)
     program.points = find_points(where, sampling.initial, target, read_blocks)
     return _of_datasets(program, spec, tile) if data_spec.dataset_counts else program
 
 
 def _lay_out(
-    spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: int | None, known_tile: int | None
+    spec: StageSpec, data_spec: DataSpec, model: Model, chosen: tuple[int, int] | None, known_tile: int | None
 ) -> tuple[Mesh, Target, int]:
     """Return the mesh, the log density with its rows laid out over it, and the tile; of many datasets, those of one."""
     compute, chains = spec.compute, spec.num_chains
@@ -128,16 +128,20 @@ def _lay_out(
     on_one = compute.model_copy(update={"mesh": MeshSettings()})
     if data_spec.dataset_counts:
         return on(on_one)
-    is_open = compute.mesh == AUTO and shares_rows and compute.processes == 1 and compute.sharding == "named"
+    is_open = compute.mesh == AUTO and compute.processes == 1 and compute.sharding == "named"
     if not is_open or find_devices(compute)[0].platform != "cpu":
         return on(compute)
-    if num_devices is None:
+    if chosen is not None:
+        cores = MeshSettings(chain=chosen[0], data=chosen[1])
+    else:
         mesh, target, tile = on(on_one)
-        seconds = expected_seconds(cost_of_gradient(target, chains), mesh)
-        num_devices = min(num_cores(seconds), len(find_devices(compute)))
-        if num_devices == 1:
+        cores = choose_cores(
+            expected_seconds(cost_of_gradient(target, chains), mesh), chains, len(find_devices(compute)),
+            shares_rows=shares_rows, steps_alone=spec.component("kernel")[0].steps_alone,
+        )  # fmt: skip
+        if cores == MeshSettings():
             return mesh, target, tile
-    return on(compute.model_copy(update={"mesh": MeshSettings(data=num_devices)}))
+    return on(compute.model_copy(update={"mesh": cores}))
 
 
 def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetPrograms:

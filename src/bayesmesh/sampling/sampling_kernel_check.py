@@ -19,6 +19,8 @@ from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 _PER_CHAIN = ("lp", "log_likelihood")
 _PARTS = ("begin", "advance", "renew", "is_complete", "end")
+_MEANT = 2
+"""Methods with names of these parts from which they are meant as such: one may be a method of its own."""
 _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 """Part of the common warmup that a metric declares -> its method."""
 
@@ -71,8 +73,19 @@ def check_fields(kernel: object, state: object) -> None:
 
 
 def offers_turns(kernel: object) -> bool:
-    """Whether a kernel offers its own `step` in parts; a class that overrides `step` alone inherits those of another step."""
+    """Whether a kernel offers its own `step` in parts; a class that overrides `step` alone inherits those of another step.
+
+    Raises:
+        ConfigError: it has some of the parts and lacks others.
+    """
     if not isinstance(kernel, TakesTurns):
+        has = [part for part in _PARTS if hasattr(kernel, part)]
+        lacks = ", ".join(part for part in _PARTS if part not in has)
+        if lacks and len(has) >= _MEANT:
+            raise ConfigError(
+                f"{_name(kernel)}: has the parts {', '.join(has)} of step(), and lacks {lacks}",
+                f"add {lacks}, or remove all parts, and chains wait for each other; {_CONTRACT}",
+            )
         return False
     newest = next(made for made in type(kernel).__mro__ if {"step", *_PARTS} & vars(made).keys())
     return not {*_PARTS}.isdisjoint(vars(newest))

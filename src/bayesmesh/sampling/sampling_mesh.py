@@ -25,8 +25,11 @@ GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
 """Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
 LEAST_SHARE = 1e-3
-"""Expected seconds of one gradient for each core that shares its rows. Cores meet at every gradient, and repeat all else:
-of a share that is shorter this takes longer than they gain."""
+"""Expected seconds of one gradient for each core that shares its rows, or its chains where they step together. Cores meet at every
+gradient, or at every iteration, and repeat all else: of a share that is shorter this takes longer than they gain."""
+
+LEAST_SHARE_ALONE = 2e-4
+"""The same for cores that share chains which step alone: these meet in warmup alone."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -141,13 +144,32 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
 
 
-def num_cores(seconds: float) -> int:
-    """Return how many cores should share the rows of a gradient that takes one of them this long, expected seconds.
+def choose_cores(
+    seconds: float, num_chains: int, num_cores: int, *, shares_rows: bool, steps_alone: bool
+) -> MeshSettings:
+    """Return the cores of a CPU, along chains and rows, that are worth their meetings.
 
-    >>> num_cores(0.0005), num_cores(0.0025)
-    (1, 2)
+    Rows are shared before chains: the data are then there once.
+
+    Args:
+        seconds: expected time of a gradient of all chains on one core.
+        num_chains: chains of the program.
+        num_cores: cores at hand.
+        shares_rows: whether rows may be shared.
+        steps_alone: whether each core can step its own chains without the others.
+
+    >>> choose_cores(5e-4, 8, 4, shares_rows=True, steps_alone=False)
+    MeshSettings(chain=1, data=1)
+    >>> choose_cores(5e-4, 8, 4, shares_rows=True, steps_alone=True)
+    MeshSettings(chain=2, data=1)
+    >>> choose_cores(2.5e-3, 8, 4, shares_rows=True, steps_alone=True)
+    MeshSettings(chain=1, data=2)
     """
-    return max(1, int(seconds / LEAST_SHARE))
+    for_rows = min(num_cores, int(seconds / LEAST_SHARE))
+    if shares_rows and for_rows > 1:
+        return MeshSettings(data=for_rows)
+    for_chains = min(num_cores, int(seconds / (LEAST_SHARE_ALONE if steps_alone else LEAST_SHARE)))
+    return MeshSettings(chain=max(n for n in range(1, max(1, for_chains) + 1) if num_chains % n == 0))
 
 
 def mesh_of_datasets(compute: ComputeSettings, num_datasets: int) -> Mesh:

@@ -27,7 +27,7 @@ from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sampling_density import Arrays
-from bayesmesh.sampling.sampling_mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_model_check import Shapes
 from bayesmesh.sampling.sampling_monitor import compile_monitored
 from bayesmesh.sampling.sampling_peers import Peers
@@ -140,7 +140,7 @@ class _Made(NamedTuple):
         """What a record must hold besides the programs."""
         layout = self.program.target.layout
         return {
-            "slice_draws": self.program.slice_draws, "devices": self.program.mesh.shape[DATA_AXIS],
+            "slice_draws": self.program.slice_draws, "mesh": list(self.program.mesh.devices.shape),
             "row_tile": None if self.program.target.spec.entry_counts else layout.tile_rows,
             "num_devices": self.program.mesh.size, "cost": self.cost, "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
@@ -192,7 +192,7 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     with ledger.phase("condense"):
         sampled = shards.condensed()
     sampled_spec = sampled.spec(spec.compute.dtype)
-    lengths = found["slice_draws"], shards.blocks, found["devices"], found["row_tile"]
+    lengths = found["slice_draws"], shards.blocks, found["mesh"], found["row_tile"]
     with ledger.phase("load", "recorded programs"):
         loaded = records.load(found, functools.partial(make_program, spec, sampled_spec, *lengths))
     if loaded is None:

@@ -126,9 +126,21 @@ def test_cores_share_rows_that_are_many(make_case, num_rows, num_cores) -> None:
     program = make_program(spec(), data, 16)
     assert dict(program.mesh.shape) == {"chain": 1, "data": num_cores}
     assert program.target.layout.num_devices == num_cores
-    again = make_program(spec(), data, 16, num_devices=num_cores)
+    again = make_program(spec(), data, 16, mesh=(1, num_cores))
     assert again.mesh == program.mesh
     assert again.target.layout == program.target.layout
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mode", "expected"),
+    [("hmc", "sharded", 1), ("nuts", "sharded", 4), ("hmc", "independent", 1), ("nuts", "independent", 4)],
+)
+def test_cores_share_chains_that_step_alone_where_sharing_rows_does_not_pay(
+    make_case, monkeypatch, kernel, mode, expected
+) -> None:
+    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.001)
+    program = make_program(spec(kernel=kernel, mode=mode), make_case("gaussian").spec, 16)
+    assert dict(program.mesh.shape) == {"chain": expected, "data": 1}
 
 
 def test_cores_share_the_rows_where_they_are_told_to(make_case) -> None:
@@ -150,9 +162,11 @@ def whole(prior=True, kernel="hmc", **more):
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
 
 
-def test_devices_share_the_chains_of_a_model_that_takes_all_rows(make_case) -> None:
+def test_cores_share_the_chains_of_a_model_that_takes_all_rows_if_its_gradient_is_long(make_case, monkeypatch) -> None:
     data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
-    assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 2, "data": 1}
+    assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 1, "data": 1}
+    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.01)
+    assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 6, "data": 1}
     for compute, said in (
         ({"mesh": {"data": 2}}, "key 'compute.mesh.data'"),
         ({"processes": 2}, "key 'compute.processes'"),
@@ -201,7 +215,8 @@ def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
         assert type(make_program(spec(sharding=way), case.spec, 16).target) is expected
 
 
-def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
+def test_independent_groups_spread_chains_and_not_rows(make_case, monkeypatch) -> None:
+    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.01)
     program = make_program(spec(mode="independent", chain_groups=2), make_case("gaussian").spec, 16)
     assert program.num_chains == 4
     assert dict(program.mesh.shape) == {"chain": 4, "data": 1}

@@ -239,6 +239,20 @@ def test_a_class_that_overrides_the_step_alone_offers_no_parts() -> None:
     assert not offers(**of_its_own("step"), advance=None)
 
 
+def test_a_kernel_with_some_parts_of_a_step_names_those_that_it_lacks() -> None:
+    """It would wait, and nobody would know why."""
+
+    def offers(*names: str) -> bool:
+        return offers_turns(object.__new__(type("Mine", (Hmc,), {name: vars(Nuts)[name] for name in names})))
+
+    with pytest.raises(
+        ConfigError, match=r"has the parts begin, advance, end of step\(\), and lacks renew, is_complete\n"
+    ):
+        offers("begin", "advance", "end")
+    assert not offers("end"), "a method of its own may have that name"
+    assert offers("begin", "advance", "renew", "is_complete", "end")
+
+
 def returning(method: str, **dtypes: Any) -> dict[str, Any]:
     """A part of a step of which fields have other dtypes."""
 

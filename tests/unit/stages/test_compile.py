@@ -162,7 +162,7 @@ def test_later_stages_are_checked_with_the_latents_of_a_record_only_if_it_holds(
     sampled = SimpleNamespace(spec=lambda dtype: dtype)
     shards = SimpleNamespace(condensed=lambda: sampled, blocks=None)
     spec, ledger = SimpleNamespace(compute=SimpleNamespace(dtype="float32")), Ledger(tmp_path / "ledger.csv", "compile")
-    found = {"slice_draws": 1, "devices": 1, "row_tile": None, "latents": {"keys": [], "parts": []}}
+    found = {"slice_draws": 1, "mesh": [1, 1], "row_tile": None, "latents": {"keys": [], "parts": []}}
     records: Any = SimpleNamespace(find=lambda: found, load=lambda *_: None)
     work: Any = compile._Work(spec, (), ledger, None, shards, None)  # type: ignore[arg-type]  # only what is used
     assert compile._from_record(work, records) is None
