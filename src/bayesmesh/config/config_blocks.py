@@ -242,8 +242,7 @@ class ComputeSettings(Settings):
     """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
     """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is `sharded`, else
-    for chains. On a CPU a device is a core, and no more are used than a gradient of all chains gives work: one for each millisecond,
-    and for chains that step alone (`nuts`), where rows are not shared, one for each 0.2 ms."""
+    for chains; on a CPU a core for each 2.5 ms of a gradient, or 0.2 ms for chains that step alone (`nuts`)."""
     processes: int = Field(1, ge=1, le=65_536)
     """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
     `bayesmesh sample --processes`, starts them."""

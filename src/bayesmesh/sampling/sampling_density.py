@@ -138,10 +138,15 @@ class Target:
         shared = {k: v for k, v in latents.items() if k not in local_names}
         lies = (*data["is_row"].shape[:2], self.layout.tile_entries)
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
-        value, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, data)
-        gradient = {k: v.sum(0) for k, v in g_shared.items()}
-        gradient |= {k: v.reshape(latents[k].shape) for k, v in g_local.items()}
-        return value.sum(0), {k: gradient[k] for k in latents}
+        if lies[0] == 1:
+            # An axis of length 1 would keep XLA from laying out products as the chains are: twice the time of a gradient.
+            of_one = jax.tree.map(lambda x: x[0], (local, dict(data)))
+            value, gradient, g_local = self._device_sum(shared, *of_one)
+        else:
+            values, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, data)
+            value, gradient = values.sum(0), {k: v.sum(0) for k, v in g_shared.items()}
+        gradient = {**gradient, **{k: v.reshape(latents[k].shape) for k, v in g_local.items()}}
+        return value, {k: gradient[k] for k in latents}
 
     def _device_sum(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[jax.Array, Arrays, Arrays]:
         """Sum the tiles of one device: local is (tile, entry, ...), data (tile, row, ...)."""

@@ -24,9 +24,9 @@ DATA_AXIS = "data"
 GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
 """Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
-LEAST_SHARE = 1e-3
+LEAST_SHARE = 2.5e-3
 """Expected seconds of one gradient for each core that shares its rows, or its chains where they step together. Cores meet at every
-gradient, or at every iteration, and repeat all else: of a share that is shorter this takes longer than they gain."""
+gradient, or at every iteration, and repeat all else; and of a long gradient XLA shares loops over several cores by itself."""
 
 LEAST_SHARE_ALONE = 2e-4
 """The same for cores that share chains which step alone: these meet in warmup alone."""
@@ -162,7 +162,7 @@ def choose_cores(
     MeshSettings(chain=1, data=1)
     >>> choose_cores(5e-4, 8, 4, shares_rows=True, steps_alone=True)
     MeshSettings(chain=2, data=1)
-    >>> choose_cores(2.5e-3, 8, 4, shares_rows=True, steps_alone=True)
+    >>> choose_cores(6e-3, 8, 4, shares_rows=True, steps_alone=True)
     MeshSettings(chain=1, data=2)
     """
     for_rows = min(num_cores, int(seconds / LEAST_SHARE))

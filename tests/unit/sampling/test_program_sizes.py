@@ -120,7 +120,7 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     assert program.mesh.size == program.target.layout.num_devices == 1
 
 
-@pytest.mark.parametrize(("num_rows", "num_cores"), [(8_000, 1), (20_000, 4), (10**6, 8)])
+@pytest.mark.parametrize(("num_rows", "num_cores"), [(20_000, 1), (50_000, 4), (10**6, 8)])
 def test_cores_share_rows_that_are_many(make_case, num_rows, num_cores) -> None:
     data = dataclasses.replace(make_case("gaussian").spec, num_rows=num_rows)
     program = make_program(spec(), data, 16)
@@ -165,7 +165,7 @@ def whole(prior=True, kernel="hmc", **more):
 def test_cores_share_the_chains_of_a_model_that_takes_all_rows_if_its_gradient_is_long(make_case, monkeypatch) -> None:
     data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
     assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 1, "data": 1}
-    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.01)
+    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.02)
     assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 6, "data": 1}
     for compute, said in (
         ({"mesh": {"data": 2}}, "key 'compute.mesh.data'"),
@@ -216,7 +216,7 @@ def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
 
 
 def test_independent_groups_spread_chains_and_not_rows(make_case, monkeypatch) -> None:
-    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.01)
+    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.02)
     program = make_program(spec(mode="independent", chain_groups=2), make_case("gaussian").spec, 16)
     assert program.num_chains == 4
     assert dict(program.mesh.shape) == {"chain": 4, "data": 1}

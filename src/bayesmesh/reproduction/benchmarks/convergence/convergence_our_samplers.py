@@ -41,7 +41,7 @@ class Ours:
     def prepare(self, case: Mapping[str, Any]) -> dict[str, object]:
         """Compile the programs for a target."""
         posterior = Posterior(case["target"], "float32")
-        sampling = {"mode": "independent", "chains": self.chains, **self.settings.get("sampling", {})}
+        sampling = {"chains": self.chains, **self.settings.get("sampling", {})}
         config = {
             "model": {"name": posterior.target.model},
             "kernel": {"name": self.kernel, **self.options},
