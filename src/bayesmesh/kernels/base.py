@@ -206,11 +206,16 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
             that all chains share.
         """
 
-    def at_iteration(self, state: State, number: Int[Array, ""]) -> State:
-        """Return a state that counts its iterations with that number of them; by default states do not count.
+    def num_iterations(self, state: State) -> Int[Array, ""] | None:
+        """Return what a state counts its iterations by, a number that all chains share; None, the default, if it does not count."""
+        del state
+        return None
 
-        The program gives the number that the state has, but as one that many datasets share: what a condition on it
-        leaves out is then left out, and not computed for every dataset and thrown away.
+    def at_iteration(self, state: State, number: Int[Array, ""]) -> State:
+        """Return a state that counts its iterations with that number of them.
+
+        The program gives the `num_iterations` of one of many datasets, which all have: what a condition on it leaves out
+        is then left out, and not computed for every dataset and thrown away.
         """
         del number
         return state
@@ -224,9 +229,9 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Adapt after one warmup iteration from `before` to `after`; called `num_adaptive` times."""
 
     def restart(self, adaptation: Adaptation, state: State, info: Info) -> tuple[State, Info]:
-        """Return state and info after a warmup iteration and `adapt`, with chains at other places where that is called for.
+        """Return state and info after an iteration and `adapt`, with chains at other places where that is called for.
 
-        By default, chains stay where they are.
+        It is called after the warmup as well, and must then return what it is given. By default, chains stay where they are.
         """
         del adaptation
         return state, info
@@ -249,8 +254,9 @@ class TakesTurns[State, Work, Tuning, Info](Protocol):
     """What a kernel may offer besides if its transitions take unequal numbers of gradients: `step` in parts.
 
     Chains then need not wait for the longest transition among them. All arrays of a state have a chain axis, a number
-    that chains share counts iterations, all chains are reported, and no chain depends on another. A subclass that
-    overrides `step` alone offers no parts: those that it inherits make another step.
+    that chains share counts iterations, all chains are reported, and no chain depends on another. In the parts that number is
+    one for each chain, (chain,), because chains are at different draws. `end` gets no key: draw what it needs in `begin`. A
+    subclass that overrides `step` offers its parts only if it overrides all of them: those that it inherits make another step.
     """
 
     def begin(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> Work:

@@ -181,6 +181,14 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         "step_size": Statistic("conditional sd", "Geometric mean of the step sizes of the groups."),
     }
 
+    def num_iterations(self, state: UnitState) -> jax.Array:
+        """Return the number of iterations, () int32."""
+        return state.num_steps
+
+    def at_iteration(self, state: UnitState, number: jax.Array) -> UnitState:
+        """Return the state with its number of iterations, () int32."""
+        return state._replace(num_steps=number)
+
     def expected_gradients(self) -> float:
         """One pass at the start of each trajectory and one a step, for two groups."""
         options = self.options

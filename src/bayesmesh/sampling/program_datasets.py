@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -24,6 +23,7 @@ from bayesmesh.sampling.packed_statistics import Packed, unpack
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Arrays
+from bayesmesh.sampling.sampling_kernel_check import check_state
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, sharding
 from bayesmesh.sampling.starts import ReadRows, start_chains
 
@@ -141,18 +141,24 @@ class DatasetPrograms(Program):
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
     ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
         """Make `count` iterations as `Program.segment` does; statistics and latents are (slot, iteration, ...)."""
-        has_axis = (_OWN, True, True, False, False)
+        # All datasets have made as many iterations as the first.
+        number = self.program.kernel.num_iterations(jax.tree.map(lambda x: x[0], state.kernel))
+        has_axis = (_OWN, True, True, False, False, False)
         made: tuple[ChainState, Packed, dict[str, jax.Array]] = self.spread(self._segment_of_one, has_axis)(
-            arguments, data, state, first, count
+            arguments, data, state, first, count, number
         )
         return made
 
     def _segment_of_one(
-        self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
-    ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
-        """Make iterations of one dataset, with a number of the first that all datasets share."""
-        counted = self.program.kernel.at_iteration(state.kernel, first.astype(jnp.int32))
-        return self.program.segment(arguments, data, state._replace(kernel=counted), first, count)
+        self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array,
+        number: jax.Array | None,
+    ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:  # fmt: skip
+        """Make iterations of one dataset, of which all have made the same number."""
+        if number is not None:
+            kernel = self.program.kernel
+            counted = check_state(kernel, "at_iteration", kernel.at_iteration(state.kernel, number), state.kernel)
+            state = state._replace(kernel=counted)
+        return self.program.segment(arguments, data, state, first, count)
 
     # -- shapes and shardings -----------------------------------------------------------------------------------------
 

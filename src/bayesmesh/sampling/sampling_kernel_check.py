@@ -73,7 +73,7 @@ def check_fields(kernel: object, state: object) -> None:
 
 
 def offers_turns(kernel: object) -> bool:
-    """Whether a kernel offers its own `step` in parts; a class that overrides `step` alone inherits those of another step.
+    """Whether a kernel offers its own `step` in parts; a class that overrides `step` and not all parts inherits those of another.
 
     Raises:
         ConfigError: it has some of the parts and lacks others.
@@ -87,8 +87,10 @@ def offers_turns(kernel: object) -> bool:
                 f"add {lacks}, or remove all parts, and chains wait for each other; {_CONTRACT}",
             )
         return False
-    newest = next(made for made in type(kernel).__mro__ if {"step", *_PARTS} & vars(made).keys())
-    return not {*_PARTS}.isdisjoint(vars(newest))
+    age = {
+        name: next(i for i, made in enumerate(type(kernel).__mro__) if name in vars(made)) for name in ("step", *_PARTS)
+    }
+    return max(age.values()) == age["step"]
 
 
 def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: object, num_chains: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
+from bayesmesh.kernels.chees import Chees
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation import compile_programs
@@ -169,5 +170,26 @@ def test_what_happens_at_the_end_of_a_window_is_left_out_elsewhere(case, make_pr
     assert 2 <= mapped <= alone
     uncounted = DatasetPrograms(program, [case.spec.num_rows] * 3)
     uncounted.program.kernel = copy.copy(program.kernel)
-    uncounted.program.kernel.at_iteration = lambda state, number: state
+    uncounted.program.kernel.num_iterations = lambda state: None
     assert count_conditions(uncounted) < mapped
+
+
+class CountsTwo(Chees):
+    """Counts two trajectories an iteration."""
+
+    def step(self, *given: Any) -> Any:
+        after, info = super().step(*given)
+        return after._replace(num_steps=after.num_steps + 1), info
+
+
+def test_a_kernel_counts_as_it_likes(case, make_program, rows) -> None:
+    """The number that datasets share is that of their states, so that draws do not depend on the length of calls."""
+    found = []
+    for slice_draws in (8, 32):
+        program = make_program(case, "chees", CHAINS, 60, slice_draws, row_tile=5)
+        program.kernel = CountsTwo(program.kernel.options, 60)
+        programs = DatasetPrograms(program, [4, 9])
+        own = {"x": rows["x"][:13]}
+        found.append(programs.run(programs.arguments(GroupKey(SEED, 0)), programs.put_data(own), 40))
+    np.testing.assert_array_equal(found[0].latents["mean"], found[1].latents["mean"])
+    np.testing.assert_array_equal(found[0].statistics["step_size"], found[1].statistics["step_size"])

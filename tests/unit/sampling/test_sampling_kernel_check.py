@@ -220,6 +220,9 @@ def test_devices_that_step_alone_may_share_an_array_of_the_state(trace) -> None:
 # -- steps in parts ----------------------------------------------------------------------------------------------------
 
 
+PARTS_OF_A_STEP = ("begin", "advance", "renew", "is_complete", "end")
+
+
 def of_its_own(name: str) -> dict[str, Any]:
     """A class that defines a method of NUTS itself."""
     return {name: vars(Nuts)[name]}
@@ -234,7 +237,10 @@ def test_a_class_that_overrides_the_step_alone_offers_no_parts() -> None:
 
     assert offers()
     assert not offers(**of_its_own("step"))
-    assert offers(**of_its_own("step"), **of_its_own("end"))
+    assert not offers(**of_its_own("step"), **of_its_own("end")), "the others would make the step of its parent"
+    assert offers(**{k: v for name in ("step", *PARTS_OF_A_STEP) for k, v in of_its_own(name).items()})
+    middle = type("Middle", (Nuts,), of_its_own("step"))
+    assert not offers_turns(object.__new__(type("Mine", (middle,), of_its_own("end"))))
     assert offers(**of_its_own("renew"))
     assert not offers(**of_its_own("step"), advance=None)
 
@@ -272,7 +278,7 @@ PARTS = {
         "offers .* and reports 2 of 4 chains\n  remedy: remove the parts",
     ),
     "a shared array": (
-        with_a_shared_array(Nuts) | of_its_own("end"),
+        with_a_shared_array(Nuts) | {k: v for name in PARTS_OF_A_STEP for k, v in of_its_own(name).items()},
         "offers .* and split of its state is an array without the axis 'chain'",
     ),
     "a renewed dtype": (

@@ -94,6 +94,10 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         del key
         return init_state(position, target)
 
+    def num_iterations(self, state: HamiltonianState) -> jax.Array:
+        """Return the number of iterations, () int32."""
+        return state.num_steps
+
     def at_iteration(self, state: HamiltonianState, number: jax.Array) -> HamiltonianState:
         """Return the state with its number of iterations, () int32."""
         return state._replace(num_steps=number)
