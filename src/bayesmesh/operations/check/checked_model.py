@@ -23,6 +23,9 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.sampling.sampling_model_check import check_model
 
+_NO_FIELD = "asks for '"
+"""Part of the refusal of a model that reads a field that there is not."""
+
 MOST_ROWS = 61
 """Rows of the data, of which there are as few as that allows padding everywhere."""
 
@@ -100,7 +103,7 @@ def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, 
 def _with_built_in_data(model: str) -> Subject:
     """Return the model with the first built-in source that has all fields it reads."""
     component_path("model", model)
-    refusal = ""
+    refusal, mistakes = "", list[ConfigError]()
     for source in list_components("source"):
         source_class = load_component("source", source)
         if source_class.fetch is Source.fetch:
@@ -110,8 +113,13 @@ def _with_built_in_data(model: str) -> Subject:
                 check_model(found.model_class, found.options, found.spec)
             except ConfigError as error:
                 refusal = f"; with '{source}': {error.message}"
+                if _NO_FIELD not in error.message:
+                    mistakes.append(error)
                 continue
             return found
+    if mistakes:
+        # The fields are there: it is the model that is wrong.
+        raise mistakes[0]
     raise ConfigError(
         f"model '{model}': no experiment uses it, and it reads none of the built-in data{refusal}",
         f"give an experiment with data that it reads: bayesmesh check {model} --experiment NAME",

@@ -78,16 +78,25 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
         with explaining([path], method=kernel_class.step):
             run = _sample(kernel_class, options)
     except (ConfigError, TypeError, ValueError) as error:
-        remedy = (
-            error.remedy if isinstance(error, ConfigError) else "docs/contracts/kernel.md says what each method returns"
-        )
-        yield Line("run", FAILS, str(getattr(error, "message", error)).partition("\n")[0], remedy)
+        yield _refused("run", error)
         return
     yield Line("run", OK, f"{run.program.num_chains} chains made {NUM_WARMUP} warmup iterations and {NUM_DRAWS} draws")
     for name, one in CHECKS.items():
-        if one is not check_turns or offers_turns(run.program.kernel):
+        if one is check_turns and not offers_turns(run.program.kernel):
+            continue
+        try:
             with explaining([path]):
-                yield one(name, run)
+                line = one(name, run)
+        except (ConfigError, TypeError, ValueError, AttributeError) as error:
+            line = _refused(name, error)
+        yield line
+
+
+def _refused(name: str, error: Exception) -> Line:
+    remedy = (
+        error.remedy if isinstance(error, ConfigError) else "docs/contracts/kernel.md says what each method returns"
+    )
+    return Line(name, FAILS, str(getattr(error, "message", error)).partition("\n")[0], remedy)
 
 
 def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -> Run:
@@ -143,6 +152,10 @@ def check_keys(name: str, run: Run) -> Line:
     """Check that other keys give other draws, and that chains differ."""
     _, _, other = _go(run.program, run.compiled, run.data, run.warm, NUM_WARMUP, 20, seed=2)
     if np.array_equal(other, run.draws[:20]):
+        if np.ptp(run.draws, axis=0).max() == 0:
+            return Line(
+                name, FAILS, "no chain moves", "look at proposals and at the accept step: is a number NaN, or 0?"
+            )
         return Line(name, FAILS, "another seed gives the same draws", "draw from the key that `step` is given")
     if len(np.unique(run.draws[-1, :, 0])) < run.draws.shape[1]:
         return Line(name, FAILS, "two chains are in one place", "give every chain numbers from its own key")
@@ -157,7 +170,11 @@ def check_density(name: str, run: Run) -> Line:
     for key in ("log_prior", "log_likelihood"):
         if hasattr(state, key) and not np.allclose(getattr(state, key), getattr(found, key), rtol=SAME, atol=SAME):
             return Line(name, FAILS, f"`{key}` of the state is not that of its position", "keep the numbers of the position that is kept, also where a proposal is rejected")  # fmt: skip
-    return Line(name, OK, "the state carries the log density of its position")
+    reported = run.program.num_reported
+    for key, now in (("lp", state.log_prior + state.log_likelihood), ("log_likelihood", state.log_likelihood)):
+        if not np.allclose(run.statistics[key][-1], now[:reported], rtol=SAME, atol=SAME):
+            return Line(name, FAILS, f"the statistic `{key}` is not that of the position that is kept", "return in Info the numbers of the state that `step` returns")  # fmt: skip
+    return Line(name, OK, "state and statistics carry the log density of the position")
 
 
 def check_draws(name: str, run: Run) -> Line:
@@ -180,9 +197,12 @@ def check_turns(name: str, run: Run) -> Line:
     turning = copy.copy(run.program)
     turning.takes_turns = not run.program.takes_turns
     compiled = {"segment": turning.trace("segment").lower().compile()}
-    _, _, draws = _go(turning, compiled, run.data, run.warm, NUM_WARMUP, NUM_IN_TURNS)
+    _, statistics, draws = _go(turning, compiled, run.data, run.warm, NUM_WARMUP, NUM_IN_TURNS)
     if not np.allclose(draws, run.draws[:NUM_IN_TURNS], rtol=SAME, atol=SAME):
         return Line(name, FAILS, "the parts of the step make other draws than `step`", "draw from the key that each part is given, and leave complete transitions unchanged")  # fmt: skip
+    for key, found in statistics.items():
+        if not np.allclose(found, run.statistics[key][:NUM_IN_TURNS], rtol=SAME, atol=SAME, equal_nan=True):
+            return Line(name, FAILS, f"the statistic `{key}` of the parts is not that of `step`", "return from `end` what `step` returns")  # fmt: skip
     return Line(name, OK, "in turns, the draws are the same")
 
 

@@ -49,6 +49,9 @@ def check(name: str, source_class: type[Source], options: Settings, path: Path) 
         path: its source file, for messages.
     """
     yield check_options("options", type(options), path)
+    if lacking := ", ".join(sorted(source_class.__abstractmethods__)):
+        yield Line("read", FAILS, f"{source_class.__name__} lacks {lacking}", f"define it in {path}; docs/contracts/source.md says what it returns")  # fmt: skip
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:

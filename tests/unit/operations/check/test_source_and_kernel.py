@@ -87,6 +87,7 @@ def test_a_source_that_keeps_its_contract(check: Any) -> None:
         ("offers = ()", 'offers = ("averaging",)', "FAILS     offers: `offers` is ('averaging',), and the dataset does not hold test rows"),
         ("return Dataset(", "return dict(", "FAILS     read: `read` returns dict instead of a Dataset"),
         ("x = np", "x = nq", "FAILS     read: "),
+        ("def read(", "def reads(", "FAILS     read: Mine lacks read"),
         (', description="Rows."', "", "checked_code.py: option 'num_rows' has no description"),
         ('    pretty_name = "Mine"\n', "", "FAILS     words: the class has no pretty_name"),
     ],
@@ -127,10 +128,29 @@ class Mine(Nuts):
 REVERSED = False
 """
 
+BROKEN = """
+    def end(self, work, state, tuning):
+        after, info = super().end(work, state, tuning)
+        return after, info._replace(%s)
+
+REVERSED"""
+
+OTHER_STEP = """
+    def step(self, *given):
+        after, info = super().step(*given)
+        return after, info._replace(energy=info.energy + 7)
+
+    advance, renew, is_complete, end = Nuts.advance, Nuts.renew, Nuts.is_complete, Nuts.end
+
+REVERSED"""
+
 
 @pytest.mark.parametrize(("text", "said"), [
     (TURNING, "ok        turns: in turns, the draws are the same"),
     (TURNING.replace("= False", "= True"), "FAILS     turns: the parts of the step make other draws than `step`"),
+    (TURNING.replace("\nREVERSED", BROKEN % "lp=info.lp + 7"), "FAILS     density: the statistic `lp` is not that of the position that is kept"),
+    (TURNING.replace("\nREVERSED", BROKEN % "n_steps=4"), "FAILS     turns: 'int' object has no attribute"),
+    (TURNING.replace("\nREVERSED", OTHER_STEP), "FAILS     turns: the statistic `energy` of the parts is not that of `step`"),
 ])  # fmt: skip
 def test_parts_of_a_step_make_the_draws_of_the_step(check: Any, text: str, said: str) -> None:
     code, found = check(text)
