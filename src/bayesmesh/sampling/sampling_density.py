@@ -140,7 +140,7 @@ class Target:
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
         if lies[0] == 1:
             # An axis of length 1 would keep XLA from laying out products as the chains are: twice the time of a gradient.
-            of_one = jax.tree.map(lambda x: x[0], (local, dict(data)))
+            of_one = jax.tree.map(lambda x: jnp.asarray(x)[0], (local, dict(data)))
             value, gradient, g_local = self._device_sum(shared, *of_one)
         else:
             values, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, data)
