@@ -242,7 +242,7 @@ class ComputeSettings(Settings):
     """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
     """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is `sharded`, else
-    for chains; on a CPU a core for each 2.5 ms of a gradient, or 0.2 ms for chains that step alone (`nuts`)."""
+    for chains; on a CPU a core for each 2.5 ms that a gradient is expected to take, or 0.2 ms for chains that step alone (`nuts`)."""
     processes: int = Field(1, ge=1, le=65_536)
     """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
     `bayesmesh sample --processes`, starts them."""

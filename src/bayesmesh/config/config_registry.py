@@ -310,18 +310,12 @@ def _with_known_names(path: Path, component: type[Any], contract: type) -> type[
     """
     # What this package lies between, such as the common warmup of Hamiltonian kernels, is part of the contract.
     ours = [each for each in component.__mro__[1:] if each is contract or each.__module__.startswith("bayesmesh.")]
-    traits = {
-        *inspect.get_annotations(contract),
-        *(k for made in ours for k, v in vars(made).items() if _is_plain(k, v)),
-    }
-    methods = {
-        k
-        for made in ours
-        for k, v in vars(made).items()
-        if _is_method(k, v) and not getattr(v, "__isabstractmethod__", False)
-    }
+    traits = {name for made in ours for name in inspect.get_annotations(made)}
+    traits |= {k for made in ours for k, v in vars(made).items() if _is_plain(k, v)}
+    methods = {k for made in ours for k, v in vars(made).items() if _is_method(k, v)}
+    methods -= {k for k, v in vars(contract).items() if getattr(v, "__isabstractmethod__", False)}
     inherited = {name for parent in component.__mro__[1:] for name in vars(parent)}
-    given = vars(component).keys()
+    given = {name for each in component.__mro__ if each not in ours for name in vars(each)}
     for word, known, belongs in (("trait", traits, _is_plain), ("method", methods, _is_method)):
         for name in [k for k, v in vars(component).items() if belongs(k, v) and k not in known | inherited]:
             if near := difflib.get_close_matches(name, known - given, n=1, cutoff=_NEARLY_A_TRAIT):

@@ -137,7 +137,7 @@ def _lay_out(
         mesh, target, tile = on(on_one)
         cores = choose_cores(
             expected_seconds(cost_of_gradient(target, chains), mesh), chains, len(find_devices(compute)),
-            shares_rows=shares_rows, steps_alone=spec.component("kernel")[0].steps_alone,
+            shares_rows=shares_rows, steps_alone=spec.component("kernel")[0].steps_alone is True,
         )  # fmt: skip
         if cores == MeshSettings():
             return mesh, target, tile
@@ -181,7 +181,7 @@ def _check_whole(spec: StageSpec) -> None:
         raise ConfigError(
             f"{where}: key 'compute.mesh.data': {compute.mesh.data} devices would share the rows, which model"
             f" '{spec.model.name}' takes all together",
-            "use `mesh: auto`, which spreads the chains",
+            "use `mesh: auto`, or `mesh: {chain: N}`, which spreads the chains",
         )
 
 

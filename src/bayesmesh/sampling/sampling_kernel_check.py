@@ -19,8 +19,10 @@ from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 _PER_CHAIN = ("lp", "log_likelihood")
 _PARTS = ("begin", "advance", "renew", "is_complete", "end")
-_MEANT = 2
-"""Methods with names of these parts from which they are meant as such: one may be a method of its own."""
+_TELLING = {"renew", "is_complete"}
+"""Parts whose names no other method is likely to have."""
+_MEANT = 3
+"""Methods with names of any parts from which they are meant as such."""
 _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 """Part of the common warmup that a metric declares -> its method."""
 
@@ -79,16 +81,18 @@ def offers_turns(kernel: object) -> bool:
         ConfigError: it has some of the parts and lacks others.
     """
     if not isinstance(kernel, TakesTurns):
-        has = [part for part in _PARTS if hasattr(kernel, part)]
-        lacks = ", ".join(part for part in _PARTS if part not in has)
-        if lacks and len(has) >= _MEANT:
+        has = [part for part in _PARTS if callable(getattr(kernel, part, None))]
+        lacks = ", ".join(part for part in _PARTS if not hasattr(kernel, part))
+        if lacks and (len(has) >= _MEANT or _TELLING & {*has}):
             raise ConfigError(
                 f"{_name(kernel)}: has the parts {', '.join(has)} of step(), and lacks {lacks}",
                 f"add {lacks}, or remove all parts, and chains wait for each other; {_CONTRACT}",
             )
         return False
     age = {
-        name: next(i for i, made in enumerate(type(kernel).__mro__) if name in vars(made)) for name in ("step", *_PARTS)
+        # What the object itself has is newer than any class.
+        name: next((i for i, made in enumerate(type(kernel).__mro__) if name in vars(made)), -1)
+        for name in ("step", *_PARTS)
     }
     return max(age.values()) == age["step"]
 

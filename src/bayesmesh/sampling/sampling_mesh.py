@@ -40,7 +40,7 @@ _arithmetic: dict[str, object] = {}
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     """Set platform, precision and devices; call it before any array is made.
 
-    On a CPU this creates one virtual device per core, because XLA runs a loop of elementwise operations on one core and
+    On a CPU this creates one virtual device per core, because XLA runs short loops of elementwise operations on one core and
     only a mesh over virtual devices uses the others. A device count in `XLA_FLAGS` takes precedence.
 
     Args:
@@ -149,7 +149,7 @@ def choose_cores(
 ) -> MeshSettings:
     """Return the cores of a CPU, along chains and rows, that are worth their meetings.
 
-    Rows are shared before chains: the data are then there once.
+    Where as many could share either, they share rows: the data are then there once.
 
     Args:
         seconds: expected time of a gradient of all chains on one core.
@@ -163,13 +163,14 @@ def choose_cores(
     >>> choose_cores(5e-4, 8, 4, shares_rows=True, steps_alone=True)
     MeshSettings(chain=2, data=1)
     >>> choose_cores(6e-3, 8, 4, shares_rows=True, steps_alone=True)
+    MeshSettings(chain=4, data=1)
+    >>> choose_cores(6e-3, 8, 2, shares_rows=True, steps_alone=True)
     MeshSettings(chain=1, data=2)
     """
-    for_rows = min(num_cores, int(seconds / LEAST_SHARE))
-    if shares_rows and for_rows > 1:
-        return MeshSettings(data=for_rows)
-    for_chains = min(num_cores, int(seconds / (LEAST_SHARE_ALONE if steps_alone else LEAST_SHARE)))
-    return MeshSettings(chain=max(n for n in range(1, max(1, for_chains) + 1) if num_chains % n == 0))
+    for_rows = min(num_cores, int(seconds / LEAST_SHARE)) if shares_rows else 1
+    most = min(num_cores, int(seconds / (LEAST_SHARE_ALONE if steps_alone else LEAST_SHARE)))
+    for_chains = max(n for n in range(1, max(1, most) + 1) if num_chains % n == 0)
+    return MeshSettings(data=for_rows) if for_rows >= max(2, for_chains) else MeshSettings(chain=for_chains)
 
 
 def mesh_of_datasets(compute: ComputeSettings, num_datasets: int) -> Mesh:

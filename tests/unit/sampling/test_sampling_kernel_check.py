@@ -255,7 +255,9 @@ def test_a_kernel_with_some_parts_of_a_step_names_those_that_it_lacks() -> None:
         ConfigError, match=r"has the parts begin, advance, end of step\(\), and lacks renew, is_complete\n"
     ):
         offers("begin", "advance", "end")
-    assert not offers("end"), "a method of its own may have that name"
+    with pytest.raises(ConfigError, match=r"has the parts renew of step\(\), and lacks begin, advance"):
+        offers("renew")
+    assert not offers("begin", "end"), "methods of its own may have these names"
     assert offers("begin", "advance", "renew", "is_complete", "end")
 
 

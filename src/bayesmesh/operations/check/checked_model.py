@@ -103,7 +103,7 @@ def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, 
 def _with_built_in_data(model: str) -> Subject:
     """Return the model with the first built-in source that has all fields it reads."""
     component_path("model", model)
-    refusal, mistakes = "", list[ConfigError]()
+    refusal, mistakes = "", list[tuple[str, ConfigError]]()
     for source in list_components("source"):
         source_class = load_component("source", source)
         if source_class.fetch is Source.fetch:
@@ -114,12 +114,16 @@ def _with_built_in_data(model: str) -> Subject:
             except ConfigError as error:
                 refusal = f"; with '{source}': {error.message}"
                 if _NO_FIELD not in error.message:
-                    mistakes.append(error)
+                    mistakes.append((source, error))
                 continue
             return found
     if mistakes:
-        # The fields are there: it is the model that is wrong.
-        raise mistakes[0]
+        # The fields are there: it is the model that is wrong, or its data are others.
+        source, mistake = mistakes[0]
+        raise ConfigError(
+            f"with the built-in source '{source}': {mistake.message}",
+            f"{mistake.remedy}; or give an experiment with other data: bayesmesh check {model} --experiment NAME",
+        )
     raise ConfigError(
         f"model '{model}': no experiment uses it, and it reads none of the built-in data{refusal}",
         f"give an experiment with data that it reads: bayesmesh check {model} --experiment NAME",
