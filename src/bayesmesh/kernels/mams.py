@@ -26,8 +26,10 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     HamiltonianInfo,
     HamiltonianState,
     accept,
+    add_scaled,
     batch_dot,
     over_chains,
+    share_of_kick,
 )
 
 # A speed that is constant has no energy to compare with that of other draws.
@@ -78,19 +80,19 @@ class Mams(Chees):
         size = num_coordinates(state.position, target.mask)
         momentum = to_sphere(self.metric.draw_momentum(key, state.position, target.mask), size)
 
-        def kick(at: HamiltonianState, momentum: Position) -> tuple[Position, jax.Array]:
-            return turn(momentum, self.metric.whiten_gradient(tuning.metric, at.gradient), 0.5 * step_size, size)
+        def kick(at: HamiltonianState, momentum: Position, time: jax.Array) -> tuple[Position, jax.Array]:
+            return turn(momentum, self.metric.whiten_gradient(tuning.metric, at.gradient), time, size)
 
-        def leapfrog(_: jax.Array, carry: tuple[HamiltonianState, Position, jax.Array]) -> Any:
+        def leapfrog(index: jax.Array, carry: tuple[HamiltonianState, Position, jax.Array]) -> Any:
             at, momentum, log_volume = carry
-            momentum, first = kick(at, momentum)
             direction = self.metric.move(tuning.metric, momentum)
-            position = map_parts(lambda q, v: q + over_chains(step_size.astype(q.dtype), q) * v, at.position, direction)
+            position = add_scaled(at.position, direction, step_size)
             at = HamiltonianState(position, *target.log_density(position), at.num_steps)
-            momentum, last = kick(at, momentum)
-            return at, momentum, log_volume + first + last
+            momentum, change = kick(at, momentum, share_of_kick(index, num_steps) * step_size)
+            return at, momentum, log_volume + change
 
-        begin = (state, momentum, jnp.zeros_like(state.log_prior))
+        # Turns by one force after another are one turn: the second half of a step's and the first half of the next.
+        begin = (state, *kick(state, momentum, 0.5 * step_size))
         proposal, momentum, log_volume = jax.lax.fori_loop(0, num_steps, leapfrog, begin)
         log_ratio = (
             (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood) + log_volume

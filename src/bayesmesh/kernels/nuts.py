@@ -132,16 +132,15 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
         """Return trees of the points where the chains are, with new momentum."""
-        del tuning
         momentum = self.metric.draw_momentum(key, state.position, target.mask)
-        return begin_tree(state, momentum, self.options.max_tree_depth)
+        return begin_tree(state, momentum, self.metric, tuning.metric, self.options.max_tree_depth)
 
     def advance(
         self, key: Key[Array, " chain"], work: Tree, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
         """Take one leapfrog step in every tree that is not complete."""
         depth = self.options.max_tree_depth
-        tree = sprout(work, state)
+        tree = sprout(work, state, self.metric, tuning.metric)
         return grow(key, tree, state, target, self.metric, tuning.metric, tuning.step_size, depth)
 
     def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:

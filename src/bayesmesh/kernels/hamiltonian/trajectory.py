@@ -119,6 +119,11 @@ def over_chains(mask: Shaped[Array, "..."], like: Shaped[Array, "..."]) -> Shape
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
+def add_scaled(to: Position, what: Position, factor: Float[Array, " chain"]) -> Position:
+    """Return the sum of positions (chain, ...) and of others times a number of each chain."""
+    return map_parts(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
+
+
 def leapfrog[Data](
     metric: Metric[Data, Any],
     data: Data,
@@ -126,8 +131,9 @@ def leapfrog[Data](
     step_size: Float[Array, "*chain"],
     at: HamiltonianState,
     momentum: Position,
-) -> tuple[HamiltonianState, Position]:
-    """Take one leapfrog step, at the cost of one gradient.
+    force: Position,
+) -> tuple[HamiltonianState, Position, Position]:
+    """Take one leapfrog step, at the cost of one gradient and of one product with each factor of the metric.
 
     Args:
         metric: the kind of metric.
@@ -136,16 +142,15 @@ def leapfrog[Data](
         step_size: () or (chain,) float64; negative ones go backwards in time.
         at: where the chains are.
         momentum: their momentum, standard normal in the coordinates of the metric.
+        force: A^T times the gradient there.
+
+    Returns:
+        State, momentum and force after the step.
     """
-
-    def add(to: Position, what: Position, factor: jax.Array) -> Position:
-        return map_parts(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
-
-    step_size = jnp.broadcast_to(step_size, at.log_prior.shape)
-    momentum = add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)
-    position = add(at.position, metric.move(data, momentum), step_size)
-    at = HamiltonianState(position, *target.log_density(position), at.num_steps)
-    return at, add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)
+    time = jnp.broadcast_to(step_size, at.log_prior.shape)
+    momentum = add_scaled(momentum, force, 0.5 * time)
+    at, force = _drift(metric, data, target, time, at, momentum)
+    return at, add_scaled(momentum, force, 0.5 * time), force
 
 
 def move[Data](
@@ -157,10 +162,37 @@ def move[Data](
     state: HamiltonianState,
     momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
-    """Take `num_steps` leapfrog steps and return the end point and its momentum."""
-    return jax.lax.fori_loop(
-        0, num_steps, lambda _, carry: leapfrog(metric, data, target, step_size, *carry), (state, momentum)
-    )
+    """Take `num_steps` leapfrog steps, at least one, and return the end point and its momentum.
+
+    The half kick at the end of a step and the one at the beginning of the next have the same force: they are made as one.
+    """
+    time = jnp.broadcast_to(step_size, state.log_prior.shape)
+
+    def step(index: jax.Array, carry: tuple[HamiltonianState, Position]) -> tuple[HamiltonianState, Position]:
+        at, force = _drift(metric, data, target, time, *carry)
+        return at, add_scaled(carry[1], force, share_of_kick(index, num_steps) * time)
+
+    begin = add_scaled(momentum, metric.whiten_gradient(data, state.gradient), 0.5 * time)
+    return jax.lax.fori_loop(0, num_steps, step, (state, begin))
+
+
+def _drift[Data](
+    metric: Metric[Data, Any],
+    data: Data,
+    target: Target,
+    time: Float[Array, " chain"],
+    at: HamiltonianState,
+    momentum: Position,
+) -> tuple[HamiltonianState, Position]:
+    """Return the state that chains with constant momentum reach in a time, and the force there."""
+    position = add_scaled(at.position, metric.move(data, momentum), time)
+    at = HamiltonianState(position, *target.log_density(position), at.num_steps)
+    return at, metric.whiten_gradient(data, at.gradient)
+
+
+def share_of_kick(index: Int[Array, ""], num_steps: Int[Array, ""]) -> Float[Array, ""]:
+    """Return the time of the kick behind a leapfrog step, in steps: 1/2 behind the last one, () float64."""
+    return jnp.where(index + 1 < num_steps, 1.0, 0.5)
 
 
 def run_trajectory[Data](

@@ -24,11 +24,14 @@ from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot
 
 
 class End(NamedTuple):
-    """An end of a tree in time: where the next leapfrog step begins. Three positions (chain, ...)."""
+    """An end of a tree in time: where the next leapfrog step begins. Three positions (chain, ...).
+
+    The force is A^T times the gradient.
+    """
 
     position: Position
     momentum: Position
-    gradient: Position
+    force: Position
 
 
 class Draw(NamedTuple):
@@ -103,20 +106,25 @@ def grow_tree[Data](
     return jax.lax.while_loop(
         lambda tree: ~tree.is_done.all(),
         lambda tree: grow(key, tree, state, target, metric, data, step_size, max_depth),
-        begin_tree(state, momentum, max_depth),
+        begin_tree(state, momentum, metric, data, max_depth),
     )
 
 
-def begin_tree(state: HamiltonianState, momentum: Position, max_depth: int) -> Tree:
+def begin_tree[Data](
+    state: HamiltonianState, momentum: Position, metric: Metric[Data, Any], data: Data, max_depth: int
+) -> Tree:
     """Return trees without points.
 
     Args:
         state: where the chains are.
         momentum: with which they start, standard normal in the coordinates of the metric.
+        metric: the kind of metric.
+        data: its arrays.
         max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
     """
     slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), momentum)
-    return _seedling(state, momentum, 0.5 * batch_dot(momentum, momentum), (slots, slots))
+    force = metric.whiten_gradient(data, state.gradient)
+    return _seedling(state, End(state.position, momentum, force), 0.5 * batch_dot(momentum, momentum), (slots, slots))
 
 
 def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
@@ -135,12 +143,13 @@ def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
     )
 
 
-def sprout(trees: Tree, state: HamiltonianState) -> Tree:
+def sprout[Data](trees: Tree, state: HamiltonianState, metric: Metric[Data, Any], data: Data) -> Tree:
     """Return trees that are complete where they have no points yet, for `grow`.
 
     Choosing between old and new costs next to nothing in the loops that read a tree anyway, and a loop for each array elsewhere.
     """
-    is_new, seedling = trees.count == 0, _seedling(state, trees.momentum, trees.kinetic, trees.saved)
+    begin = End(state.position, trees.momentum, metric.whiten_gradient(data, state.gradient))
+    is_new, seedling = trees.count == 0, _seedling(state, begin, trees.kinetic, trees.saved)
     # Saved momenta, the momentum of the start and its energy are the same objects in both, so nothing is chosen.
     return jax.tree.map(
         lambda new, old: old if old is new else jnp.where(over_chains(is_new, old), new, old), seedling, trees
@@ -173,21 +182,20 @@ def grow[Data](
     numbers = _uniform(key, tree.count)
     tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
     end = _pick(tree.is_forward, tree.right, tree.left)
-    begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
+    # A step reads of where it begins the position and the force alone.
+    begin = state._replace(position=end.position)
     # Backwards in time the step is negative.
     signed = jnp.where(tree.is_forward, step_size, -step_size)
-    at, moved = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum)
+    at, moved, force = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum, end.force)
     point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
-    grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), numbers[:, 1])
+    grown = _add_leaf(tree, End(at.position, moved, force), point, _log_weight(start, point), numbers[:, 1])
     return _merge(grown, numbers[:, 2], max_depth)
 
 
-def _seedling(
-    state: HamiltonianState, momentum: Position, kinetic: jax.Array, saved: tuple[Position, Position]
-) -> Tree:
+def _seedling(state: HamiltonianState, end: End, kinetic: jax.Array, saved: tuple[Position, Position]) -> Tree:
     """Return trees of their starts alone, and empty parts whose ends their first points choose, which read nothing saved."""
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
-    end = End(state.position, momentum, state.gradient)
+    momentum = end.momentum
     zero, none, weight = (jnp.zeros(kinetic.shape, dtype) for dtype in (jnp.int32, bool, jnp.float64))
     whole = Part(start, weight, momentum)
     part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, momentum))

@@ -92,15 +92,34 @@ def test_one_step_is_the_one_worked_out_by_hand() -> None:
     np.testing.assert_allclose(end.log_likelihood[0], -0.5 * 1.08**2, rtol=1e-15)
 
 
+def step_once(target: Quartic, step_size: jax.Array, position: Position, momentum: Position):
+    """State, momentum and force after one leapfrog step."""
+    state = init_state(position, target)
+    force = METRIC.whiten_gradient(scale(), state.gradient)
+    return leapfrog(METRIC, scale(), target, step_size, state, momentum, force)
+
+
+def test_a_trajectory_is_its_steps_one_after_another() -> None:
+    position, momentum, target = draw(1), draw(2), Quartic()
+    end, last = go(position, momentum, 0.1, 5)
+    at, force = init_state(position, target), METRIC.whiten_gradient(scale(), init_state(position, target).gradient)
+    for _ in range(5):
+        at, momentum, force = leapfrog(METRIC, scale(), target, jnp.asarray(0.1), at, momentum, force)
+    for x, y in ((end.position, at.position), (end.gradient, at.gradient), (last, momentum)):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), x, y)
+    np.testing.assert_allclose(end.log_likelihood, at.log_likelihood, rtol=1e-12)
+    np.testing.assert_allclose(force.shared, METRIC.whiten_gradient(scale(), at.gradient).shared, rtol=1e-12)
+
+
 def test_chains_may_have_step_sizes_of_their_own() -> None:
     """A step of one chain is what it is alone with its step size; negative ones go backwards in time."""
     position, momentum, target = draw(1), draw(2), Quartic()
     steps = jnp.asarray([0.1, -0.1, 0.3, 0.0, 0.2])
-    together = leapfrog(METRIC, scale(), target, steps, init_state(position, target), momentum)
+    together = step_once(target, steps, position, momentum)
     for i, step in enumerate(steps):
         alone = jax.tree.map(lambda x, i=i: x[i : i + 1], (position, momentum))
-        one = leapfrog(METRIC, scale(), target, step, init_state(alone[0], target), alone[1])
-        for x, y in ((together[0].position, one[0].position), (together[1], one[1])):
+        one = step_once(target, step, *alone)
+        for x, y in ((together[0].position, one[0].position), (together[1], one[1]), (together[2], one[2])):
             jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y[0], rtol=1e-12), x, y)
 
 
