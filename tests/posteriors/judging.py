@@ -71,6 +71,7 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.config_blocks import GateSettings
+    from bayesmesh.diagnostics.chain_groups import ChainGroups
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite
@@ -86,7 +87,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     monitored = summaries | {
         name: statistics[key][..., None] for name, key in (("log_density", "lp"), ("log_likelihood", "log_likelihood"))
     }
-    movement, finite, parts = Movement(), NonFinite(), []
+    movement, finite, apart, parts = Movement(), NonFinite(), ChainGroups(), []
     for latent, draws in monitored.items():
         index = [str(i) for i in range(draws.shape[-1])]
         movement.add(draws)
@@ -97,10 +98,12 @@ def judge(name: str, built: Any, run: Any) -> Judged:
             "label": "",
             **convergence_table(draws),
         }
-        parts.append(pd.DataFrame(columns | {"chance": chance_of_r_hat(draws)}))
+        chance = chance_of_r_hat(draws)
+        apart.add(latent, draws, [f"{latent}[{i}]" for i in index], chance)
+        parts.append(pd.DataFrame(columns | {"chance": chance}))
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
-    in_modes = modes_gate(statistics["lp"])
+    in_modes = modes_gate(statistics["lp"]) or apart.gate()
     gates = [g for g in (finite.gate(), movement.gate(), in_modes) if g is not None] + gates
     if in_modes is None and overall(gates) != "pass":
         blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
@@ -36,11 +37,13 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         recorded: statistics that the kernel declares.
         gates: limits.
     """
-    non_finite, movement = NonFinite(), Movement()
+    non_finite, movement, apart = NonFinite(), Movement(), ChainGroups()
     for name, values in draws.summaries.items():
         flat = values.reshape(*values.shape[:2], -1)
         movement.add(flat)
-        non_finite.add(flat, [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])])
+        places = [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])]
+        non_finite.add(flat, places)
+        apart.add(name, flat, places, table["chance"].to_numpy(np.float64)[table["variable"] == name])
     for values in draws.latents.values():
         movement.add(values.reshape(*values.shape[:2], -1))
     share, of_draws = divergences(draws.statistics)
@@ -52,7 +55,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         of_draws,
     )
     lp = draws.statistics.get("lp")
-    in_modes = None if lp is None else modes_gate(lp)
+    in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
     if lp is None or in_modes is not None or non_finite.gate() is not None:
         return results

@@ -11,6 +11,7 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
     count_outcomes,
@@ -53,8 +54,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
-        `movement`, and chains whose log density is another than that of the others a gate `modes`; these exist only then. A latent that a missed gate
-        is likely to come from is named by a gate `funnel`. If `energy` or
+        `movement`, and chains whose log density is another than that of the others, or that keep to another range of a summary, a gate `modes`; these
+        exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
 
@@ -97,8 +98,8 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    non_finite, movement = NonFinite(), Movement()
-    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite)
+    non_finite, movement, apart = NonFinite(), Movement(), ChainGroups()
+    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart)
     listed = {
         name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
         for name, array in latents.items()
@@ -114,7 +115,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         results, counts = (
             _assess(
                 monitored,
-                (non_finite, movement),
+                (non_finite, movement, apart),
                 energies,
                 recorded,
                 sample_stats,
@@ -146,7 +147,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
 
 def _assess(
     monitored: pd.DataFrame,
-    seen: tuple[NonFinite, Movement],
+    seen: tuple[NonFinite, Movement, ChainGroups],
     energies: dict[str, Any],
     recorded: set[str],
     sample_stats: dict[str, zarr.Array],
@@ -154,7 +155,7 @@ def _assess(
     gates: GateSettings,
 ) -> list[GateResult]:
     """Return the results of the gates of one dataset."""
-    non_finite, movement = seen
+    non_finite, movement, apart = seen
     results = evaluate_gates(
         monitored,
         energies["divergence_share"] if "diverging" in recorded else None,
@@ -163,7 +164,7 @@ def _assess(
         divergence_share(read_part(sample_stats["diverging"])) if "diverging" in sample_stats else None,
     )
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
-    in_modes = None if lp is None else modes_gate(lp)
+    in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
     return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
 

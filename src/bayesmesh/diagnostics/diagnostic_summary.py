@@ -15,6 +15,7 @@ import pandas as pd
 import zarr
 from jaxtyping import Float, Int, Shaped
 
+from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.convergence import (
     BLOCK_BYTES,
     STATISTICS,
@@ -159,6 +160,7 @@ class SummaryFile:
         limit: float,
         movement: Movement,
         non_finite: NonFinite,
+        groups: ChainGroups,
     ) -> pd.DataFrame:
         """Write all coordinates of the arrays that gates assess.
 
@@ -166,7 +168,7 @@ class SummaryFile:
             group: of the arrays.
             arrays: name -> dimensions (chain, draw, ...).
             limit: R-hat above which its chance is computed.
-            movement, non_finite: collect what the draws show.
+            movement, non_finite, groups: collect what the draws show.
 
         Returns:
             The columns of the file and `chance`, which is 1 up to the limit of R-hat.
@@ -174,12 +176,14 @@ class SummaryFile:
         found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance")})]
         for name, array in arrays.items():
             for block in self._blocks(group, name, array, None, movement):
-                non_finite.add(block.draws, [place for part in block.parts for place in part.names.places()])
+                places = [place for part in block.parts for place in part.names.places()]
+                non_finite.add(block.draws, places)
                 self._write(block.parts)
                 rows = _rows(block.parts)
                 chance = np.ones(len(rows))
                 exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
                 chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])
+                groups.add(name, block.draws, places, chance)
                 found.append(rows.assign(chance=chance))
         return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
 

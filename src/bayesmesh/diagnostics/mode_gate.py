@@ -114,7 +114,7 @@ def _describe_separated(found: Mapping[int, float]) -> str:
         (side, [c for c, nats in found.items() if (nats < 0) == (side == "lower")]) for side in ("lower", "higher")
     ]
     said = [
-        f"{_name(chains)} {'has' if len(chains) == 1 else 'have'} a log density"
+        f"{name_chains(chains)} {'has' if len(chains) == 1 else 'have'} a log density"
         f" {np.median([abs(found[c]) for c in chains]):.4g} nats {side} than the others"
         for side, chains in groups
         if chains
@@ -127,10 +127,11 @@ def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
     side = "lower" if np.median(nats) < 0 else "higher"
     far = f"a log density {np.median(np.abs(nats)):.4g} nats {side} than the others"
     ran = f"until draw {num_draws.max():,}; run a longer warmup (sampling.warmup)"
-    return f"chains that came late, from a second mode or a far start: {_name(list(late))} had {far} {ran}"
+    return f"chains that came late, from a second mode or a far start: {name_chains(list(late))} had {far} {ran}"
 
 
-def _name(chains: Sequence[int]) -> str:
+def name_chains(chains: Sequence[int]) -> str:
+    """Return words for some chains, the first few by number."""
     named = [str(chain) for chain in chains[:MOST_CHAINS]]
     if len(chains) > MOST_CHAINS:
         named.append(f"{len(chains) - MOST_CHAINS} more")

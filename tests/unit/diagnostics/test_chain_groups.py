@@ -1,0 +1,101 @@
+"""Modes of equal density: chains that stay on one side of a threshold, and chains that are merely slow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayesmesh.diagnostics.chain_groups import FEWEST_DRAWS, ChainGroups, find_modes
+from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
+
+DRAWS = 1000
+
+
+def around(*centres: float, seed: int = 0, correlation: float = 0.8) -> np.ndarray:
+    """Autoregressive chains of variance 1 around these centres, (chain, draw)."""
+    random = np.random.default_rng(seed)
+    noise = random.normal(0, np.sqrt(1 - correlation**2), (len(centres), DRAWS))
+    noise[:, 0] = random.normal(size=len(centres))
+    for draw in range(1, DRAWS):
+        noise[:, draw] += correlation * noise[:, draw - 1]
+    return noise + np.array(centres)[:, None]
+
+
+def gate(**arrays: np.ndarray):
+    found = ChainGroups()
+    for name, draws in arrays.items():
+        flat = draws.reshape(*draws.shape[:2], -1)
+        found.add(name, flat, [f"{name}[{i}]" for i in range(flat.shape[2])], chance_of_r_hat(flat))
+    return found.gate()
+
+
+def test_components_that_change_places_are_named_with_their_chains() -> None:
+    first, second = around(-8, -8, 8, -8), around(8, 8, -8, 8, seed=1)
+    found = gate(weight=around(0, 0, 0, 0, seed=2), mean=np.stack([first, 2 * second], axis=2))
+    assert (found.name, found.verdict, found.value) == ("modes", "fail", 1.0)
+    below, above = ("chains 0, 1 and 3", "chain 2") if found.where == "mean[0]" else ("chain 2", "chains 0, 1 and 3")
+    assert f"never went from one to the other: {below} always below, {above} always above" in found.message
+    assert "Order components" in found.message
+
+
+def test_chains_that_seldom_go_over_are_counted() -> None:
+    """Two modes far apart, and four crossings in 4,000 draws."""
+    sides = np.ones((4, DRAWS))
+    sides[0, 300:] = sides[1, :500] = sides[2, 100:900] = -1
+    found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
+    share = (sides < 0).mean()
+    assert f"in {share:.0%} of the draws" in found.message
+    assert "went from one side to the other only 4 times: chain 3 always above;" in found.message
+
+
+@pytest.mark.parametrize("num_chains", [2, 32])
+def test_a_single_chain_in_the_other_mode_is_found(num_chains: int) -> None:
+    found = find_modes(around(*[0.0] * (num_chains - 1), 12.0), "level")
+    assert 4 < found.threshold < 10
+    assert found.is_above.all(axis=1).tolist() == [False] * (num_chains - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        pytest.param(around(0, 0, 0, 0), id="chains that agree"),
+        pytest.param(around(0, 0, 0, 2), id="chains that disagree in one mode"),
+        pytest.param(around(*[0.0] * 31, 2.5), id="one chain that is off"),
+        pytest.param(np.exp(2 * around(0, 0, 0, 0)), id="heavy tails"),
+        pytest.param(np.sign(around(0, 0, 0, 0)), id="two values"),
+        pytest.param(np.repeat([[0.0], [5.0], [0.0], [5.0]], DRAWS, axis=1), id="chains that do not move"),
+        pytest.param(around(0, 30)[:, : FEWEST_DRAWS - 1], id="few draws"),
+        pytest.param(np.where(np.arange(DRAWS) == 7, np.nan, around(0, 30)), id="not finite"),
+    ],
+)
+def test_other_draws_have_one_mode(draws: np.ndarray) -> None:
+    assert find_modes(draws, "level") is None
+
+
+@pytest.mark.parametrize("correlation", [0.99, 0.999])
+def test_slow_chains_of_one_mode_are_not_taken_for_two(correlation: float) -> None:
+    runs = [around(0, 0, 0, 0, seed=seed, correlation=correlation) for seed in range(30)]
+    assert [find_modes(draws, "level") for draws in runs] == [None] * 30
+
+
+def test_random_walks_are_not_taken_for_two_modes() -> None:
+    walks = np.random.default_rng(3).normal(size=(100, 4, DRAWS)).cumsum(axis=2)
+    assert [find_modes(walk, "level") for walk in walks] == [None] * 100
+
+
+def test_a_quantity_with_two_values_has_modes_where_chains_keep_one() -> None:
+    labels = np.repeat([[0.0], [0.0], [1.0], [1.0]], DRAWS, axis=1)
+    labels[:, ::7] += 0.25
+    assert find_modes(labels, "label") is not None
+
+
+def test_log_densities_are_left_to_their_own_gate() -> None:
+    draws = around(-8, -8, 8, -8)[..., None]
+    assert gate(log_density=draws, log_likelihood=draws) is None
+    assert gate(level=draws) is not None
+
+
+def test_chains_that_chance_may_explain_are_not_looked_at() -> None:
+    found = ChainGroups()
+    found.add("level", around(-8, 8)[..., None], ["level"], np.array([0.5]))
+    assert found.gate() is None
