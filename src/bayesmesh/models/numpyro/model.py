@@ -13,6 +13,7 @@ without such an axis, or with latents inside of the plate of the rows, takes all
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -24,6 +25,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
+from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.numpyro.numpyro_sites import MANY, Site, Sites
 
@@ -150,6 +152,16 @@ class NumpyroFunction(Model):
         return site
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return all latents; write a model of your own where some are not identified."""
+        """Return all latents, of matrices with constant entries correlations; write a model of your own where some are not identified."""
         del rows
-        return {**latents}
+        return summarise(latents, self._matrices[1])
+
+    def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
+        """Return the axes of correlations."""
+        return matrix_axes(*self._matrices)
+
+    @functools.cached_property
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
+        """Shapes of the latents and what is summarised of matrices."""
+        shapes = self._sites.some_latents()
+        return shapes, find_matrices(shapes, lambda: self.prior(self.spec))

@@ -39,6 +39,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
+from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
 from bayesmesh.models.pymc.pymc_graphs import Graphs
 
@@ -154,8 +155,8 @@ class PymcModel(Model):
         return self._graphs.log_likelihood_of_all() if self._is_whole else self._graphs.log_likelihood()
 
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
-        """Return the dims of the latents, with the model's own coordinates."""
-        return self._graphs.axes()
+        """Return the dims of the latents, with the model's own coordinates, and those of correlations."""
+        return {**matrix_axes(*self._matrices), **self._graphs.axes()}
 
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
@@ -175,9 +176,17 @@ class PymcModel(Model):
         return self._graphs.predict()[2](rows)
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return all latents; override this where some are not identified."""
+        """Return all latents, of matrices with constant entries correlations; override this where some are not identified."""
         del rows
-        return dict(latents)
+        return summarise(latents, self._matrices[1])
+
+    @functools.cached_property
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
+        """Shapes of the latents and what is summarised of matrices; nothing is drawn where no latent is a matrix."""
+        if not self._graphs.has_matrices:
+            return {}, {}
+        shapes = jax.eval_shape(lambda: self.prior(self.spec).sample(seed=jax.random.key(0)))
+        return dict(shapes), find_matrices(dict(shapes), lambda: self.prior(self.spec))
 
 
 class PymcFunction(PymcModel):

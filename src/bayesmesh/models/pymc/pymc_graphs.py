@@ -125,6 +125,11 @@ class Graphs:
         self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
         self.predicted = str(in_rows[0].name) if self._outcome else None
 
+    @property
+    def has_matrices(self) -> bool:
+        """Whether a latent has two axes or more."""
+        return any(value.type.ndim >= 2 for value in self._values)
+
     def axes(self) -> dict[str, tuple[Axis | None, ...]]:
         """Return latent -> its dims with the coordinates that the PyMC model gives them."""
         dims, coords = self._model.named_vars_to_dims, self._model.coords
