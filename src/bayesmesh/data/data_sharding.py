@@ -12,8 +12,9 @@ import zarr
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
-from bayesmesh.data.base import Dataset, RowArray
+from bayesmesh.data.base import Dataset, RowArray, Variable
 from bayesmesh.data.data_left_out import leave_out
+from bayesmesh.data.row_values import check_values
 from bayesmesh.data.shards import HELD_OUT_GROUPS, LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
@@ -182,7 +183,7 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
 
 def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple[int, int, dict[str, int]]:
     """Write all arrays; return the number of training rows, that of held-out rows or cells, and field -> number of codes."""
-    rows, num_held_out = dict(dataset.rows), 0
+    rows, about, num_held_out = dict(dataset.rows), dataset.variables, 0
     is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
     if dataset.kind == "interactions" and settings.held_out_fraction > 0:
         rows["watched"], films = hold_out_interactions(
@@ -199,11 +200,12 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
         is_hidden, stays = _leave_out(group, dataset, stays, settings.left_out)
         num_held_out = int(is_hidden.sum())
     num_codes = {
-        name: _write_rows(group, {"rows": stays, "held_out_rows": is_hidden}, name, values, "rows")
+        name: _write_rows(group, {"rows": stays, "held_out_rows": is_hidden}, name, values, "rows", about.get(name))
         for name, values in sorted(rows.items())
     }
     for name, values in sorted(dataset.test_rows.items()):
-        of_test = _write_rows(group, {"test_rows": np.ones(values.shape[0], bool)}, name, values, "test_rows")
+        of_all = {"test_rows": np.ones(values.shape[0], bool)}
+        of_test = _write_rows(group, of_all, name, values, "test_rows", about.get(name))
         num_codes[name] = max(num_codes[name], of_test)
     for name, values in sorted(dataset.truth.items()):
         # A latent may be a scalar.
@@ -299,7 +301,12 @@ def _with_enough_left(is_hidden: np.ndarray, fraction: float) -> np.ndarray:
 
 
 def _write_rows(
-    group: zarr.Group, parts: Mapping[str, np.ndarray], name: str, values: RowArray, source_part: str
+    group: zarr.Group,
+    parts: Mapping[str, np.ndarray],
+    name: str,
+    values: RowArray,
+    source_part: str,
+    about: Variable | None,
 ) -> int:
     """Write a field's rows, block by block, to each part of the group that has any; return `FieldSpec.num_codes`.
 
@@ -309,6 +316,7 @@ def _write_rows(
         name: the field.
         values: all its rows.
         source_part: part of the dataset that holds the rows, for messages.
+        about: the column that the field holds, if any.
     """
     row_bytes = values.dtype.itemsize * math.prod(values.shape[1:])
     fillers: dict[str, _Filler] = {}
@@ -323,9 +331,7 @@ def _write_rows(
     num_codes, is_code = 0, len(values.shape) == 1 and values.dtype.kind in "iu"
     for start, block in _blocks(values, row_bytes):
         num_codes = max(num_codes, int(block.max()) + 1) if is_code else 0
-        if block.dtype.kind == "f" and not np.isfinite(block).all():
-            row = start + int(np.argwhere(~np.isfinite(block))[0][0])
-            raise DataError(f"{source_part}/{name}: row {row}: a value is not finite")
+        check_values(f"{source_part}/{name}", start, block, about)
         for part, filler in fillers.items():
             filler.append(block[parts[part][start : start + len(block)]])
     for filler in fillers.values():

@@ -55,11 +55,22 @@ def distinct_ratings(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
     return found
 
 
-def all_levels(given: Sequence[float], name: str, found: np.ndarray) -> np.ndarray:
-    """Return the ratings that are possible, ascending, float64, given those of the training rows."""
+def all_levels(given: Sequence[float], name: str, found: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the ratings that are possible, ascending, float64.
+
+    Args:
+        given: those of the options.
+        name: the column of the ratings.
+        found: those of the training rows.
+        dtype: of the column, to which given numbers are rounded: 0.1 as float32 is another number than 0.1.
+
+    Raises:
+        ConfigError: a rating of the training rows is not among them.
+    """
     if not given:
         return found
-    levels = np.unique(np.asarray(given, np.float64))
+    stored = np.asarray(given, dtype) if np.dtype(dtype).kind == "f" else np.asarray(given)
+    levels = np.unique(stored.astype(np.float64))
     if (missing := np.setdiff1d(found, levels)).size:
         problem = f"'{name}' is {missing[0]:g} in a training row, which is not among them"
         raise ConfigError(f"key 'model.levels': {problem}", f"add it, or leave the key out: {found.tolist()}")

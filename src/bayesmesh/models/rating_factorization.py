@@ -123,9 +123,8 @@ class RatingFactorization(Model):
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
         levels = np.zeros(0)
         if own.likelihood == "ordinal":
-            levels = all_levels(
-                own.levels, own.rating, distinct_ratings((block[own.rating] for block in read_blocks()), own.rating)
-            )
+            found = distinct_ratings((block[own.rating] for block in read_blocks()), own.rating)
+            levels = all_levels(own.levels, own.rating, found, spec.fields[own.rating].dtype)
 
         def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
             del num_rows

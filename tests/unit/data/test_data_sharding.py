@@ -32,6 +32,12 @@ def table(**changes: Any) -> Dataset:
     return dataclasses.replace(dataset, **changes)
 
 
+def categories(codes: list[int]) -> Dataset:
+    return table(
+        rows={"soil": np.array(codes, np.int32)}, columns={}, variables={"soil": Variable("category", ("clay", "sand"))}
+    )
+
+
 def test_counts_of_a_watch_matrix() -> None:
     dataset = Dataset(rows={"watched": WATCHED}, kind="interactions")
     assert check_counts(dataset) == {"rows": 3, "test_rows": 0, "columns": 3, "interactions": 5}
@@ -46,6 +52,8 @@ def test_counts_of_a_watch_matrix() -> None:
         (table(declared_counts={"cells": 1}), "declared count 'cells'"),
         (table(rows={"x": np.zeros((5, 2)), "y": np.zeros(4)}), "unequal lengths"),
         (table(rows={"x": np.array([[0.0], [np.nan], [1], [2], [3]])}), "rows/x: row 1: a value is not finite"),
+        (categories([0, 1, 2, 1, 0]), "rows/soil: row 2: 2 is not the code of a level; the column has codes 0 to 1"),
+        (categories([0, 1, 1, -1, 0]), "rows/soil: row 3: -1 is not the code"),
         (table(rows={}), "no rows"),
         (table(test_rows={"x": np.zeros((1, 2))}), "test rows have the fields"),
         (table(kind="interactions"), "needs rows\\['watched'\\]"),

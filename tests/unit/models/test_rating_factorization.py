@@ -199,6 +199,20 @@ def test_a_rating_that_the_model_does_not_know_is_a_number_only_where_levels_nam
         assert made["rating"].max() == 4
 
 
+def test_levels_are_compared_as_the_ratings_are_stored() -> None:
+    """0.1 as float32 is another number than the 0.1 of a file of settings."""
+    spec, rows = table()
+    tenths = {**rows, "stars": rows["stars"].astype(np.float32) / np.float32(10)}
+    fields = {**spec.fields, "stars": FieldSpec((), "float32")}
+    levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+    narrow, made = prepared(
+        Options(**NAMES, likelihood="ordinal", levels=levels), dataclasses.replace(spec, fields=fields), tenths
+    )
+    by_reader = np.argsort(rows["reader"], kind="stable")
+    np.testing.assert_array_equal(made["rating"], rows["stars"][by_reader] - 1)
+    np.testing.assert_allclose(narrow.arrays["levels"], levels, rtol=1e-7)
+
+
 def test_levels_must_have_every_training_rating_and_not_too_many() -> None:
     spec, rows = table()
     with pytest.raises(

@@ -12,6 +12,7 @@ import numpy as np
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.settings import Settings, file_options
 from bayesmesh.config.user_code import explaining
+from bayesmesh.data import row_values
 from bayesmesh.data.base import Dataset, RowArray, Source
 from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
@@ -71,7 +72,7 @@ def check(name: str, source_class: type[Source], options: Settings, path: Path) 
                 with explaining([path]):
                     yield one(what, read)
             except UserError as error:
-                yield Line(what, FAILS, error.message, error.remedy)
+                yield Line(what, FAILS, error.message, error.remedy or f"correct `read` in {path}")
 
 
 def _arrays(dataset: Dataset) -> dict[str, RowArray]:
@@ -80,14 +81,13 @@ def _arrays(dataset: Dataset) -> dict[str, RowArray]:
 
 
 def check_values(name: str, read: Read) -> Line:
-    """Check that every value is finite, block by block."""
-    for field, values in _arrays(read.dataset).items():
-        for start in range(0, values.shape[0], _BLOCK_ROWS):
-            block = np.asarray(values[start : start + _BLOCK_ROWS])
-            if block.dtype.kind == "f" and not np.isfinite(block).all():
-                row = start + int(np.argwhere(~np.isfinite(block))[0][0])
-                return Line(name, FAILS, f"{field}: row {row}: a value is not finite", "leave the row out, or fill it in `read`")  # fmt: skip
-    return Line(name, OK, "every value is finite")
+    """Check that every value is finite, and every code that of a level, block by block."""
+    for part, fields in (("rows", read.dataset.rows), ("test_rows", read.dataset.test_rows)):
+        for field, values in fields.items():
+            for start in range(0, values.shape[0], _BLOCK_ROWS):
+                block = np.asarray(values[start : start + _BLOCK_ROWS])
+                row_values.check_values(f"{part}/{field}", start, block, read.dataset.variables.get(field))
+    return Line(name, OK, "every value is finite, and every code that of a level")
 
 
 def check_ranges(name: str, read: Read) -> Line:

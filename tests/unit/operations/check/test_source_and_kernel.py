@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 from bayesmesh.config.settings import Settings
-from bayesmesh.data.base import Dataset, Source
+from bayesmesh.data.base import Dataset, Source, Variable
 
 class Options(Settings):
     num_rows: int = Field(9, ge=1, le=100, description="Rows.")
@@ -82,6 +82,7 @@ def test_a_source_that_keeps_its_contract(check: Any) -> None:
     [
         ("np.linspace(0, 1, self.options.num_rows)", "np.random.default_rng().random(9)", "FAILS     again: read twice, the data differ"),
         ("np.linspace(0, 1, self.options.num_rows)", "np.array([0, 1, np.nan] * 3)", "FAILS     values: rows/x: row 2: a value is not finite"),
+        ('rows={"x": x}', 'rows={"x": np.arange(9)}, variables={"x": Variable("category", ("a", "b"))}', "FAILS     values: rows/x: row 2: 2 is not the code of a level"),
         ("self.options.num_rows}", "7}", "FAILS     read: rows: expected 7, found 9"),
         ('"scale": 2.0', '"scale": np.float64(2)', "FAILS     constants: 'scale' is float64"),
         ("offers = ()", 'offers = ("averaging",)', "FAILS     offers: `offers` is ('averaging',), and the dataset does not hold test rows"),

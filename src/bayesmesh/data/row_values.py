@@ -1,0 +1,39 @@
+"""Refuse values that no model and no page can use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayesmesh.data.base import Variable
+from bayesmesh.errors import DataError
+
+
+def check_values(where: str, start: int, block: np.ndarray, about: Variable | None) -> None:
+    """Check a block of rows of one field.
+
+    Args:
+        where: the field, for messages.
+        start: number of the block's first row.
+        block: (row, ...) its values.
+        about: the column that the field holds, if any.
+
+    Raises:
+        DataError: a value is not finite; or it is not a code of one of the levels of a category, so that tables and pages could not
+            name it.
+
+    >>> check_values("rows/x", 8, np.array([0.5, np.inf]), None)
+    Traceback (most recent call last):
+    bayesmesh.errors.DataError: rows/x: row 9: a value is not finite
+    """
+    if block.dtype.kind == "f" and not np.isfinite(block).all():
+        row = start + int(np.argwhere(~np.isfinite(block))[0][0])
+        raise DataError(f"{where}: row {row}: a value is not finite")
+    if about is None or about.kind != "category" or not block.size:
+        return
+    is_code = (block >= 0) & (block < len(about.levels)) & np.equal(block, np.trunc(block))
+    if not is_code.all():
+        place = np.argwhere(~is_code)[0]
+        raise DataError(
+            f"{where}: row {start + int(place[0])}: {block[tuple(place)]} is not the code of a level; the column has codes"
+            f" 0 to {len(about.levels) - 1}"
+        )

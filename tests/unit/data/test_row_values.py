@@ -1,0 +1,47 @@
+"""What may stand in a field."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayesmesh.data.base import Variable
+from bayesmesh.data.row_values import check_values
+from bayesmesh.errors import DataError
+
+SOIL = Variable("category", ("clay", "sand"))
+
+
+@pytest.mark.parametrize(
+    ("block", "about"),
+    [
+        (np.array([0, 1, 1], np.int32), SOIL),
+        (np.array([0.0, 1.0]), SOIL),
+        (np.array([True, False]), SOIL),
+        (np.zeros(0, np.int32), SOIL),
+        (np.array([7, -3]), None),
+        (np.array([7.5, -3.0]), Variable("number")),
+    ],
+)
+def test_codes_and_numbers_pass(block: np.ndarray, about: Variable | None) -> None:
+    check_values("rows/soil", 0, block, about)
+
+
+@pytest.mark.parametrize(
+    ("block", "about", "said"),
+    [
+        (
+            np.array([0, 2], np.uint8),
+            SOIL,
+            "rows/soil: row 41: 2 is not the code of a level; the column has codes 0 to 1",
+        ),
+        (np.array([-1, 0]), SOIL, "row 40: -1 is not the code"),
+        (np.array([1.0, 0.5]), SOIL, "row 41: 0.5 is not the code"),
+        (np.array([[0, 1], [1, 5]]), SOIL, "row 41: 5 is not the code"),
+        (np.array([0.0, np.inf]), SOIL, "row 41: a value is not finite"),
+        (np.array([[0.0, np.nan]], np.float32), None, "row 40: a value is not finite"),
+    ],
+)
+def test_others_are_named_by_their_row(block: np.ndarray, about: Variable | None, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        check_values("rows/soil", 40, block, about)
