@@ -102,7 +102,7 @@ class InitialSettings(Settings):
     method: Literal["auto", "uniform", "prior", "zero", "mode", "laplace", "file", "model"] = "auto"
     """`uniform`: uniform on -2 to 2 in unconstrained space, however wide the prior; `prior`: a draw from the prior;
     `auto`: from the prior where it is not much wider than that or no uniform start is finite, else uniform, and not
-    among starts of low density;
+    among starts of low density; always from the prior for a kernel that must start there (`tempered_smc`);
     `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain optimises with Adam from its own
     prior draw; `laplace`: some chains optimise so from uniform starts, and all start in draws of the normal with the
     curvature at the highest mode found; `file`: the points of a file in turn, and `model`: those that the model computes

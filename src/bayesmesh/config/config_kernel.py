@@ -1,4 +1,4 @@
-"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start."""
+"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start, which `auto` leaves to it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from bayesmesh.config.config_source_code import imported_modules
 from bayesmesh.config.declarations import read_flag, read_trait
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import ConfigError
+
+
+def resolve_start(experiment: ExperimentBase) -> ExperimentBase:
+    """Return an experiment with the start that its kernel needs, where it leaves the start to `auto`."""
+    initial = experiment.sampling.initial
+    if initial.method != "auto" or not read_flag("kernel", experiment.kernel.name, "starts_from_prior"):
+        return experiment
+    resolved = initial.model_copy(update={"method": "prior"})
+    return experiment.model_copy(update={"sampling": experiment.sampling.model_copy(update={"initial": resolved})})
 
 
 def check_kernel(path: Path, experiment: ExperimentBase) -> None:

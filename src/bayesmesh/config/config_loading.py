@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from bayesmesh.config.config_analyses import check_own_analyses, check_readable, find_clashes
 from bayesmesh.config.config_errors import explain
 from bayesmesh.config.config_files import list_experiment_files
-from bayesmesh.config.config_kernel import check_kernel
+from bayesmesh.config.config_kernel import check_kernel, resolve_start
 from bayesmesh.config.config_refits import make_refits
 from bayesmesh.config.config_registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.config_source_code import source_closure
@@ -137,6 +137,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
     for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
         _check_code(path, kind, key, getattr(experiment, key))
     check_own_analyses(path, experiment)
+    experiment = resolve_start(experiment)
     check_kernel(path, experiment)
     _check_offers(path, experiment, {})
     return experiment

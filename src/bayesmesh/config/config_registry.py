@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
-import difflib
 import functools
 import importlib
 import inspect
@@ -34,6 +33,7 @@ from bayesmesh.config.config_blocks import (
 )
 from bayesmesh.config.config_refit_settings import Folds, LeftOut, Refits
 from bayesmesh.config.config_source_code import file_in, forget_imports, parse_file, python_path, statements
+from bayesmesh.config.misspelt_names import refuse_misspelt_names
 from bayesmesh.config.named_code import load_named
 from bayesmesh.config.settings import NO_SOURCE, Argument, CodeName, Files, Settings, code_names
 from bayesmesh.config.user_code import explaining
@@ -50,9 +50,6 @@ _IN_OPTIONS: dict[str, Any] = {
     "Refits": Refits, "Folds": Folds, "LeftOut": LeftOut,
 }  # fmt: skip
 """Names that a class ``Options`` may use."""
-
-_NEARLY_A_TRAIT = 0.85
-"""Similarity of names, also of methods, as difflib counts it: 0.95 of `is_ajusted` and `is_adjusted`, 0.76 of the nearest two traits."""
 
 _IN_DESCRIPTIONS: dict[str, Any] = {"_Field": Field, "_Annotated": Annotated}
 
@@ -287,7 +284,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
         with explaining([path]):
-            return _with_known_names(path, _load_external(kind, name, contract), contract)
+            return refuse_misspelt_names(path, _load_external(kind, name, contract), contract)
     with explaining([path]):
         module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
@@ -299,37 +296,7 @@ def load_component(kind: str, name: str) -> type[Any]:
             f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one",
             "leave one in the file",
         )
-    return _with_known_names(path, found[0], contract)
-
-
-def _with_known_names(path: Path, component: type[Any], contract: type) -> type[Any]:
-    """Return a component; refuse one with a name that is nearly one of the contract, whose default would stay unnoticed.
-
-    Raises:
-        ConfigError: a trait, or a method that has a default, is misspelt.
-    """
-    # What this package lies between, such as the common warmup of Hamiltonian kernels, is part of the contract.
-    ours = [each for each in component.__mro__[1:] if each is contract or each.__module__.startswith("bayesmesh.")]
-    traits = {name for made in ours for name in inspect.get_annotations(made)}
-    traits |= {k for made in ours for k, v in vars(made).items() if _is_plain(k, v)}
-    methods = {k for made in ours for k, v in vars(made).items() if _is_method(k, v)}
-    methods -= {k for k, v in vars(contract).items() if getattr(v, "__isabstractmethod__", False)}
-    inherited = {name for parent in component.__mro__[1:] for name in vars(parent)}
-    given = {name for each in component.__mro__ if each not in ours for name in vars(each)}
-    for word, known, belongs in (("trait", traits, _is_plain), ("method", methods, _is_method)):
-        for name in [k for k, v in vars(component).items() if belongs(k, v) and k not in known | inherited]:
-            if near := difflib.get_close_matches(name, known - given, n=1, cutoff=_NEARLY_A_TRAIT):
-                raise ConfigError(f"{path}: {component.__name__}: '{name}' is not a {word} of {contract.__name__}", f"write {near[0]}, or choose a name that differs more")  # fmt: skip
-    return component
-
-
-def _is_method(name: str, value: object) -> bool:
-    is_called = isinstance(value, (property, classmethod, staticmethod)) or inspect.isfunction(value)
-    return not name.startswith("_") and is_called
-
-
-def _is_plain(name: str, value: object) -> bool:
-    return not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
+    return refuse_misspelt_names(path, found[0], contract)
 
 
 def _is_subclass(value: object, contract: type) -> TypeGuard[type]:

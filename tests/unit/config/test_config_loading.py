@@ -196,6 +196,13 @@ def test_starts_that_are_not_draws_of_the_prior_are_refused_where_a_kernel_needs
     assert error.remedy == "use\n    sampling:\n      initial: {method: prior}"
 
 
+def test_auto_starts_from_the_prior_where_a_kernel_needs_that(tmp_path: Path, good: str) -> None:
+    for number, (kernel, method) in enumerate((("tempered_smc", "prior"), ("hmc", "auto"))):
+        path = tmp_path / f"{kernel}{number}.yaml"
+        path.write_text(good.replace("name: hmc", f"name: {kernel}") + "sampling: {chains: 16}\n")
+        assert load_experiment(path).sampling.initial.method == method
+
+
 def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
     for number, text in enumerate((DIGITS + "averaging: {}\n", FILMS + "recommendation: {}\n")):
         path = tmp_path / f"offered-{number}.yaml"

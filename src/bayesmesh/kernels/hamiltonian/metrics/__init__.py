@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from pathlib import Path
 from typing import Any
 
 from bayesmesh.config.config_blocks import HamiltonianSettings
+from bayesmesh.config.misspelt_names import refuse_misspelt_names
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
@@ -18,7 +21,8 @@ def load_metric(name: str, options: HamiltonianSettings | None = None) -> Metric
         options: the kernel's.
 
     Raises:
-        ConfigError: the file defines no metric, or several.
+        ConfigError: the file defines no metric, or several; or it lacks a method, or one that has a default is misspelt; or it cannot
+            be made from the options of a kernel.
     """
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
@@ -33,4 +37,12 @@ def load_metric(name: str, options: HamiltonianSettings | None = None) -> Metric
         raise ConfigError(
             f"{module.__file__}: {found[0].__name__} lacks {missing}", "docs/contracts/kernel.md lists them"
         )
-    return found[0](options)
+    metric = refuse_misspelt_names(Path(str(module.__file__)), found[0], Metric)
+    try:
+        inspect.signature(metric).bind(options)
+    except TypeError as error:
+        raise ConfigError(
+            f"{module.__file__}: {metric.__name__} cannot be made from the options of a kernel: {error}",
+            "let `__init__` take `options` and pass it on, or leave it out",
+        ) from error
+    return metric(options)

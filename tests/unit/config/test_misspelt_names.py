@@ -1,4 +1,4 @@
-"""An attribute that is nearly a trait of its contract is refused: the trait would keep its default unnoticed."""
+"""A name that is nearly one of a contract is refused: what it was meant for would keep its default unnoticed."""
 
 from __future__ import annotations
 
