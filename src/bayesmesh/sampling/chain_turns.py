@@ -20,7 +20,7 @@ from bayesmesh.kernels.base import Kernel, Position, TakesTurns, Target
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import over_chains
 from bayesmesh.sampling.packed_statistics import pack
-from bayesmesh.sampling.sampling_kernel_check import check_state
+from bayesmesh.sampling.sampling_kernel_check import check_complete, check_state
 
 SHORT_SECONDS = 1e-3
 """Expected seconds of a gradient of all chains below which chains wait on a CPU: a program with turns has a tenth more loops to compile."""
@@ -92,7 +92,7 @@ def make_draws(
         enough = jnp.maximum((has_next.sum() + 1) // 2, 1)
 
         def goes_on(work: Any) -> jax.Array:
-            is_complete = kernel.is_complete(work)
+            is_complete = check_complete(kernel, kernel.is_complete(work), num_chains)
             return ~is_complete.all() & ((is_complete & has_next).sum() < enough)
 
         def advance(work: Any) -> Any:

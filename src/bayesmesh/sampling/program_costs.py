@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 from jax.sharding import Mesh
 
 from bayesmesh.data.base import DataSpec
@@ -59,10 +59,15 @@ def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
     """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation
-        for value in equation.params.values():
-            for item in value if isinstance(value, (list, tuple)) else (value,):
-                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
-                    yield from equations_of(item)
+        for inner in _inner(equation):
+            yield from equations_of(inner)
+
+
+def _inner(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
+    for value in equation.params.values():
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
+                yield item
 
 
 def of_chains(target: Target, num_chains: int) -> Position:
@@ -72,7 +77,7 @@ def of_chains(target: Target, num_chains: int) -> Position:
 
 @functools.lru_cache(maxsize=1)
 def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
-    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
+    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles and of loops times their length."""
     # A latent may have another shape than its position: a simplex has one entry more.
     _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), of_chains(target, num_chains))
     shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
@@ -83,13 +88,40 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
         if k not in shared
     }
     data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
-    lowered = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).lower(shared, local, data)
-    analysis = lowered.cost_analysis() or {}
+    traced = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).trace(shared, local, data)
     tiles = target.layout.num_tiles * target.layout.num_devices
-    return {
-        "flops": float(analysis.get("flops", 0.0)) * tiles,
-        "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles,
-    }
+    flops, num_bytes = cost_with_loops(traced.jaxpr, traced.lower().cost_analysis())
+    return {"flops": flops * tiles, "bytes": num_bytes * tiles}
+
+
+def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) -> tuple[float, float]:
+    """Return FLOPs and bytes with the bodies of scans as often as they run, which XLA's analysis counts once.
+
+    Args:
+        jaxpr: what is computed.
+        analysis: of the same by XLA; None where it has none.
+
+    A `while_loop`, whose number of turns nobody knows before, counts as one turn.
+    """
+    found = analysis or {}
+    flops, num_bytes = float(found.get("flops", 0.0)), float(found.get("bytes accessed", 0.0))
+    for body, length in _scans(jaxpr):
+        of_body = jax.jit(jaxpr_as_fun(body)).lower(*body.in_avals).cost_analysis()
+        once = float((of_body or {}).get("flops", 0.0)), float((of_body or {}).get("bytes accessed", 0.0))
+        each = cost_with_loops(body, of_body)
+        flops += length * each[0] - once[0]
+        num_bytes += length * each[1] - once[1]
+    return flops, num_bytes
+
+
+def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int]]:
+    """Yield body and length of the scans of a jaxpr, without those within others."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"], equation.params["length"]
+            continue
+        for inner in _inner(equation):
+            yield from _scans(inner)
 
 
 def expected_seconds(cost: Mapping[str, float], mesh: Mesh) -> float:

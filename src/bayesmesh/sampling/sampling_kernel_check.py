@@ -128,6 +128,20 @@ def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: obj
     )
 
 
+def check_complete(kernel: object, found: jax.Array, num_chains: int) -> jax.Array:
+    """Return what `is_complete` returns; refuse all but a bool for each chain.
+
+    Raises:
+        ConfigError: it has another shape or dtype.
+    """
+    if found.shape != (num_chains,) or found.dtype != bool:
+        raise ConfigError(
+            f"{_name(kernel)}: is_complete() returns {found.dtype} of shape {found.shape}",
+            f"return a bool for each chain, {(num_chains,)}: whether its transition is complete",
+        )
+    return found
+
+
 def check_state[Tree](kernel: object, method: str, after: Tree, before: Tree, maker: str = "init") -> Tree:
     """Return a state, or what else a kernel passes on; refuse one of which a method changes the tree, a shape or a dtype.
 

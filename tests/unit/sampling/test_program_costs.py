@@ -6,12 +6,21 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bayesmesh.config.config_registry import list_components
 from bayesmesh.data.base import FieldSpec
-from bayesmesh.sampling.program_costs import LEAST_SECONDS, RATES, TILE_ELEMENTS, expected_seconds, row_tile
+from bayesmesh.sampling.program_costs import (
+    LEAST_SECONDS,
+    RATES,
+    TILE_ELEMENTS,
+    cost_with_loops,
+    expected_seconds,
+    row_tile,
+)
 
 
 def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
@@ -22,6 +31,32 @@ def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
     assert expected_seconds({"flops": 2 * operations, "bytes": num_bytes}, mesh) == 2.0
     assert expected_seconds({"flops": operations, "bytes": 3 * num_bytes}, mesh) == 3.0
     assert expected_seconds({"flops": 0.0, "bytes": 0.0}, mesh) == LEAST_SECONDS
+
+
+def recursion(length: int, inner: int = 1) -> Callable[[jax.Array], jax.Array]:
+    """A matrix that is multiplied by its sine `length` times `inner` times, in two loops."""
+
+    def often(body: Callable[[Any], Any], count: int, start: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (body(x), None), start, None, length=count)[0]
+
+    return lambda x: often(lambda y: often(lambda z: z @ jnp.sin(z), inner, y), length, x)
+
+
+def cost_of(function: Callable[[jax.Array], jax.Array]) -> tuple[float, float]:
+    traced = jax.jit(function).trace(jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    return cost_with_loops(traced.jaxpr, traced.lower().cost_analysis())
+
+
+def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
+    once = cost_of(lambda x: x @ jnp.sin(x))
+    flops, num_bytes = cost_of(recursion(100))
+    assert flops == pytest.approx(100 * once[0], rel=0.1)
+    assert num_bytes == pytest.approx(100 * once[1], rel=0.5)
+    assert cost_of(recursion(10, inner=10))[0] == pytest.approx(flops, rel=0.1)
+    assert cost_of(lambda x: jax.jit(recursion(100))(x))[0] == pytest.approx(flops, rel=0.1), "within another function"
+    traced = jax.jit(lambda x: x @ x).trace(jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    found = traced.lower().cost_analysis()
+    assert cost_with_loops(traced.jaxpr, found) == (found["flops"], found["bytes accessed"])
 
 
 @pytest.mark.parametrize("name", list_components("model"))

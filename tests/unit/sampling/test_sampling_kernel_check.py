@@ -288,6 +288,14 @@ PARTS = {
         r"renew\(\) returns count as float64 of shape \(4,\), and was given int32.*\n  remedy: .*`begin` gave it",
     ),
     "an advanced dtype": (returning("advance", kinetic=jnp.float32), r"advance\(\) returns kinetic as float32"),
+    "one answer for all chains": (
+        {"is_complete": lambda self, work: Nuts.is_complete(self, work).all()},
+        r"is_complete\(\) returns bool of shape \(\)\n  remedy: return a bool for each chain, \(4,\)",
+    ),
+    "an answer in numbers": (
+        {"is_complete": lambda self, work: Nuts.is_complete(self, work).astype(jnp.int32)},
+        r"is_complete\(\) returns int32 of shape \(4,\)",
+    ),
     "a state's dtype": (returning("end", log_prior=jnp.float32), r"end\(\) returns log_prior as float32.*\n.*`init`"),
 }
 
