@@ -85,3 +85,12 @@ def with_a_param(y: Any) -> None:
 def of_another_table(x: Any, z: Any) -> None:
     """An argument that is not a field."""
     numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1)) * x[:, 0], 1), obs=z)
+
+
+def correlated(x: Any, y: Any) -> None:
+    """Two columns with a correlation, given as a factor and as a matrix, and an outcome."""
+    root = numpyro.sample("root", dist.LKJCholesky(2, 1.5))
+    corr = numpyro.sample("corr", dist.LKJ(2, 1.5))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("x", dist.MultivariateNormal(0.0, scale_tril=root), obs=x)
+        numpyro.sample("y", dist.Normal(0.0, 1.0 + corr[0, 1] ** 2), obs=y)

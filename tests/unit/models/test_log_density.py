@@ -133,6 +133,18 @@ def test_supports_have_the_jacobian_of_their_maps(support: str) -> None:
     np.testing.assert_allclose(maps.forward_log_det_jacobian(there), expected, rtol=1e-9)
 
 
+def test_of_a_factor_of_correlations_the_correlations_are_summarised() -> None:
+    point, support = {"corr": np.eye(3).tolist(), "x": [0.0]}, {"corr": "correlation_cholesky"}
+    model = make(spec_of(y=(3,)), function="series:arma", test_point=point, support=support)
+    draw = model.prior(model.spec).sample(seed=jax.random.key(1))
+    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
+    assert sorted(found) == ["corr_correlation", "x"]
+    correlations = np.asarray(draw["corr"] @ draw["corr"].T)
+    np.testing.assert_allclose(found["corr_correlation"], correlations[[1, 2, 2], [0, 0, 1]])
+    (pairs,) = model.axes()["corr_correlation"]
+    assert pairs.labels == ("0 and 1", "0 and 2", "1 and 2")
+
+
 def test_a_test_point_lies_in_the_middle_of_the_starts() -> None:
     model = make(
         spec_of(y=(3,)), function="series:arma", test_point={"x": [1.0, -2.0], "s": 3.0}, support={"s": "positive"}

@@ -75,6 +75,17 @@ def test_prior_likelihood_and_jacobian_are_numpyro_s(name: str, names: str) -> N
         np.testing.assert_allclose(there[latent], -value, rtol=1e-8, atol=1e-10)
 
 
+def test_of_matrices_with_constant_entries_the_correlations_are_summarised() -> None:
+    model, spec = make("correlated")
+    check_model(type(model), model.options, spec)
+    draw = model.prior(spec).sample(seed=jax.random.key(1))
+    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
+    assert {name: value.shape for name, value in found.items()} == {"corr_correlation": (1,), "root_correlation": (1,)}
+    np.testing.assert_allclose(found["corr_correlation"][0], draw["corr"][1, 0])
+    np.testing.assert_allclose(found["root_correlation"][0], draw["root"][1, 0])
+    assert {name: axes[-1].labels for name, axes in model.axes().items()} == dict.fromkeys(found, ("0 and 1",))
+
+
 def test_data_without_rows_are_one_row() -> None:
     model, spec = make("schools", SCHOOLS, whole=True)
     assert type(model).reads_whole(model.options)
