@@ -1,4 +1,4 @@
-"""Summaries of latents that are matrices with constant entries."""
+"""Summaries of arrays with constant entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._matrix_latents import find_matrices, matrix_axes, summarise
+from bayesmesh.models._varying_entries import find_varying, is_square, summarise, varying_axes
 
 tfd = tfp.distributions
 
@@ -19,7 +19,8 @@ def found(prior: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Shapes of the latents of a prior, what is summarised of matrices, and a draw."""
     draw = prior.sample(seed=jax.random.key(5))
     shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in draw.items()}
-    return shapes, find_matrices(shapes, lambda: prior), draw
+    square = [name for name, shape in shapes.items() if is_square(shape)]
+    return shapes, find_varying(square, lambda key: prior.sample(seed=key)), draw
 
 
 def factors(shape: tuple[int, ...] = (), size: int = 3) -> Any:
@@ -37,7 +38,7 @@ def test_of_a_factor_the_correlations_are_summarised(shape: tuple[int, ...]) -> 
     correlations = np.asarray(draw["corr"] @ np.swapaxes(draw["corr"], -1, -2))
     expected = correlations[..., [1, 2, 2], [0, 0, 1]]
     np.testing.assert_allclose(summaries["corr_correlation"], expected, rtol=1e-12)
-    axes = matrix_axes(shapes, matrices)["corr_correlation"]
+    axes = varying_axes(shapes, matrices)["corr_correlation"]
     assert axes[:-1] == (None,) * len(shape)
     assert axes[-1].labels == ("0 and 1", "0 and 2", "1 and 2")
 
@@ -60,7 +61,7 @@ def test_of_another_matrix_the_entries_that_vary_are_summarised() -> None:
     shapes, matrices, draw = found(Triangle())
     root = draw["root"]
     np.testing.assert_array_equal(summarise(draw, matrices)["root_entries"], [root[0, 0], root[1, 0], root[1, 1]])
-    assert matrix_axes(shapes, matrices)["root_entries"][-1].labels == ("0 and 0", "0 and 1", "1 and 1")
+    assert varying_axes(shapes, matrices)["root_entries"][-1].labels == ("0 0", "1 0", "1 1")
 
 
 def test_matrices_that_vary_as_a_whole_are_left_as_they_are_and_nothing_else_is_drawn() -> None:
@@ -72,7 +73,22 @@ def test_matrices_that_vary_as_a_whole_are_left_as_they_are_and_nothing_else_is_
     assert matrices == {}
     assert summarise(draw, matrices).keys() == draw.keys()
 
-    def refuse() -> Any:
+    def refuse(key: Any) -> Any:
         raise AssertionError("drawn from")
 
-    assert find_matrices({"weights": jax.ShapeDtypeStruct((3, 4), "float32")}, refuse) == {}
+    assert not is_square(jax.ShapeDtypeStruct((3, 4), "float32"))
+    assert find_varying([], refuse) == {}
+
+
+def test_of_a_vector_with_a_reference_the_other_entries_are_summarised() -> None:
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        effect = jax.random.normal(key, (2,))
+        return {"effect": jnp.concatenate([jnp.zeros(1), effect]), "fixed": jnp.ones(3)}
+
+    varying = find_varying(["effect", "fixed"], draw)
+    values = draw(jax.random.key(3))
+    found = summarise(values, varying)
+    assert list(found) == ["effect_entries"], "what never varies is no summary"
+    np.testing.assert_array_equal(found["effect_entries"], values["effect"][1:])
+    shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in values.items()}
+    assert varying_axes(shapes, varying)["effect_entries"][-1].labels == ("1", "2")
