@@ -28,22 +28,22 @@ class Varying(NamedTuple):
     Attributes:
         kind: `CORRELATION` of a correlation matrix or its Cholesky factor, else `ENTRIES`.
         is_factor: whether it is such a factor.
-        index: of the entries, along the last axes of the array.
+        places: of the entries, along the last axes of the array.
     """
 
     kind: str
     is_factor: bool
-    index: tuple[np.ndarray, ...]
+    places: tuple[np.ndarray, ...]
 
     @property
     def axis(self) -> Axis:
         """The axis of the entries: of a correlation the two variables, else their places."""
-        places = [
-            sorted(map(int, place)) if self.kind == CORRELATION else place for place in zip(*self.index, strict=True)
+        named = [
+            sorted(map(int, place)) if self.kind == CORRELATION else place for place in zip(*self.places, strict=True)
         ]
         word = " and " if self.kind == CORRELATION else " "
         return Axis(
-            "pair" if self.kind == CORRELATION else "entry", tuple(word.join(map(str, place)) for place in places)
+            "pair" if self.kind == CORRELATION else "entry", tuple(word.join(map(str, place)) for place in named)
         )
 
 
@@ -95,15 +95,15 @@ def summarise(values: Latents, varying: Mapping[str, Varying]) -> dict[str, jax.
         value = values[name]
         if about.is_factor:
             value = value @ jnp.swapaxes(value, -1, -2)
-        if len(about.index[0]):
-            found[f"{name}_{about.kind}"] = value[(..., *about.index)]
+        if len(about.places[0]):
+            found[f"{name}_{about.kind}"] = value[(..., *about.places)]
     return found
 
 
 def varying_axes(shapes: Shapes, varying: Mapping[str, Varying]) -> dict[str, tuple[Axis | None, ...]]:
     """Return the axes of these summaries, of which the last one names the entries."""
     return {
-        f"{name}_{about.kind}": (*[None] * (len(shapes[name].shape) - len(about.index)), about.axis)
+        f"{name}_{about.kind}": (*[None] * (len(shapes[name].shape) - len(about.places)), about.axis)
         for name, about in varying.items()
-        if len(about.index[0])
+        if len(about.places[0])
     }

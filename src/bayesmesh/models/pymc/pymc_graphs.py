@@ -18,7 +18,7 @@ from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
@@ -26,6 +26,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.raise_op import Assert
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
@@ -133,13 +134,12 @@ class Graphs:
     def _follows_from_latents(self, variable: Variable, num_held: int | None) -> bool:
         """Return whether a variable depends on latents, and on no data: those with an entry for each row grow with them."""
         above = set(ancestors([variable]))
-        values = (
-            v.get_value(borrow=True) if isinstance(v, SharedVariable) else getattr(v, "data", None) for v in above
-        )
+        # Generators of random numbers are shared variables too.
+        held = [v for v in above if isinstance(v, SharedVariable | Constant) and isinstance(v.type, TensorType)]
+        values = (v.get_value(borrow=True) if isinstance(v, SharedVariable) else v.data for v in held)
         holds = num_held is not None and any(np.shape(value)[:1] == (num_held,) for value in values)
-        return not (above.isdisjoint(self._free) or self._uses_rows(variable) or holds) and above.isdisjoint(
-            self._model.observed_RVs
-        )
+        needs_data = self._uses_rows(variable) or holds
+        return not (needs_data or above.isdisjoint(self._free)) and above.isdisjoint(self._model.observed_RVs)
 
     def axes(self) -> dict[str, tuple[Axis | None, ...]]:
         """Return latent, or variable that follows from latents -> its dims with the coordinates that the PyMC model gives them."""
