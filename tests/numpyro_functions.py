@@ -102,6 +102,7 @@ def derived(x: Any, y: Any) -> None:
     numpyro.deterministic("total|slope", slope.sum())
     numpyro.deterministic("with_reference", jnp.concatenate([jnp.zeros(1), slope]))
     numpyro.deterministic("constant", jnp.ones(3))
+    numpyro.deterministic("is_rising", slope[0] > 0)
     numpyro.deterministic("at_the_mean", x.mean(0) @ slope)
     numpyro.deterministic("for_each_row", jnp.full(len(y), slope[0]))
     with numpyro.plate("rows", len(y)):

@@ -55,5 +55,6 @@ def derived(rows: Any) -> pymc.Model:
         pymc.Deterministic("with_reference", pt.concatenate([pt.zeros(1), mean]))
         pymc.Deterministic("fitted", mean[0] * rows["y"])
         pymc.Deterministic("constant", pt.ones(2))
+        pymc.Deterministic("is_positive", mean > 0)
         pymc.Normal("steps", mean.sum(), noise, observed=rows["y"])
     return model

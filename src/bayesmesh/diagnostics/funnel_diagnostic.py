@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates import withdraw_isolated
+from bayesmesh.diagnostics.gates import MOST_DIVERGENT, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
@@ -90,13 +90,14 @@ def judge_funnel(
 ) -> list[GateResult]:
     """Return the results of all gates, with a first one that names a funnel if one is missed and there is a funnel.
 
-    Divergences that are isolated do not excuse the draws of a funnel.
+    Divergences that are isolated do not excuse the draws of a funnel. Where most trajectories diverge, they have another cause.
 
     Args:
         results: of the other gates.
         lp, blocks: see `funnel_gate`.
     """
-    if overall(results) == "pass":
+    is_edge = any(result.name == "divergences" and result.value > MOST_DIVERGENT for result in results)
+    if overall(results) == "pass" or is_edge:
         return results
     strict = [withdraw_isolated(result) for result in results]
     gate = funnel_gate(lp, blocks, overall(strict))

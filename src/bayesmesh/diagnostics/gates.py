@@ -25,6 +25,12 @@ trajectory of each of many units: one unit that always diverges has a small shar
 
 _IS_PRIOR = "; log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
 
+MOST_DIVERGENT = 0.5
+"""Share of divergent trajectories beyond which they have another cause than curvature: warmup would have found shorter steps.
+Funnels have up to 5%; where a latent has no bound at which the density falls to 0, nearly all trajectories meet that edge."""
+
+_HAS_EDGE = "; most trajectories diverge, and shorter steps did not help in warmup: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
+
 _ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
 
 
@@ -80,6 +86,7 @@ def evaluate_gates(
     if gates.divergences.isolated == "warn":
         draws = divergence_share if share_of_draws is None else share_of_draws
         results = [_allow_isolated(result, draws) for result in results]
+    results = [_with_edge(result) for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     r_hat = _allow_for_chance(results[0], statistics["r_hat"], is_explained, places)
     if is_prior:
@@ -104,6 +111,14 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
     if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
     return result.model_copy(update={"verdict": "warn", "message": result.message + _ALLOWED})
+
+
+def _with_edge(result: GateResult) -> GateResult:
+    """Return the gate on divergences with the likely cause where most trajectories diverge; all else as it is."""
+    if result.name != "divergences" or not result.value > MOST_DIVERGENT or result.verdict == "pass":
+        return result
+    said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
+    return result.model_copy(update={"message": said + _HAS_EDGE})
 
 
 def withdraw_isolated(result: GateResult) -> GateResult:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.diagnostics.funnel_diagnostic import FEWEST_COORDINATES, funnel_gate, rank_correlations
+from bayesmesh.diagnostics.funnel_diagnostic import FEWEST_COORDINATES, funnel_gate, judge_funnel, rank_correlations
+from bayesmesh.diagnostics.verdict import GateResult
 
 SHAPE = 4, 500
 
@@ -46,6 +47,14 @@ def test_chains_that_disagree_are_not_a_funnel() -> None:
     assert funnel_gate(lp, blocks, "fail") is None
     apart = 10 * np.arange(4)[:, None]
     assert funnel_gate(lp + apart, [(names, draws + apart[..., None]) for names, draws in blocks], "fail") is None
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.05, ["funnel", "divergences"]), (0.9, ["divergences"])])
+def test_where_most_trajectories_diverge_no_funnel_is_named(share: float, names: list[str]) -> None:
+    missed = GateResult(
+        name="divergences", limit=0.0, direction="at most", value=share, where="", severity="fail", verdict="fail", message="",
+    )  # fmt: skip
+    assert [result.name for result in judge_funnel([missed], *funnel())] == names
 
 
 def test_few_latents_and_constant_ones_are_not_a_funnel() -> None:

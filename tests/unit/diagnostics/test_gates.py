@@ -146,6 +146,13 @@ def test_isolated_divergences_warn(share: float, verdict: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("share", "has_edge"), [(0.4, False), (0.94, True)])
+def test_where_most_trajectories_diverge_the_cause_is_an_edge(share: float, has_edge: bool) -> None:
+    message = verdict_with("divergences", share)[1]["divergences"]["message"]
+    assert ("give that latent a prior that ends there too" in message) == has_edge
+    assert ("raise the target acceptance rate" in message) != has_edge
+
+
 @pytest.mark.parametrize("given", [0, {"limit": 0, "severity": "fail"}, 1e-4])
 def test_a_limit_of_divergences_that_is_given_is_strict(given: Any) -> None:
     settings = GateSettings.model_validate({"divergences": given})

@@ -218,7 +218,8 @@ class Sites:
         for name in sorted(shapes):
             used = dce_jaxpr(closed.jaxpr, [each == name for each in sorted(shapes)])[1]
             follows = any(used[: len(latents)]) and not any(used[len(latents) :])
-            if follows and more[name].shape == shapes[name].shape:
+            # Convergence is assessed on continuous quantities: whether a slope is positive may be the same in all draws.
+            if follows and more[name].shape == shapes[name].shape and shapes[name].dtype.kind == "f":
                 found[name] = plain_name(name)
         for each in (
             each for i, each in enumerate((*latents, *found.values())) if each in (*latents, *found.values())[:i]

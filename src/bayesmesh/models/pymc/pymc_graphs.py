@@ -132,7 +132,10 @@ class Graphs:
         return any(v.type.ndim >= 2 for v in self._values) or any(v.type.ndim for v in self._derived)
 
     def _follows_from_latents(self, variable: Variable, num_held: int | None) -> bool:
-        """Return whether a variable depends on latents, and on no data: those with an entry for each row grow with them."""
+        """Return whether a variable is continuous and depends on latents, and on no data: what has an entry for each row grows with them."""
+        # Whether a slope is positive may be the same in all draws, and convergence cannot be assessed on that.
+        if not str(variable.type.dtype).startswith("float"):
+            return False
         above = set(ancestors([variable]))
         # Generators of random numbers are shared variables too.
         held = [v for v in above if isinstance(v, SharedVariable | Constant) and isinstance(v.type, TensorType)]
