@@ -94,17 +94,3 @@ def correlated(x: Any, y: Any) -> None:
     with numpyro.plate("rows", len(y)):
         numpyro.sample("x", dist.MultivariateNormal(0.0, scale_tril=root), obs=x)
         numpyro.sample("y", dist.Normal(0.0, 1.0 + corr[0, 1] ** 2), obs=y)
-
-
-def derived(x: Any, y: Any) -> None:
-    """Deterministic sites: of latents alone, of latents and data, of the rows, and of nothing."""
-    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
-    numpyro.deterministic("total|slope", slope.sum())
-    numpyro.deterministic("with_reference", jnp.concatenate([jnp.zeros(1), slope]))
-    numpyro.deterministic("constant", jnp.ones(3))
-    numpyro.deterministic("is_rising", slope[0] > 0)
-    numpyro.deterministic("at_the_mean", x.mean(0) @ slope)
-    numpyro.deterministic("for_each_row", jnp.full(len(y), slope[0]))
-    with numpyro.plate("rows", len(y)):
-        mu = numpyro.deterministic("mu", x @ slope)
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)

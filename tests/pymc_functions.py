@@ -6,7 +6,6 @@ from typing import Any
 
 import bambi
 import pymc
-import pytensor.tensor as pt
 
 
 def level(rows: Any) -> pymc.Model:
@@ -44,17 +43,4 @@ def held(rows: Any) -> pymc.Model:
     del rows
     with pymc.Model() as model:
         pymc.Normal("y", pymc.Normal("mean", 0, 1), 1, observed=[1.0, 2.0])
-    return model
-
-
-def derived(rows: Any) -> pymc.Model:
-    """Deterministic variables: of latents alone, with their coordinates, of latents and rows, and of nothing."""
-    with pymc.Model(coords={"side": ["left", "right"]}) as model:
-        mean, noise = pymc.Normal("mean", 0, 1, dims="side"), pymc.HalfNormal("noise", 1)
-        pymc.Deterministic("ratio", mean / noise, dims="side")
-        pymc.Deterministic("with_reference", pt.concatenate([pt.zeros(1), mean]))
-        pymc.Deterministic("fitted", mean[0] * rows["y"])
-        pymc.Deterministic("constant", pt.ones(2))
-        pymc.Deterministic("is_positive", mean > 0)
-        pymc.Normal("steps", mean.sum(), noise, observed=rows["y"])
     return model

@@ -1,4 +1,4 @@
-"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start, which `auto` leaves to it."""
+"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start; `auto` becomes `prior` for a kernel that needs it."""
 
 from __future__ import annotations
 

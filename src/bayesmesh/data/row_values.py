@@ -15,7 +15,7 @@ def check_values(where: str, start: int, block: np.ndarray, about: Variable | No
         where: the field, for messages.
         start: number of the block's first row.
         block: (row, ...) its values.
-        about: the column that the field holds, if any.
+        about: the column of the name of the field, if any; a matrix of that name holds other columns, too.
 
     Raises:
         DataError: a value is not finite; or it is not a code of one of the levels of a category, so that tables and pages could not
@@ -28,12 +28,12 @@ def check_values(where: str, start: int, block: np.ndarray, about: Variable | No
     if block.dtype.kind == "f" and not np.isfinite(block).all():
         row = start + int(np.argwhere(~np.isfinite(block))[0][0])
         raise DataError(f"{where}: row {row}: a value is not finite")
-    if about is None or about.kind != "category" or not block.size:
+    if about is None or about.kind != "category" or block.ndim != 1:
         return
     is_code = (block >= 0) & (block < len(about.levels)) & np.equal(block, np.trunc(block))
     if not is_code.all():
-        place = np.argwhere(~is_code)[0]
+        place = int(np.flatnonzero(~is_code)[0])
         raise DataError(
-            f"{where}: row {start + int(place[0])}: {block[tuple(place)]} is not the code of a level; the column has codes"
+            f"{where}: row {start + place}: {block[place]} is not the code of a level; the column has codes"
             f" 0 to {len(about.levels) - 1}"
         )

@@ -2,7 +2,7 @@
 
 Modes of equal density, such as those that exchange the components of a mixture, do not differ in log density, so
 `mode_gate` cannot tell their chains apart. Here a second mode is seen by how long chains stay on one side: many times as
-long as on one side of the median of that mode. A slow chain of a single mode stays long everywhere.
+long as on one side of the median of that mode, in which they agree. A slow chain of a single mode stays long everywhere.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ FEWEST_DRAWS = 100
 """Draws of each chain from which it is said where chains stay."""
 
 LEAST_STAY = 50.0
-"""Ratio of stays beyond which two sides are two modes. It is above 200 where a mixture exchanges its components (4 and 32
-chains, 1,000 draws), below 2 where chains mix, 6 in a funnel, and at most 38 in 400 runs of random walks."""
+"""Ratio of stays beyond which two sides are two modes. With 1,000 draws of 4 and 32 chains it is above 200 where a mixture
+exchanges its components, below 2 where chains mix, 6 in a funnel, and at most 38 in 400 runs of autoregression by 0.999."""
+
+MOST_SPREAD = 0.5
+"""Variance of the means of half chains on a side, over that within them, up to which the side is one mode that chains explore:
+it is 0.02 for 500 draws of an autoregression by 0.8, and above 1 for chains that are too slow to meet."""
+
+FEWEST_OF_HALF = 50
+"""Draws of half a chain on a side whose mean counts."""
 
 NUM_THRESHOLDS = 39
 MOST_COORDINATES = 50
@@ -47,6 +54,11 @@ class TwoModes(NamedTuple):
     threshold: float
     ratio: float
     is_above: Bool[np.ndarray, "chain draw"]
+
+    @property
+    def chains(self) -> list[int]:
+        """Chains that came late, if it is only that, else those that are mostly in the rarer mode."""
+        return late_chains(self.is_above) or chains_on_rarer_side(self.is_above)
 
 
 class ChainGroups:
@@ -78,30 +90,56 @@ class ChainGroups:
 
     def gate(self) -> GateResult | None:
         """Return a failed gate `modes` that names the coordinate and the chains; None if no coordinate has two modes."""
-        if self.clearest is None:
+        found = self.clearest
+        if found is None:
             return None
-        place, threshold, _, is_above = self.clearest
-        share = is_above.mean(axis=1)
-        crossings = int(np.count_nonzero(is_above[:, 1:] != is_above[:, :-1]))
-        sides = [
-            f"{name_chains([int(chain) for chain in np.flatnonzero(share == whole)])} always {word}"
-            for whole, word in ((0.0, "below"), (1.0, "above"))
-            if (share == whole).any()
-        ]
-        went = (
-            f"went from one side to the other only {crossings} times"
-            if crossings
-            else "never went from one to the other"
-        )
+        late = late_chains(found.is_above)
         return GateResult(
-            name="modes", limit=0.0, direction="at most", where=place, severity="fail", verdict="fail",
-            value=float(min(np.count_nonzero(share > 0.5), np.count_nonzero(share <= 0.5))),
-            message=(
-                f"a second mode: {place} is below {threshold:.4g} in {1 - share.mean():.0%} of the draws and above it in the"
-                f" others, and chains {went}{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree."
-                " Order components that may change places, or reparametrise"
-            ),
+            name="modes", limit=0.0, direction="at most", value=float(max(1, len(found.chains))), where=found.place,
+            severity="fail", verdict="fail", message=_describe_late(found, late) if late else _describe(found),
         )  # fmt: skip
+
+
+def late_chains(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
+    """Return the chains that went over once, where all chains end on one side; none otherwise."""
+    moves = np.count_nonzero(is_above[:, 1:] != is_above[:, :-1], axis=1)
+    ends = is_above[:, -1]
+    if moves.max(initial=0) > 1 or (ends.any() and not ends.all()):
+        return []
+    return [int(chain) for chain in np.flatnonzero(moves)]
+
+
+def chains_on_rarer_side(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
+    """Return the chains with most of their draws on the side that has fewer draws."""
+    rarer = is_above if is_above.mean() <= 0.5 else ~is_above
+    return [int(chain) for chain in np.flatnonzero(rarer.mean(axis=1) > 0.5)]
+
+
+def _describe_late(found: TwoModes, late: Sequence[int]) -> str:
+    moves = found.is_above[:, 1:] != found.is_above[:, :-1]
+    last = 1 + max(int(np.flatnonzero(moves[chain])[0]) for chain in late)
+    side = "below" if found.is_above[late[0], -1] else "above"
+    return (
+        f"chains that came late, from a second mode or a far start: {name_chains(late)} had {found.place} {side}"
+        f" {found.threshold:.4g} until draw {last:,}, and all chains end on the other side; run a longer warmup (sampling.warmup)"
+    )
+
+
+def _describe(found: TwoModes) -> str:
+    share = found.is_above.mean(axis=1)
+    sides = [
+        f"{name_chains([int(chain) for chain in np.flatnonzero(share == whole)])} always {word}"
+        for whole, word in ((0.0, "below"), (1.0, "above"))
+        if (share == whole).any()
+    ]
+    num_moves = _count_changes(found.is_above)
+    went = "never went" if not num_moves else f"went only {'once' if num_moves == 1 else f'{num_moves:,} times'}"
+    return (
+        f"a second mode: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
+        f" {found.is_above.size:,} draws and above it in the others, and chains {went} from one side to the other"
+        f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree. Order components that may change"
+        " places, or reparametrise"
+    )
 
 
 def find_modes(draws: Shaped[np.ndarray, "chain draw"], place: str) -> TwoModes | None:
@@ -130,7 +168,9 @@ def find_modes(draws: Shaped[np.ndarray, "chain draw"], place: str) -> TwoModes 
     if is_above.all() or not is_above.any():
         return None
     ratio = min(_relative_stay(values, side) for side in (is_above, ~is_above))
-    return TwoModes(place, float(thresholds[best]), ratio, is_above) if ratio >= LEAST_STAY else None
+    if ratio < LEAST_STAY or not all(_is_explored(values, side) for side in (is_above, ~is_above)):
+        return None
+    return TwoModes(place, float(thresholds[best]), ratio, is_above)
 
 
 def _count_changes(side: Bool[np.ndarray, "chain draw"]) -> int:
@@ -143,3 +183,13 @@ def _relative_stay(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarra
     is_high = values > np.median(values[side])
     num_inner = np.count_nonzero(side[:, 1:] & side[:, :-1] & (is_high[:, 1:] != is_high[:, :-1]))
     return float((num_stays + num_inner) / num_stays)
+
+
+def _is_explored(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarray, "chain draw"]) -> bool:
+    """Whether half chains on a side agree: else chains are too slow to tell modes from places that they happen to be in."""
+    of_chains = [values[chain, own] for chain, own in enumerate(side)]
+    halves = [half for own in of_chains for half in np.array_split(own, 2) if len(own) >= 2 * FEWEST_OF_HALF]
+    if len(halves) < 2:
+        return True
+    within = float(np.mean([half.var() for half in halves]))
+    return bool(np.var([half.mean() for half in halves], ddof=1) <= MOST_SPREAD * within)

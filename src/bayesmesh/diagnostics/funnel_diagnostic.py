@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates import MOST_DIVERGENT, withdraw_isolated
+from bayesmesh.diagnostics.gates import has_edge, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
@@ -96,8 +96,7 @@ def judge_funnel(
         results: of the other gates.
         lp, blocks: see `funnel_gate`.
     """
-    is_edge = any(result.name == "divergences" and result.value > MOST_DIVERGENT for result in results)
-    if overall(results) == "pass" or is_edge:
+    if overall(results) == "pass" or any(map(has_edge, results)):
         return results
     strict = [withdraw_isolated(result) for result in results]
     gate = funnel_gate(lp, blocks, overall(strict))

@@ -29,7 +29,7 @@ MOST_DIVERGENT = 0.5
 """Share of divergent trajectories beyond which they have another cause than curvature: warmup would have found shorter steps.
 Funnels have up to 5%; where a latent has no bound at which the density falls to 0, nearly all trajectories meet that edge."""
 
-_HAS_EDGE = "; most trajectories diverge, and shorter steps did not help in warmup: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
+_HAS_EDGE = "; most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
 
 _ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
 
@@ -113,9 +113,14 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
     return result.model_copy(update={"verdict": "warn", "message": result.message + _ALLOWED})
 
 
+def has_edge(result: GateResult) -> bool:
+    """Whether a result is that of the gate on divergences, missed by most trajectories."""
+    return result.name == "divergences" and result.value > MOST_DIVERGENT and result.verdict != "pass"
+
+
 def _with_edge(result: GateResult) -> GateResult:
     """Return the gate on divergences with the likely cause where most trajectories diverge; all else as it is."""
-    if result.name != "divergences" or not result.value > MOST_DIVERGENT or result.verdict == "pass":
+    if not has_edge(result):
         return result
     said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
     return result.model_copy(update={"message": said + _HAS_EDGE})

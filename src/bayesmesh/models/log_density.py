@@ -27,9 +27,9 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
 from bayesmesh.models._model_bijectors import Maps
 from bayesmesh.models._model_priors import parse_prior
-from bayesmesh.models._varying_entries import Varying, find_varying, is_square, summarise, varying_axes
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd, tfb = tfp.distributions, tfp.bijectors
@@ -142,17 +142,16 @@ class LogDensity(Model):
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the axes that the options name, with levels and columns of the data, and those of correlations."""
         named = {latent: tuple(map(self._axis, names)) for latent, names in self.options.axes.items()}
-        return {**varying_axes(*self._varying), **named}
+        return {**matrix_axes(*self._matrices, named), **named}
 
     @functools.cached_property
-    def _varying(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Varying]]:
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
         """Shapes of the latents and what is summarised of matrices; nothing where there can be none."""
         options = self.options
         if options.summary_function is not None or options.prior is not None:
             return {}, {}
         shapes = jax.eval_shape(lambda: dict(self.prior(self.spec).sample(seed=jax.random.key(0))))
-        square = [name for name, shape in shapes.items() if is_square(shape)]
-        return shapes, find_varying(square, lambda key: self.prior(self.spec).sample(seed=key))
+        return shapes, find_matrices(shapes, lambda: self.prior(self.spec))
 
     def _axis(self, name: str) -> Axis:
         about = self.spec.variables.get(name)
@@ -213,7 +212,7 @@ class LogDensity(Model):
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return those of the user's function, or all latents; of a Cholesky factor of a correlation, the correlations."""
         if self.options.summary_function is None:
-            return summarise(latents, self._varying[1])
+            return summarise(latents, self._matrices[1])
         found: Latents = load_function(self.options.summary_function)(latents, {k: v[0] for k, v in rows.items()})
         return found
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayesmesh.diagnostics.chain_groups import find_modes
 from bayesmesh.diagnostics.mode_gate import chains_apart
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
@@ -63,7 +64,7 @@ def build_convergence(
     summaries = worst_first([item for item in coordinates if item.is_summary])
     latents = [item for item in coordinates if not item.is_summary]
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
-    apart = _chains_apart(verdict, reader) if reader else []
+    apart = _chains_apart(verdict, reader, summaries) if reader else []
     chains = shown_chains(num_chains, apart) if num_chains else []
     cards = _trace_cards(summaries, reader, chains, num_traces) if reader else []
     density = _density_panels(reader, chains) if reader else []
@@ -89,12 +90,17 @@ def build_convergence(
     }
 
 
-def _chains_apart(verdict: Verdict, reader: DrawReader) -> list[int]:
+def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Sequence[Coordinate]) -> list[int]:
     """Return the chains that the gate `modes` names, if there is one; of many datasets none is looked for."""
-    if verdict.gate("modes") is None or verdict.datasets is not None:
+    gate = verdict.gate("modes")
+    if gate is None or verdict.datasets is not None:
         return []
     log_density = reader.statistic("lp")
-    return [] if log_density is None else chains_apart(log_density)
+    by_density = [] if log_density is None else chains_apart(log_density)
+    item = next((item for item in summaries if item.label == gate.where), None)
+    draws = reader.coordinate(item) if item is not None and not by_density else None
+    modes = None if draws is None else find_modes(draws, gate.where)
+    return by_density if modes is None else modes.chains
 
 
 def _trace_cards(

@@ -105,20 +105,21 @@ def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) ->
     """
     found = analysis or {}
     flops, num_bytes = float(found.get("flops", 0.0)), float(found.get("bytes accessed", 0.0))
-    for body, length in _scans(jaxpr):
+    for body, length, counted in _scans(jaxpr):
         of_body = jax.jit(jaxpr_as_fun(body)).lower(*body.in_avals).cost_analysis()
         once = float((of_body or {}).get("flops", 0.0)), float((of_body or {}).get("bytes accessed", 0.0))
         each = cost_with_loops(body, of_body)
-        flops += length * each[0] - once[0]
-        num_bytes += length * each[1] - once[1]
+        flops += length * each[0] - counted * once[0]
+        num_bytes += length * each[1] - counted * once[1]
     return flops, num_bytes
 
 
-def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int]]:
-    """Yield body and length of the scans of a jaxpr, without those within others."""
+def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int, int]]:
+    """Yield body and length of the scans of a jaxpr, without those within others, and how often the program's text has the body."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "scan":
-            yield equation.params["jaxpr"], equation.params["length"]
+            length, unroll = equation.params["length"], equation.params["unroll"]
+            yield equation.params["jaxpr"], length, length if unroll >= length else unroll + length % unroll
             continue
         for inner in _inner(equation):
             yield from _scans(inner)

@@ -71,6 +71,16 @@ def test_wrong_counts_and_values_are_named(dataset: Dataset, message: str, layou
     assert not layout.sharded.exists()
 
 
+def test_a_matrix_may_have_the_name_of_one_of_its_columns(layout: DataLayout) -> None:
+    """The field `soil` then holds the codes of the column beside other numbers."""
+    matrix = np.array([[0.0, 5.6], [1.0, 6.2], [0.0, 7.1]])
+    dataset = dataclasses.replace(
+        categories([0]), rows={"soil": matrix}, labels={"soil": ("soil", "ph")}, declared_counts={}
+    )
+    shard(dataset, DataSettings(), layout)
+    np.testing.assert_array_equal(Shards(layout.shards).read_rows(0, 3)["soil"], matrix)
+
+
 def test_chunks_divide_shards_and_stay_small() -> None:
     for num_rows in (1, 7, 1023, 8192, 8193, 10**6):
         for row_bytes in (1, 784, 3706, 10**6, 10**8):

@@ -34,7 +34,7 @@ def test_components_that_change_places_are_named_with_their_chains() -> None:
     found = gate(weight=around(0, 0, 0, 0, seed=2), mean=np.stack([first, 2 * second], axis=2))
     assert (found.name, found.verdict, found.value) == ("modes", "fail", 1.0)
     below, above = ("chains 0, 1 and 3", "chain 2") if found.where == "mean[0]" else ("chain 2", "chains 0, 1 and 3")
-    assert f"never went from one to the other: {below} always below, {above} always above" in found.message
+    assert f"never went from one side to the other: {below} always below, {above} always above" in found.message
     assert "Order components" in found.message
 
 
@@ -43,9 +43,29 @@ def test_chains_that_seldom_go_over_are_counted() -> None:
     sides = np.ones((4, DRAWS))
     sides[0, 300:] = sides[1, :500] = sides[2, 100:900] = -1
     found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
-    share = (sides < 0).mean()
-    assert f"in {share:.0%} of the draws" in found.message
-    assert "went from one side to the other only 4 times: chain 3 always above;" in found.message
+    assert f"in {np.count_nonzero(sides < 0):,} of 4,000 draws" in found.message
+    assert "went only 4 times from one side to the other: chain 3 always above;" in found.message
+    assert found.value == 1.0
+
+
+def test_a_chain_that_comes_late_is_called_late() -> None:
+    """It goes over once, and all chains end in one mode: a longer warmup is the remedy."""
+    sides = np.ones((4, DRAWS))
+    sides[0, :500] = sides[2, :200] = -1
+    found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
+    assert (found.verdict, found.value) == ("fail", 2.0)
+    assert "came late" in found.message
+    assert "chains 0 and 2 had location[0] below" in found.message
+    assert "until draw 500, and all chains end on the other side; run a longer warmup" in found.message
+    assert "Order components" not in found.message
+
+
+def test_a_single_crossing_to_the_rarer_mode_counts_as_a_chain() -> None:
+    sides = np.ones((4, DRAWS))
+    sides[0, 400:] = -1
+    found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
+    assert found.value == 1.0
+    assert "went only once from one side to the other: chains 1, 2 and 3 always above;" in found.message
 
 
 @pytest.mark.parametrize("num_chains", [2, 32])
@@ -76,6 +96,16 @@ def test_other_draws_have_one_mode(draws: np.ndarray) -> None:
 def test_slow_chains_of_one_mode_are_not_taken_for_two(correlation: float) -> None:
     runs = [around(0, 0, 0, 0, seed=seed, correlation=correlation) for seed in range(30)]
     assert [find_modes(draws, "level") for draws in runs] == [None] * 30
+
+
+def test_chains_that_are_too_slow_to_meet_are_not_taken_for_modes() -> None:
+    """Ten times the draws at a hundredth of the speed: they stay where they happen to be."""
+    random = np.random.default_rng(2)
+    slow = np.sqrt(1 - 0.9999**2) * random.normal(size=(40, 4, 10 * DRAWS))
+    slow[:, :, 0] = random.normal(size=(40, 4))
+    for draw in range(1, slow.shape[2]):
+        slow[:, :, draw] += 0.9999 * slow[:, :, draw - 1]
+    assert [find_modes(chains, "level") for chains in slow] == [None] * 40
 
 
 def test_random_walks_are_not_taken_for_two_modes() -> None:

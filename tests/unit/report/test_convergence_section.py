@@ -6,26 +6,34 @@ from pathlib import Path
 
 import numpy as np
 
+from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict
 from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NUM_CHAINS, NUM_DRAWS = 32, 400
 
 
-def section(folder: Path, log_density: np.ndarray) -> dict[str, object]:
-    """The section of a run of which nothing is known besides its log density."""
-    group = open_group(folder / "posterior.zarr", "w").create_group("sample_stats")
-    write_array(group, "lp", log_density, ("chain", "draw"))
-    gate = modes_gate(log_density)
+def section(folder: Path, log_density: np.ndarray, level: np.ndarray | None = None) -> dict[str, object]:
+    """The section of a run of which nothing is known besides its log density, and a summary."""
+    root = open_group(folder / "posterior.zarr", "w")
+    write_array(root.create_group("sample_stats"), "lp", log_density, ("chain", "draw"))
+    groups, summaries = ChainGroups(), []
+    if level is not None:
+        write_array(root.create_group("summaries"), "level", level, ("chain", "draw"))
+        groups.add("level", level[..., None], ["level"], chance_of_r_hat(level[..., None]))
+        summaries = [Coordinate("level", (), *[1.0] * 6)]
+    gate = modes_gate(log_density) or groups.gate()
     verdict = Verdict(
         verdict="pass" if gate is None else "fail", gates=() if gate is None else (gate,), experiment="x",
         num_chains=NUM_CHAINS, num_draws=NUM_DRAWS, latents={}, bfmi=(), num_divergences=None, divergence_share=0.0,
         acceptance_rate=None, num_coordinates=NumCoordinates(summaries=0, latents=0, listed=0),
     )  # fmt: skip
-    return build_convergence([], verdict, DrawReader(folder / "posterior.zarr"), 4, {})
+    return build_convergence(summaries, verdict, DrawReader(folder / "posterior.zarr"), 4, {})
 
 
 def test_chains_in_another_mode_have_a_colour_among_evenly_spaced_ones(tmp_path: Path) -> None:
@@ -37,6 +45,14 @@ def test_chains_in_another_mode_have_a_colour_among_evenly_spaced_ones(tmp_path:
     assert "of which 3, 7 are apart from the others" in found["thinning"]
     (panel,) = found["density"]
     assert all(f'data-chain="{chain}"' in panel.svg for chain in (3, 7))
+
+
+def test_chains_in_a_mode_of_equal_density_have_a_colour(tmp_path: Path) -> None:
+    log_density, level = np.random.default_rng(0).normal(size=(2, NUM_CHAINS, NUM_DRAWS))
+    level[[5, 30]] += 20
+    found = section(tmp_path, log_density, level)
+    assert {5, 30} < set(found["chains"])
+    assert "of which 5, 30 are apart from the others" in found["thinning"]
 
 
 def test_chains_that_agree_are_evenly_spaced(tmp_path: Path) -> None:

@@ -54,6 +54,13 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs() -> None:
     assert num_bytes == pytest.approx(100 * once[1], rel=0.5)
     assert cost_of(recursion(10, inner=10))[0] == pytest.approx(flops, rel=0.1)
     assert cost_of(lambda x: jax.jit(recursion(100))(x))[0] == pytest.approx(flops, rel=0.1), "within another function"
+    for length, unroll in ((10, 10), (100, 5), (103, 5)):
+        unrolled = cost_of(
+            lambda x, length=length, unroll=unroll: jax.lax.scan(
+                lambda z, _: (z @ jnp.sin(z), None), x, None, length=length, unroll=unroll
+            )[0]
+        )
+        assert unrolled[0] == pytest.approx(length * once[0], rel=0.03)
     traced = jax.jit(lambda x: x @ x).trace(jax.ShapeDtypeStruct((8, 8), jnp.float32))
     found = traced.lower().cost_analysis()
     assert cost_with_loops(traced.jaxpr, found) == (found["flops"], found["bytes accessed"])

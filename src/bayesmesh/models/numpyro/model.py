@@ -25,7 +25,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._varying_entries import Varying, find_varying, is_square, summarise, varying_axes
+from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.numpyro.numpyro_sites import MANY, Site, Sites
 
@@ -152,27 +152,16 @@ class NumpyroFunction(Model):
         return site
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return latents and deterministic sites that follow from them; of arrays with constant entries those that vary.
-
-        Write a model of your own where some are not identified.
-        """
+        """Return all latents, of matrices with constant entries correlations; write a model of your own where some are not identified."""
         del rows
-        return summarise({**latents, **self._sites.derive(latents)}, self._varying[1])
+        return summarise(latents, self._matrices[1])
 
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
-        """Return the axes of correlations, and of other arrays of which some entries vary."""
-        return varying_axes(*self._varying)
+        """Return the axes of correlations."""
+        return matrix_axes(*self._matrices, {})
 
     @functools.cached_property
-    def _varying(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Varying]]:
-        """Shapes of latents and deterministic sites, and what is summarised of those with constant entries."""
-        latents = self._sites.some_latents()
-        derived = jax.eval_shape(self._sites.derive, latents)
-        looked_at = [name for name, shape in latents.items() if is_square(shape)]
-        looked_at += [name for name, shape in derived.items() if shape.shape]
-
-        def draw(key: PRNGKeyArray) -> Latents:
-            found = self.prior(self.spec).sample(seed=key)
-            return {**found, **self._sites.derive(found)}
-
-        return {**latents, **derived}, find_varying(looked_at, draw)
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
+        """Shapes of the latents and what is summarised of matrices."""
+        shapes = self._sites.some_latents()
+        return shapes, find_matrices(shapes, lambda: self.prior(self.spec))

@@ -5,14 +5,12 @@ All densities and transforms are NumPyro's own: the model is run with its handle
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -21,7 +19,6 @@ from numpyro.distributions.util import is_identically_one
 from numpyro.infer.util import constrain_fn
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._plain_names import plain_name
 
 Arrays = Mapping[str, Array]
 Site = Mapping[str, Any]
@@ -58,9 +55,9 @@ class Sites:
         is_whole: bool = False,
     ) -> None:
         self._function, self._name, self._constants = function, name, constants
-        self._some, self._more = rows(MANY), rows(MORE)
+        self._some = rows(MANY)
         self._parameters = self._read_parameters(self._some)
-        few, more = (self._shapes(rows) for rows in (self._some, self._more))
+        few, more = (self._shapes(rows(count)) for count in (MANY, MORE))
         self.latents = sorted(name for name, site in few.items() if site["is_latent"])
         for latent in self.latents:
             self._check_latent(latent, few[latent], more.get(latent))
@@ -92,10 +89,6 @@ class Sites:
 
     def _trace(self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None) -> dict[str, Site]:
         """Run the model with some latents given, and return its sites of random variables."""
-        return {name: site for name, site in self._run(rows, latents, key).items() if site["type"] == "sample"}
-
-    def _run(self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None) -> dict[str, Site]:
-        """Run the model with some latents given, and return all of its sites."""
         # A key only for what no latent determines: drawing the prior, or asking for shapes.
         seeded = handlers.seed(self._function, jax.random.key(0) if key is None else key)
         given = handlers.trace(handlers.substitute(seeded, data=dict(latents)))
@@ -108,7 +101,7 @@ class Sites:
                 raise ConfigError(f"model {self._name}: '{name}' is a param", "draw it from a prior: numpyro.sample")
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
                 raise ConfigError(f"model {self._name}: the plate '{name}' takes a subsample", "leave subsample_size out: all rows count")  # fmt: skip
-        return found
+        return {name: site for name, site in found.items() if site["type"] == "sample"}
 
     def _shapes(self, rows: Arrays) -> dict[str, dict[str, Any]]:
         """Return of each site whether it is a latent, and the shape of its value or of its log density."""
@@ -192,39 +185,6 @@ class Sites:
     def some_latents(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Return shapes of the latents."""
         found: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(self.draw, jax.random.key(0))
-        return found
-
-    def derive(self, latents: Arrays) -> dict[str, Array]:
-        """Return the deterministic sites that follow from latents alone: those that need the data, or grow with them, are left out."""
-        names, dtype = self._derived, next(iter(latents.values())).dtype
-        found = self._deterministic(latents, self._some) if names else {}
-        return {plain: found[name].astype(dtype) for name, plain in names.items()}
-
-    def _deterministic(self, latents: Arrays, rows: Arrays) -> dict[str, Array]:
-        sites = self._run(rows, latents).items()
-        return {name: jnp.asarray(site["value"]) for name, site in sites if site["type"] == "deterministic"}
-
-    @functools.cached_property
-    def _derived(self) -> dict[str, str]:
-        """Deterministic site that follows from latents alone -> its name among the summaries.
-
-        Raises:
-            ConfigError: two of them, or one and a latent, would have the same name.
-        """
-        latents = self.some_latents()
-        closed, shapes = jax.make_jaxpr(self._deterministic, return_shape=True)(latents, self._some)
-        more = jax.eval_shape(self._deterministic, latents, self._more)
-        found: dict[str, str] = {}
-        for name in sorted(shapes):
-            used = dce_jaxpr(closed.jaxpr, [each == name for each in sorted(shapes)])[1]
-            follows = any(used[: len(latents)]) and not any(used[len(latents) :])
-            # Convergence is assessed on continuous quantities: whether a slope is positive may be the same in all draws.
-            if follows and more[name].shape == shapes[name].shape and shapes[name].dtype.kind == "f":
-                found[name] = plain_name(name)
-        for each in (
-            each for i, each in enumerate((*latents, *found.values())) if each in (*latents, *found.values())[:i]
-        ):
-            raise ConfigError(f"model {self._name}: two quantities would be called '{each}'", "rename one of them")
         return found
 
     def terms_of_rows(self, others: Arrays) -> Iterator[str]:

@@ -39,7 +39,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._varying_entries import Varying, find_varying, is_square, summarise, varying_axes
+from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
 from bayesmesh.models.pymc.pymc_graphs import Graphs
 
@@ -134,10 +134,8 @@ class PymcModel(Model):
             for name, field in self.spec.fields.items()
         }
         declared = self._declare(rows)
-        if self._holds_no_data:
-            return Graphs(declared, rows, type(self).__name__, is_whole=self._is_whole)
-        num_held = max(field.shape[0] for field in self.spec.fields.values())
-        return Graphs(declared, {}, type(self).__name__, is_whole=True, num_held=num_held)
+        used = rows if self._holds_no_data else {}
+        return Graphs(declared, used, type(self).__name__, is_whole=self._is_whole)
 
     @property
     def _is_whole(self) -> bool:
@@ -158,7 +156,8 @@ class PymcModel(Model):
 
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
         """Return the dims of the latents, with the model's own coordinates, and those of correlations."""
-        return {**varying_axes(*self._varying), **self._graphs.axes()}
+        named = self._graphs.axes()
+        return {**matrix_axes(*self._matrices, named), **named}
 
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
@@ -178,36 +177,17 @@ class PymcModel(Model):
         return self._graphs.predict()[2](rows)
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return latents and deterministic variables that follow from them; of arrays with constant entries those that vary.
-
-        Override this where some are not identified.
-        """
+        """Return all latents, of matrices with constant entries correlations; override this where some are not identified."""
         del rows
-        return summarise({**latents, **self._derive(latents)}, self._varying[1])
+        return summarise(latents, self._matrices[1])
 
     @functools.cached_property
-    def _derive(self) -> Callable[[Latents], dict[str, Array]]:
-        function = self._graphs.derive()
-
-        def derive(latents: Latents) -> dict[str, Array]:
-            dtype = next(iter(latents.values())).dtype
-            return {name: jnp.asarray(value).astype(dtype) for name, value in function(latents).items()}
-
-        return derive
-
-    @functools.cached_property
-    def _varying(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Varying]]:
-        """Shapes of latents and of what follows from them, and what is summarised of arrays with constant entries."""
-        if not self._graphs.may_have_constants:
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
+        """Shapes of the latents and what is summarised of matrices; nothing is drawn where no latent is a matrix."""
+        if not self._graphs.has_matrices:
             return {}, {}
-
-        def draw(key: PRNGKeyArray) -> dict[str, Array]:
-            found = self.prior(self.spec).sample(seed=key)
-            return {**found, **self._derive(found)}
-
-        shapes = jax.eval_shape(draw, jax.random.key(0))
-        names = [k for k, v in shapes.items() if is_square(v) or (v.shape and k in self._graphs.derived_names)]
-        return shapes, find_varying(names, draw)
+        shapes = jax.eval_shape(lambda: self.prior(self.spec).sample(seed=jax.random.key(0)))
+        return dict(shapes), find_matrices(dict(shapes), lambda: self.prior(self.spec))
 
 
 class PymcFunction(PymcModel):

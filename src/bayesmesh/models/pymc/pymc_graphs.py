@@ -6,6 +6,7 @@ Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -18,7 +19,7 @@ from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
@@ -26,11 +27,9 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.raise_op import Assert
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._plain_names import plain_name
 from bayesmesh.models.base import Axis
 
 Arrays = Mapping[str, Array]
@@ -68,6 +67,17 @@ def _labels(coordinate: Sequence[object] | None) -> tuple[str, ...] | None:
     return None if coordinate is None else tuple(map(str, coordinate))
 
 
+def _plain_name(name: str) -> str:
+    """Return the name of a variable with the characters that names in results may have.
+
+    >>> [_plain_name(each) for each in ("slope", "1|site_sigma", "age|site", "C(a)[T.b]", "2nd")]
+    ['slope', 'intercept_by_site_sigma', 'age_by_site', 'C(a)_T.b_', '_2nd']
+    """
+    name = re.sub(r"^1\|", "intercept|", name).replace("|", "_by_")
+    name = re.sub(r"[^\w .:()-]", "_", name)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
 def _log_densities(
     values: Mapping[Variable, Variable], variables: Sequence[Variable] | None = None
 ) -> Sequence[Variable]:
@@ -88,11 +98,9 @@ class Graphs:
         rows: field -> the symbolic variable that stands for it.
         name: of the model, for messages.
         is_whole: whether all data are one row: whatever is observed is the likelihood then, of symbols or of constants.
-        num_held: rows of data that the model holds as constants; None if it holds none.
 
     Attributes:
         names: of the latents, sorted; where PyMC's hold other characters, as Bambi's `1|site`, `intercept_by_site`.
-        derived_names: of the deterministic variables that follow from latents alone, and need no data.
         predicted: name of the one variable observed in the rows; None when there is not exactly one.
 
     Raises:
@@ -100,22 +108,13 @@ class Graphs:
     """
 
     def __init__(
-        self,
-        model: pymc.Model,
-        rows: Mapping[str, TensorVariable],
-        name: str,
-        *,
-        is_whole: bool = False,
-        num_held: int | None = None,
+        self, model: pymc.Model, rows: Mapping[str, TensorVariable], name: str, *, is_whole: bool = False
     ) -> None:
         self._model, self._rows, self._name, self._is_whole = model, dict(rows), name, is_whole
         self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
-        self.names = [plain_name(str(rv.name)) for rv in self._free]
-        self._derived = [each for each in model.deterministics if self._follows_from_latents(each, num_held)]
-        self.derived_names = [plain_name(str(each.name)) for each in self._derived]
-        every = [*self.names, *self.derived_names]
-        for each in (each for i, each in enumerate(every) if each in every[:i]):
-            raise ConfigError(f"model {name}: two variables would be called '{each}'", "rename one of them")
+        self.names = [_plain_name(str(rv.name)) for rv in self._free]
+        for each in (each for i, each in enumerate(self.names) if each in self.names[:i]):
+            raise ConfigError(f"model {name}: two latents would be called '{each}'", "rename one of them")
         for rv in self._free:
             self._check_latent(rv)
         self._values = [rv.type(rv.name) for rv in self._free]
@@ -127,29 +126,16 @@ class Graphs:
         self.predicted = str(in_rows[0].name) if self._outcome else None
 
     @property
-    def may_have_constants(self) -> bool:
-        """Whether a latent has two axes or more, or a variable that follows from latents has any."""
-        return any(v.type.ndim >= 2 for v in self._values) or any(v.type.ndim for v in self._derived)
-
-    def _follows_from_latents(self, variable: Variable, num_held: int | None) -> bool:
-        """Return whether a variable is continuous and depends on latents, and on no data: what has an entry for each row grows with them."""
-        # Whether a slope is positive may be the same in all draws, and convergence cannot be assessed on that.
-        if not str(variable.type.dtype).startswith("float"):
-            return False
-        above = set(ancestors([variable]))
-        # Generators of random numbers are shared variables too.
-        held = [v for v in above if isinstance(v, SharedVariable | Constant) and isinstance(v.type, TensorType)]
-        values = (v.get_value(borrow=True) if isinstance(v, SharedVariable) else v.data for v in held)
-        holds = num_held is not None and any(np.shape(value)[:1] == (num_held,) for value in values)
-        needs_data = self._uses_rows(variable) or holds
-        return not (needs_data or above.isdisjoint(self._free)) and above.isdisjoint(self._model.observed_RVs)
+    def has_matrices(self) -> bool:
+        """Whether a latent has two axes or more."""
+        return any(value.type.ndim >= 2 for value in self._values)
 
     def axes(self) -> dict[str, tuple[Axis | None, ...]]:
-        """Return latent, or variable that follows from latents -> its dims with the coordinates that the PyMC model gives them."""
+        """Return latent -> its dims with the coordinates that the PyMC model gives them."""
         dims, coords = self._model.named_vars_to_dims, self._model.coords
         return {
-            name: tuple(d and Axis(plain_name(str(d)), _labels(coords.get(d))) for d in dims[rv.name])
-            for rv, name in zip((*self._free, *self._derived), (*self.names, *self.derived_names), strict=True)
+            name: tuple(d and Axis(_plain_name(str(d)), _labels(coords.get(d))) for d in dims[rv.name])
+            for rv, name in zip(self._free, self.names, strict=True)
             if rv.name in dims
         }
 
@@ -221,13 +207,6 @@ class Graphs:
         """Return the map from unconstrained values to latents."""
         function = self._of_unconstrained(self._free)
         return lambda z: dict(zip(self.names, function(z), strict=True))
-
-    def derive(self) -> Callable[[Arrays], dict[str, Array]]:
-        """Return a function of latents: the variables that follow from them."""
-        if not self._derived:
-            return lambda latents: {}
-        function = to_jax(self._values, self._in_terms_of_values(self._derived))
-        return lambda latents: dict(zip(self.derived_names, function(*self._of(latents)), strict=True))
 
     def log_jacobian(self) -> Callable[[Arrays], Array]:
         """Return a function of unconstrained values: log determinant of the Jacobian of `constrain`, () float64."""

@@ -86,20 +86,6 @@ def test_of_matrices_with_constant_entries_the_correlations_are_summarised() -> 
     assert {name: axes[-1].labels for name, axes in model.axes().items()} == dict.fromkeys(found, ("0 and 1",))
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_deterministic_sites_that_follow_from_latents_alone_are_summaries(whole: bool) -> None:
-    """Those that need the data, or grow with the rows, are not; nor are entries that never change."""
-    model, spec = make("derived", whole=whole)
-    check_model(type(model), model.options, spec)
-    draw = model.prior(spec).sample(seed=jax.random.key(1))
-    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
-    grows = {"for_each_row"} if whole else set()
-    assert found.keys() == {"slope", "total_by_slope", "with_reference_entries"} | grows
-    np.testing.assert_allclose(found["total_by_slope"], draw["slope"].sum())
-    np.testing.assert_allclose(found["with_reference_entries"], draw["slope"])
-    assert model.axes()["with_reference_entries"][-1].labels == ("1", "2")
-
-
 def test_data_without_rows_are_one_row() -> None:
     model, spec = make("schools", SCHOOLS, whole=True)
     assert type(model).reads_whole(model.options)

@@ -74,34 +74,6 @@ def test_a_model_of_bambi_has_bambi_s_density() -> None:
     check_axes(model, latents, latents)
 
 
-def test_effects_that_bambi_writes_as_products_are_summaries() -> None:
-    """What follows from latents alone, with its coordinates; the mean of each row needs the data."""
-    model, spec = make("of_bambi", given="frame")
-    draw = model.prior(spec).sample(seed=jax.random.key(1))
-    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
-    assert found.keys() - draw.keys() == {"intercept_by_town", "x_by_town"}
-    for name in ("intercept_by_town", "x_by_town"):
-        np.testing.assert_allclose(found[name], draw[f"{name}_offset"] * draw[f"{name}_sigma"], rtol=1e-12)
-    assert model.axes()["x_by_town"] == (Axis("town__factor_dim", TOWNS),)
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_deterministic_variables_that_follow_from_latents_alone_are_summaries(whole: bool) -> None:
-    if whole:
-        model, spec = make("derived", whole=True)
-    else:
-        spec = DataSpec(9, {"y": FieldSpec((), "float64")}, {}, "float64")
-        model = PymcFunction(Options(function="pymc_functions:derived"), spec)
-    latents = check_model(PymcFunction, model.options, spec)
-    draw = model.prior(spec).sample(seed=jax.random.key(1))
-    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
-    assert found.keys() == {"mean", "noise", "ratio", "with_reference_entries"}
-    np.testing.assert_allclose(found["ratio"], draw["mean"] / draw["noise"], rtol=1e-12)
-    np.testing.assert_allclose(found["with_reference_entries"], draw["mean"], rtol=1e-12)
-    assert model.axes()["ratio"] == (Axis("side", ("left", "right")),)
-    check_axes(model, latents, {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in found.items()})
-
-
 def test_rows_that_depend_on_each_other_are_taken_whole() -> None:
     model, spec = make("walk", whole=True)
     z = {"noise": jnp.asarray(0.7)}

@@ -1,4 +1,4 @@
-"""Summaries of arrays with constant entries."""
+"""Summaries of latents that are matrices with constant entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._varying_entries import find_varying, is_square, summarise, varying_axes
+from bayesmesh.errors import ConfigError
+from bayesmesh.models._matrix_latents import find_matrices, matrix_axes, summarise
+from bayesmesh.models.base import Axis
 
 tfd = tfp.distributions
 
@@ -19,8 +21,7 @@ def found(prior: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Shapes of the latents of a prior, what is summarised of matrices, and a draw."""
     draw = prior.sample(seed=jax.random.key(5))
     shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in draw.items()}
-    square = [name for name, shape in shapes.items() if is_square(shape)]
-    return shapes, find_varying(square, lambda key: prior.sample(seed=key)), draw
+    return shapes, find_matrices(shapes, lambda: prior), draw
 
 
 def factors(shape: tuple[int, ...] = (), size: int = 3) -> Any:
@@ -38,7 +39,7 @@ def test_of_a_factor_the_correlations_are_summarised(shape: tuple[int, ...]) -> 
     correlations = np.asarray(draw["corr"] @ np.swapaxes(draw["corr"], -1, -2))
     expected = correlations[..., [1, 2, 2], [0, 0, 1]]
     np.testing.assert_allclose(summaries["corr_correlation"], expected, rtol=1e-12)
-    axes = varying_axes(shapes, matrices)["corr_correlation"]
+    axes = matrix_axes(shapes, matrices, {})["corr_correlation"]
     assert axes[:-1] == (None,) * len(shape)
     assert axes[-1].labels == ("0 and 1", "0 and 2", "1 and 2")
 
@@ -48,6 +49,49 @@ def test_of_a_correlation_matrix_each_entry_is_summarised_once() -> None:
     np.testing.assert_allclose(
         summarise(draw, matrices)["corr_correlation"], np.asarray(draw["corr"])[[1, 2, 2], [0, 0, 1]], rtol=1e-12
     )
+
+
+def of_correlation(key: jax.Array) -> jax.Array:
+    """A correlation of two variables of three."""
+    correlation = jnp.tanh(jax.random.normal(key, ()))
+    return jnp.eye(3).at[0, 1].set(correlation).at[1, 0].set(correlation)
+
+
+class Drawn:
+    """A prior by a function of a key."""
+
+    def __init__(self, **functions: Any) -> None:
+        self.functions = functions
+
+    def sample(self, *, seed: jax.Array) -> dict[str, jax.Array]:
+        return {name: function(seed) for name, function in self.functions.items()}
+
+
+def test_correlations_that_are_always_0_are_not_summarised() -> None:
+    shapes, matrices, draw = found(
+        Drawn(corr=of_correlation, root=lambda key: jnp.linalg.cholesky(of_correlation(key)))
+    )
+    summaries = summarise(draw, matrices)
+    assert {name: value.shape for name, value in summaries.items()} == {
+        "corr_correlation": (1,),
+        "root_correlation": (1,),
+    }
+    np.testing.assert_allclose(summaries["root_correlation"][0], draw["corr"][1, 0], rtol=1e-12)
+    species = Axis("species", ("ash", "elm", "oak"))
+    axes = matrix_axes(shapes, matrices, {"corr": (species, species)})
+    assert axes["corr_correlation"] == (Axis("pair", ("ash and elm",)),)
+
+
+def test_a_summary_with_the_name_of_a_latent_is_refused() -> None:
+    prior = Drawn(corr=of_correlation, corr_correlation=lambda key: jax.random.normal(key, ()))
+    with pytest.raises(ConfigError, match="latent 'corr_correlation' has the name of a summary of the matrix 'corr'"):
+        found(prior)
+
+
+def test_a_matrix_that_never_varies_is_no_summary() -> None:
+    shapes, matrices, draw = found(Drawn(fixed=lambda key: jnp.ones((2, 2)) + 0 * jax.random.normal(key, ())))
+    assert summarise(draw, matrices) == {}
+    assert matrix_axes(shapes, matrices, {}) == {}
 
 
 class Triangle:
@@ -61,7 +105,7 @@ def test_of_another_matrix_the_entries_that_vary_are_summarised() -> None:
     shapes, matrices, draw = found(Triangle())
     root = draw["root"]
     np.testing.assert_array_equal(summarise(draw, matrices)["root_entries"], [root[0, 0], root[1, 0], root[1, 1]])
-    assert varying_axes(shapes, matrices)["root_entries"][-1].labels == ("0 0", "1 0", "1 1")
+    assert matrix_axes(shapes, matrices, {})["root_entries"][-1].labels == ("0 and 0", "0 and 1", "1 and 1")
 
 
 def test_matrices_that_vary_as_a_whole_are_left_as_they_are_and_nothing_else_is_drawn() -> None:
@@ -73,22 +117,7 @@ def test_matrices_that_vary_as_a_whole_are_left_as_they_are_and_nothing_else_is_
     assert matrices == {}
     assert summarise(draw, matrices).keys() == draw.keys()
 
-    def refuse(key: Any) -> Any:
+    def refuse() -> Any:
         raise AssertionError("drawn from")
 
-    assert not is_square(jax.ShapeDtypeStruct((3, 4), "float32"))
-    assert find_varying([], refuse) == {}
-
-
-def test_of_a_vector_with_a_reference_the_other_entries_are_summarised() -> None:
-    def draw(key: jax.Array) -> dict[str, jax.Array]:
-        effect = jax.random.normal(key, (2,))
-        return {"effect": jnp.concatenate([jnp.zeros(1), effect]), "fixed": jnp.ones(3)}
-
-    varying = find_varying(["effect", "fixed"], draw)
-    values = draw(jax.random.key(3))
-    found = summarise(values, varying)
-    assert list(found) == ["effect_entries"], "what never varies is no summary"
-    np.testing.assert_array_equal(found["effect_entries"], values["effect"][1:])
-    shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in values.items()}
-    assert varying_axes(shapes, varying)["effect_entries"][-1].labels == ("1", "2")
+    assert find_matrices({"weights": jax.ShapeDtypeStruct((3, 4), "float32")}, refuse) == {}
