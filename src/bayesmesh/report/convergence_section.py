@@ -66,13 +66,18 @@ def build_convergence(
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
     apart = _chains_apart(verdict, reader, summaries) if reader else []
     chains = shown_chains(num_chains, apart) if num_chains else []
-    cards = _trace_cards(summaries, reader, chains, num_traces) if reader else []
-    density = _density_panels(reader, chains) if reader else []
     limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
+
+    def leads(item: Coordinate) -> bool:
+        return item.is_named or not item.r_hat <= limits.get("r_hat", math.inf)
+
+    first = [item for item in summaries if leads(item)][: num_traces // 2]
+    cards = _trace_cards(summaries, first, reader, chains, num_traces) if reader else []
+    density = _density_panels(reader, chains) if reader else []
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
         "worst": [
-            ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not item.is_named)),
+            ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not leads(item))),
             ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
         ],
         "precision": _precision_panels(summaries, reader, limits) if reader else [],
@@ -104,12 +109,15 @@ def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Sequence[Coor
 
 
 def _trace_cards(
-    summaries: Sequence[Coordinate], reader: DrawReader, chains: Sequence[int], num_traces: int
+    summaries: Sequence[Coordinate],
+    first: Sequence[Coordinate],
+    reader: DrawReader,
+    chains: Sequence[int],
+    num_traces: int,
 ) -> list[dict[str, Any]]:
-    """Return the trace and the ranks of coordinates that have draws."""
+    """Return the trace and the ranks of coordinates that have draws, some of them first."""
     found: list[tuple[Coordinate, np.ndarray]] = []
-    named = [item for item in summaries if item.is_named][: num_traces // 2]
-    for item in (*named, *(item for item in summaries if item not in named)):
+    for item in (*first, *(item for item in summaries if item not in first)):
         draws = reader.coordinate(item)
         if draws is not None and draws.size:
             found.append((item, draws))

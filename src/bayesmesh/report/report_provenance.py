@@ -112,8 +112,14 @@ def _named_in_citation(path: Path) -> list[str]:
 
 
 def describe_commit(project: Path) -> str:
-    """Return the commit of a project, and whether files differ from it; empty outside of a Git repository or without Git."""
-    return _ask_git(project, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= with changes")
+    """Return the commit of a project, and whether files differ from it; empty outside of a Git repository or without Git.
+
+    Files that Git does not know count, unless it ignores them: a new experiment is one, and the commit lacks it.
+    """
+    mark = " with changes"
+    commit = _ask_git(project, "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={mark}")
+    is_whole = not commit or commit.endswith(mark) or not _ask_git(project, "status", "--porcelain", "--", ".")
+    return commit if is_whole else commit + mark
 
 
 def _ask_git(project: Path, *question: str) -> str:

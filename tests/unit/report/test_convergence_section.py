@@ -9,7 +9,7 @@ import numpy as np
 from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
-from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict
+from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict
 from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.tables import Coordinate
@@ -53,6 +53,21 @@ def test_chains_in_a_mode_of_equal_density_have_a_colour(tmp_path: Path) -> None
     found = section(tmp_path, log_density, level)
     assert {5, 30} < set(found["chains"])
     assert "of which 5, 30 are apart from the others" in found["thinning"]
+
+
+def test_what_misses_the_limit_of_r_hat_comes_before_what_has_a_name(tmp_path: Path) -> None:
+    open_group(tmp_path / "posterior.zarr", "w").create_group("sample_stats")
+    gate = GateResult(
+        name="r_hat", limit=1.01, direction="at most", value=1.7, where="mean[1]", severity="fail", verdict="fail", message="",
+    )  # fmt: skip
+    verdict = Verdict(
+        verdict="fail", gates=(gate,), experiment="x", num_chains=4, num_draws=10, latents={}, bfmi=(), num_divergences=None,
+        divergence_share=0.0, acceptance_rate=None, num_coordinates=NumCoordinates(summaries=3, latents=0, listed=3),
+    )  # fmt: skip
+    values = {"sd": ((), 1.001), "mean": ((1,), 1.7), "logit": ((0,), 1.002)}
+    rows = [Coordinate(name, index, 0.0, 1.0, 0.1, r_hat, 900.0, 900.0) for name, (index, r_hat) in values.items()]
+    found = build_convergence(rows, verdict, DrawReader(tmp_path / "posterior.zarr"), 4, {})
+    assert [item.variable for item in found["worst"][0][1]] == ["mean", "sd", "logit"]
 
 
 def test_chains_that_agree_are_evenly_spaced(tmp_path: Path) -> None:

@@ -203,7 +203,10 @@ def test_the_commit_is_that_of_the_project(tmp_path: Path) -> None:
     commit = describe_commit(tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", commit)
     (tmp_path / "file").write_text("x")
-    subprocess.run(["git", "-C", str(tmp_path), "add", "file"], check=True)
+    assert describe_commit(tmp_path) == f"{commit} with changes", "a new experiment is not in the commit"
+    (tmp_path / ".git" / "info" / "exclude").write_text("file\n")
+    assert describe_commit(tmp_path) == commit
+    subprocess.run(["git", "-C", str(tmp_path), "add", "--force", "file"], check=True)
     assert describe_commit(tmp_path) == f"{commit} with changes"
     (tmp_path / "uv.lock").write_text("")
     assert describe_project(tmp_path).repository == ""
