@@ -71,13 +71,13 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.config_blocks import GateSettings
-    from bayesmesh.diagnostics.chain_groups import ChainGroups
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite
     from bayesmesh.diagnostics.funnel_diagnostic import funnel_gate
     from bayesmesh.diagnostics.gates import evaluate_gates
     from bayesmesh.diagnostics.mode_gate import modes_gate
+    from bayesmesh.diagnostics.mode_stays import ModeStays
     from bayesmesh.diagnostics.movement_gate import Movement
     from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
     from bayesmesh.diagnostics.verdict import overall
@@ -87,7 +87,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     monitored = summaries | {
         name: statistics[key][..., None] for name, key in (("log_density", "lp"), ("log_likelihood", "log_likelihood"))
     }
-    movement, finite, apart, parts = Movement(), NonFinite(), ChainGroups(), []
+    movement, finite, apart, parts = Movement(), NonFinite(), ModeStays(), []
     for latent, draws in monitored.items():
         index = [str(i) for i in range(draws.shape[-1])]
         movement.add(draws)

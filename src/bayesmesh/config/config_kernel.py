@@ -1,4 +1,7 @@
-"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start; `auto` becomes `prior` for a kernel that needs it."""
+"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start.
+
+The start `auto` becomes `prior` for a kernel that must start there.
+"""
 
 from __future__ import annotations
 

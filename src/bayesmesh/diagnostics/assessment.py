@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_index
@@ -37,7 +37,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         recorded: statistics that the kernel declares.
         gates: limits.
     """
-    non_finite, movement, apart = NonFinite(), Movement(), ChainGroups()
+    non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
     for name, values in draws.summaries.items():
         flat = values.reshape(*values.shape[:2], -1)
         movement.add(flat)

@@ -11,7 +11,6 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
     count_outcomes,
@@ -31,6 +30,7 @@ from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
@@ -54,7 +54,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
-        `movement`, and chains whose log density is another than that of the others, or that keep to another range of a summary, a gate `modes`; these
+        `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; these
         exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -98,7 +98,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    non_finite, movement, apart = NonFinite(), Movement(), ChainGroups()
+    non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
     monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart)
     listed = {
         name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
@@ -147,7 +147,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
 
 def _assess(
     monitored: pd.DataFrame,
-    seen: tuple[NonFinite, Movement, ChainGroups],
+    seen: tuple[NonFinite, Movement, ModeStays],
     energies: dict[str, Any],
     recorded: set[str],
     sample_stats: dict[str, zarr.Array],

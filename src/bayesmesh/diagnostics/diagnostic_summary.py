@@ -15,7 +15,6 @@ import pandas as pd
 import zarr
 from jaxtyping import Float, Int, Shaped
 
-from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.convergence import (
     BLOCK_BYTES,
     STATISTICS,
@@ -28,6 +27,7 @@ from bayesmesh.diagnostics.convergence import (
 from bayesmesh.diagnostics.diagnostic_duplicates import repeats
 from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_table
 from bayesmesh.diagnostics.finite_gate import NonFinite
+from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.files import atomic_path
@@ -160,7 +160,7 @@ class SummaryFile:
         limit: float,
         movement: Movement,
         non_finite: NonFinite,
-        groups: ChainGroups,
+        stays: ModeStays,
     ) -> pd.DataFrame:
         """Write all coordinates of the arrays that gates assess.
 
@@ -168,7 +168,7 @@ class SummaryFile:
             group: of the arrays.
             arrays: name -> dimensions (chain, draw, ...).
             limit: R-hat above which its chance is computed.
-            movement, non_finite, groups: collect what the draws show.
+            movement, non_finite, stays: collect what the draws show.
 
         Returns:
             The columns of the file and `chance`, which is 1 up to the limit of R-hat.
@@ -183,7 +183,7 @@ class SummaryFile:
                 chance = np.ones(len(rows))
                 exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
                 chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])
-                groups.add(name, block.draws, places, chance)
+                stays.add(name, block.draws, places, chance)
                 found.append(rows.assign(chance=chance))
         return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
 

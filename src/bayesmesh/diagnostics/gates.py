@@ -114,7 +114,7 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
 
 
 def has_edge(result: GateResult) -> bool:
-    """Whether a result is that of the gate on divergences, missed by most trajectories."""
+    """Return whether most trajectories diverge, by the result of the gate on divergences, which is missed."""
     return result.name == "divergences" and result.value > MOST_DIVERGENT and result.verdict != "pass"
 
 

@@ -103,9 +103,14 @@ def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[i
 
 def _failed(found: Mapping[int, float], message: str) -> GateResult:
     worst = max(found, key=lambda chain: abs(found[chain]))
+    return failed_by_modes(len(found), f"chain {worst}", message)
+
+
+def failed_by_modes(num_chains: int, where: str, message: str) -> GateResult:
+    """Return the failed gate `modes`: how many chains are in another mode or came late, where that is seen, and words for both."""
     return GateResult(
-        name="modes", limit=0.0, direction="at most", value=float(len(found)), where=f"chain {worst}",
-        severity="fail", verdict="fail", message=message,
+        name="modes", limit=0.0, direction="at most", value=float(num_chains), where=where, severity="fail", verdict="fail",
+        message=message,
     )  # fmt: skip
 
 
@@ -126,8 +131,13 @@ def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
     num_draws, nats = (np.array(values) for values in zip(*late.values(), strict=True))
     side = "lower" if np.median(nats) < 0 else "higher"
     far = f"a log density {np.median(np.abs(nats)):.4g} nats {side} than the others"
-    ran = f"until draw {num_draws.max():,}; run a longer warmup (sampling.warmup)"
-    return f"chains that came late, from a second mode or a far start: {name_chains(list(late))} had {far} {ran}"
+    return describe_late(list(late), far, int(num_draws.max()))
+
+
+def describe_late(chains: Sequence[int], far: str, num_draws: int) -> str:
+    """Return words for chains that came late, what they had until then, and the remedy."""
+    ran = f"until draw {num_draws:,}; run a longer warmup (sampling.warmup)"
+    return f"chains that came late, from a second mode or a far start: {name_chains(chains)} had {far} {ran}"
 
 
 def name_chains(chains: Sequence[int]) -> str:

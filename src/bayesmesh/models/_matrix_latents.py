@@ -25,8 +25,8 @@ _SAME = 1e-5
 Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
-class Matrix(NamedTuple):
-    """What is summarised of a square matrix.
+class MatrixSummary(NamedTuple):
+    """The summary of a square matrix.
 
     Attributes:
         kind: `CORRELATION` of a correlation matrix or its Cholesky factor, else `ENTRIES`.
@@ -51,8 +51,8 @@ class Matrix(NamedTuple):
         return Axis("pair", tuple(f"{names[j]} and {names[i]}" for i, j in zip(self.rows, self.columns, strict=True)))
 
 
-def find_matrices(shapes: Shapes, prior: Callable[[], Prior]) -> dict[str, Matrix]:
-    """Return latent -> what is summarised of it, for matrices with entries that are the same in all draws of the prior.
+def find_matrices(shapes: Shapes, prior: Callable[[], Prior]) -> dict[str, MatrixSummary]:
+    """Return latent -> its summary, for matrices with entries that are the same in all draws of the prior.
 
     Args:
         shapes: of the latents.
@@ -78,8 +78,8 @@ def find_matrices(shapes: Shapes, prior: Callable[[], Prior]) -> dict[str, Matri
     return found
 
 
-def _describe(draws: np.ndarray) -> Matrix | None:
-    """Return what is summarised of a matrix, given draws (draw, ..., d, d); None where every entry varies."""
+def _describe(draws: np.ndarray) -> MatrixSummary | None:
+    """Return the summary of a matrix, given draws (draw, ..., d, d); None where every entry varies."""
     varies = _varying(draws)
     if varies.all():
         return None
@@ -87,8 +87,8 @@ def _describe(draws: np.ndarray) -> Matrix | None:
     is_factor = _has_unit_diagonal(draws @ transposed) and not np.triu(draws, 1).any()
     if is_factor or (_has_unit_diagonal(draws) and np.allclose(draws, transposed, atol=_SAME)):
         correlations = draws @ transposed if is_factor else draws
-        return Matrix(CORRELATION, is_factor, *np.nonzero(np.tril(_varying(correlations), -1)))
-    return Matrix(ENTRIES, False, *np.nonzero(varies))
+        return MatrixSummary(CORRELATION, is_factor, *np.nonzero(np.tril(_varying(correlations), -1)))
+    return MatrixSummary(ENTRIES, False, *np.nonzero(varies))
 
 
 def _varying(draws: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ def _has_unit_diagonal(draws: np.ndarray) -> bool:
     return bool(np.allclose(np.diagonal(draws, axis1=-2, axis2=-1), 1, atol=_SAME))
 
 
-def summarise(latents: Latents, matrices: Mapping[str, Matrix]) -> dict[str, jax.Array]:
+def summarise(latents: Latents, matrices: Mapping[str, MatrixSummary]) -> dict[str, jax.Array]:
     """Return latents as summaries, those of `find_matrices` as `NAME_correlation` or `NAME_entries`, (..., pair).
 
     A matrix of which no entry varies is left out.
@@ -116,7 +116,7 @@ def summarise(latents: Latents, matrices: Mapping[str, Matrix]) -> dict[str, jax
 
 
 def matrix_axes(
-    shapes: Shapes, matrices: Mapping[str, Matrix], axes: Mapping[str, tuple[Axis | None, ...]]
+    shapes: Shapes, matrices: Mapping[str, MatrixSummary], axes: Mapping[str, tuple[Axis | None, ...]]
 ) -> dict[str, tuple[Axis | None, ...]]:
     """Return the axes of these summaries, of which the last one names the two variables of each entry.
 

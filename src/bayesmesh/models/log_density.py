@@ -27,7 +27,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
+from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models._model_bijectors import Maps
 from bayesmesh.models._model_priors import parse_prior
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
@@ -145,8 +145,8 @@ class LogDensity(Model):
         return {**matrix_axes(*self._matrices, named), **named}
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
-        """Shapes of the latents and what is summarised of matrices; nothing where there can be none."""
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
+        """Shapes of the latents, and the summaries of matrices; both empty where there can be none."""
         options = self.options
         if options.summary_function is not None or options.prior is not None:
             return {}, {}

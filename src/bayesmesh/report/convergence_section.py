@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesmesh.diagnostics.chain_groups import find_modes
 from bayesmesh.diagnostics.mode_gate import chains_apart
+from bayesmesh.diagnostics.mode_stays import find_modes
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel

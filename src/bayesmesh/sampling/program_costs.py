@@ -98,7 +98,7 @@ def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) ->
     """Return FLOPs and bytes with the bodies of scans as often as they run, which XLA's analysis counts once.
 
     Args:
-        jaxpr: what is computed.
+        jaxpr: the computation.
         analysis: of the same by XLA; None where it has none.
 
     A `while_loop`, whose number of turns nobody knows before, counts as one turn.

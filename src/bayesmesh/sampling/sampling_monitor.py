@@ -40,7 +40,7 @@ MOST_DRAWS = 256
 
 
 def summary_names(model: Model, spec: DataSpec) -> list[str]:
-    """Return the names of all summaries of a model, by shapes alone."""
+    """Return the names of all summaries of a model."""
     at_one_row = resize_local(_latent_shapes(model, spec), model.local_latents, 1)
     dtype = np.dtype(spec.dtype)
     rows = {k: jax.ShapeDtypeStruct((1, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}

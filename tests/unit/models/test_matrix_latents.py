@@ -18,7 +18,7 @@ tfd = tfp.distributions
 
 
 def found(prior: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Shapes of the latents of a prior, what is summarised of matrices, and a draw."""
+    """Shapes of the latents of a prior, the summaries of its matrices, and a draw."""
     draw = prior.sample(seed=jax.random.key(5))
     shapes = {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in draw.items()}
     return shapes, find_matrices(shapes, lambda: prior), draw
@@ -95,7 +95,7 @@ def test_a_matrix_that_never_varies_is_no_summary() -> None:
 
 
 class Triangle:
-    """A prior of a lower triangle that is no factor of a correlation."""
+    """A prior of a lower triangular matrix that is not the factor of a correlation."""
 
     def sample(self, *, seed: jax.Array) -> dict[str, jax.Array]:
         return {"root": jnp.tril(jax.random.normal(seed, (2, 2)))}

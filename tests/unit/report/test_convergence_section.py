@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.diagnostics.chain_groups import ChainGroups
 from bayesmesh.diagnostics.mode_gate import modes_gate
+from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict
 from bayesmesh.report.convergence_section import build_convergence
@@ -22,7 +22,7 @@ def section(folder: Path, log_density: np.ndarray, level: np.ndarray | None = No
     """The section of a run of which nothing is known besides its log density, and a summary."""
     root = open_group(folder / "posterior.zarr", "w")
     write_array(root.create_group("sample_stats"), "lp", log_density, ("chain", "draw"))
-    groups, summaries = ChainGroups(), []
+    groups, summaries = ModeStays(), []
     if level is not None:
         write_array(root.create_group("summaries"), "level", level, ("chain", "draw"))
         groups.add("level", level[..., None], ["level"], chance_of_r_hat(level[..., None]))

@@ -25,7 +25,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
+from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.numpyro.numpyro_sites import MANY, Site, Sites
 
@@ -161,7 +161,7 @@ class NumpyroFunction(Model):
         return matrix_axes(*self._matrices, {})
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
-        """Shapes of the latents and what is summarised of matrices."""
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
+        """Shapes of the latents, and the summaries of matrices."""
         shapes = self._sites.some_latents()
         return shapes, find_matrices(shapes, lambda: self.prior(self.spec))

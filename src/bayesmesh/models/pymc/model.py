@@ -39,7 +39,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._matrix_latents import Matrix, find_matrices, matrix_axes, summarise
+from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
 from bayesmesh.models.pymc.pymc_graphs import Graphs
 
@@ -182,8 +182,8 @@ class PymcModel(Model):
         return summarise(latents, self._matrices[1])
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, Matrix]]:
-        """Shapes of the latents and what is summarised of matrices; nothing is drawn where no latent is a matrix."""
+    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
+        """Shapes of the latents, and the summaries of matrices; both empty where no latent has two axes."""
         if not self._graphs.has_matrices:
             return {}, {}
         shapes = jax.eval_shape(lambda: self.prior(self.spec).sample(seed=jax.random.key(0)))

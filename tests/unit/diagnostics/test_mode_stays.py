@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayesmesh.diagnostics.chain_groups import FEWEST_DRAWS, ChainGroups, find_modes
+from bayesmesh.diagnostics.mode_stays import FEWEST_DRAWS, ModeStays, find_modes
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 
 DRAWS = 1000
@@ -22,7 +22,7 @@ def around(*centres: float, seed: int = 0, correlation: float = 0.8) -> np.ndarr
 
 
 def gate(**arrays: np.ndarray):
-    found = ChainGroups()
+    found = ModeStays()
     for name, draws in arrays.items():
         flat = draws.reshape(*draws.shape[:2], -1)
         found.add(name, flat, [f"{name}[{i}]" for i in range(flat.shape[2])], chance_of_r_hat(flat))
@@ -56,7 +56,7 @@ def test_a_chain_that_comes_late_is_called_late() -> None:
     assert (found.verdict, found.value) == ("fail", 2.0)
     assert "came late" in found.message
     assert "chains 0 and 2 had location[0] below" in found.message
-    assert "until draw 500, and all chains end on the other side; run a longer warmup" in found.message
+    assert "until draw 500; run a longer warmup" in found.message
     assert "Order components" not in found.message
 
 
@@ -126,6 +126,6 @@ def test_log_densities_are_left_to_their_own_gate() -> None:
 
 
 def test_chains_that_chance_may_explain_are_not_looked_at() -> None:
-    found = ChainGroups()
+    found = ModeStays()
     found.add("level", around(-8, 8)[..., None], ["level"], np.array([0.5]))
     assert found.gate() is None

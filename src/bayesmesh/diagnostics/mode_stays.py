@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from bayesmesh.diagnostics.mode_gate import name_chains
+from bayesmesh.diagnostics.mode_gate import describe_late, failed_by_modes, name_chains
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates
@@ -58,10 +58,10 @@ class TwoModes(NamedTuple):
     @property
     def chains(self) -> list[int]:
         """Chains that came late, if it is only that, else those that are mostly in the rarer mode."""
-        return late_chains(self.is_above) or chains_on_rarer_side(self.is_above)
+        return chains_that_went_over(self.is_above) or chains_on_rarer_side(self.is_above)
 
 
-class ChainGroups:
+class ModeStays:
     """The coordinate with the clearest two modes, over all blocks of draws that are added."""
 
     def __init__(self) -> None:
@@ -93,14 +93,13 @@ class ChainGroups:
         found = self.clearest
         if found is None:
             return None
-        late = late_chains(found.is_above)
-        return GateResult(
-            name="modes", limit=0.0, direction="at most", value=float(max(1, len(found.chains))), where=found.place,
-            severity="fail", verdict="fail", message=_describe_late(found, late) if late else _describe(found),
-        )  # fmt: skip
+        late = chains_that_went_over(found.is_above)
+        return failed_by_modes(
+            max(1, len(found.chains)), found.place, _describe_late(found, late) if late else _describe(found)
+        )
 
 
-def late_chains(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
+def chains_that_went_over(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
     """Return the chains that went over once, where all chains end on one side; none otherwise."""
     moves = np.count_nonzero(is_above[:, 1:] != is_above[:, :-1], axis=1)
     ends = is_above[:, -1]
@@ -116,13 +115,9 @@ def chains_on_rarer_side(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
 
 
 def _describe_late(found: TwoModes, late: Sequence[int]) -> str:
-    moves = found.is_above[:, 1:] != found.is_above[:, :-1]
-    last = 1 + max(int(np.flatnonzero(moves[chain])[0]) for chain in late)
     side = "below" if found.is_above[late[0], -1] else "above"
-    return (
-        f"chains that came late, from a second mode or a far start: {name_chains(late)} had {found.place} {side}"
-        f" {found.threshold:.4g} until draw {last:,}, and all chains end on the other side; run a longer warmup (sampling.warmup)"
-    )
+    num_draws = max(int(np.count_nonzero(found.is_above[chain] != found.is_above[chain, -1])) for chain in late)
+    return describe_late(late, f"{found.place} {side} {found.threshold:.4g}", num_draws)
 
 
 def _describe(found: TwoModes) -> str:
