@@ -36,6 +36,8 @@ FEWEST_OF_HALF = 50
 """Draws of half a chain on a side whose mean counts."""
 
 NUM_THRESHOLDS = 39
+"""Values between quantiles that are tried."""
+
 MOST_COORDINATES = 50
 """Coordinates of a block that are looked at, evenly spaced."""
 

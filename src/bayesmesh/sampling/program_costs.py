@@ -97,21 +97,24 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
 def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) -> tuple[float, float]:
     """Return FLOPs and bytes with the bodies of scans as often as they run, which XLA's analysis counts once.
 
+    A `while_loop`, whose number of turns is not known before it runs, counts as one turn.
+
     Args:
         jaxpr: the computation.
         analysis: of the same by XLA; None where it has none.
-
-    A `while_loop`, whose number of turns nobody knows before, counts as one turn.
     """
-    found = analysis or {}
-    flops, num_bytes = float(found.get("flops", 0.0)), float(found.get("bytes accessed", 0.0))
+    flops, num_bytes = _flops_and_bytes(analysis)
     for body, length, counted in _scans(jaxpr):
         of_body = jax.jit(jaxpr_as_fun(body)).lower(*body.in_avals).cost_analysis()
-        once = float((of_body or {}).get("flops", 0.0)), float((of_body or {}).get("bytes accessed", 0.0))
-        each = cost_with_loops(body, of_body)
+        once, each = _flops_and_bytes(of_body), cost_with_loops(body, of_body)
         flops += length * each[0] - counted * once[0]
         num_bytes += length * each[1] - counted * once[1]
     return flops, num_bytes
+
+
+def _flops_and_bytes(analysis: Mapping[str, float] | None) -> tuple[float, float]:
+    found = analysis or {}
+    return float(found.get("flops", 0.0)), float(found.get("bytes accessed", 0.0))
 
 
 def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int, int]]:
