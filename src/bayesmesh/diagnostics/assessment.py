@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
@@ -56,7 +57,10 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     )
     lp = draws.statistics.get("lp")
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
-    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
+    relatives = draws.statistics.get(NUM_RELATIVES)
+    few = None if relatives is None else ancestors_gate(relatives[:, -1])
+    found = (non_finite.gate(), movement.gate(), in_modes, few)
+    results = [gate for gate in found if gate is not None] + results
     if lp is None or in_modes is not None or non_finite.gate() is not None:
         return results
     return judge_funnel(results, lp, _latent_blocks(draws.latents))

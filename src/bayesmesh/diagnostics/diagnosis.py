@@ -11,6 +11,7 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
 from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
     count_outcomes,
@@ -54,7 +55,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
-        `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; these
+        `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
+        that descend from few draws of the prior warn by a gate `ancestors`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -165,7 +167,10 @@ def _assess(
     )
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
-    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
+    relatives = sample_stats.get(NUM_RELATIVES)
+    few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
+    found = (non_finite.gate(), movement.gate(), in_modes, few)
+    results = [gate for gate in found if gate is not None] + results
     return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
 
 

@@ -7,7 +7,7 @@ weights, and the metric is that of their present positions. At power 1 the chain
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from bayesmesh.config.config_blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
-from bayesmesh.kernels.base import Statistic, Target
+from bayesmesh.kernels.base import CHAIN, Statistic, Target
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
@@ -61,6 +61,7 @@ class Tempering(NamedTuple):
         inverse_temperature: () float64, power of the next trajectory.
         log_evidence: () float64, log of the mean likelihood under the prior, as far as the power goes.
         effective_share: () float64, the smallest of the changes so far.
+        ancestor: (chain,) int32, the chain from whose draw of the prior each one descends.
     """
 
     length: Any
@@ -68,6 +69,7 @@ class Tempering(NamedTuple):
     inverse_temperature: jax.Array
     log_evidence: jax.Array
     effective_share: jax.Array
+    ancestor: jax.Array
 
 
 class TemperedSmc(Chees):
@@ -86,6 +88,9 @@ class TemperedSmc(Chees):
             "nat", "Log of the marginal likelihood, estimated by all chains on their way to power 1."
         ),
         "effective_share": Statistic("1", "Smallest effective share of the chains in a change of the power."),
+        "num_relatives": Statistic(
+            "1", "Chains that descend from the same draw of the prior, the chain itself included."
+        ),
     }
 
     def step(
@@ -97,14 +102,15 @@ class TemperedSmc(Chees):
         power = tempering.inverse_temperature
         tempered = TemperedTarget(target, jnp.broadcast_to(power, key.shape))
 
-        def resample() -> HamiltonianState:
+        def resample() -> tuple[HamiltonianState, Int[Array, " chain"]]:
             chosen = resample_systematically(key_resample[0], (power - tempering.previous) * state.log_likelihood)
             position = jax.tree.map(lambda x: x[chosen], state.position)
-            return HamiltonianState(position, *tempered.log_density(position), state.num_steps)
+            at = HamiltonianState(position, *tempered.log_density(position), state.num_steps)
+            return at, tempering.ancestor[chosen]
 
         # Gradients of a state are those of its power, and only a change of it takes new ones.
         changes, unchanged = tempering.previous < power, state._replace(log_likelihood=power * state.log_likelihood)
-        at = jax.lax.cond(changes, resample, lambda: unchanged)
+        at, ancestor = jax.lax.cond(changes, resample, lambda: (unchanged, tempering.ancestor))
         num_steps = self.num_leapfrog_steps(state, tuning._replace(extra=tempering.length))
         after, info = run_trajectory(key_move, at, tempered, self.metric, tuning.metric, tuning.step_size, num_steps)
         after = after._replace(log_likelihood=after.log_likelihood / power)
@@ -115,6 +121,8 @@ class TemperedSmc(Chees):
             inverse_temperature=power,
             log_evidence=tempering.log_evidence,
             effective_share=tempering.effective_share,
+            ancestor=ancestor,
+            num_relatives=jnp.zeros_like(ancestor).at[ancestor].add(1)[ancestor],
         )
 
     # -- adaptation ----------------------------------------------------------------------------------------------------
@@ -122,12 +130,19 @@ class TemperedSmc(Chees):
     def init_extra(self) -> Tempering:  # type: ignore[override]  # with a length of `Chees` inside
         """Return the beginning of the way: draws of the prior."""
         zero = jnp.zeros((), jnp.float64)
-        return Tempering(super().init_extra(), zero, zero, zero, jnp.ones((), jnp.float64))
+        nobody = jnp.zeros((0,), jnp.int32)
+        return Tempering(super().init_extra(), zero, zero, zero, jnp.ones((), jnp.float64), nobody)
+
+    def extra_axes(self) -> Tempering:
+        """Return the axes of that: one ancestor for each chain."""
+        axes: Any = CHAIN  # in the place of an array
+        return cast(Tempering, super().extra_axes())._replace(ancestor=axes)
 
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
         """Return the adaptation before the first iteration, which makes its trajectory at the first power above 0."""
         adaptation = super().init_adaptation(state, target)
-        return adaptation._replace(extra=self._next(adaptation.extra, state))
+        ancestor = jnp.arange(len(state.log_prior), dtype=jnp.int32)
+        return adaptation._replace(extra=self._next(adaptation.extra._replace(ancestor=ancestor), state))
 
     def adapt(
         self,
@@ -140,7 +155,8 @@ class TemperedSmc(Chees):
         """Adapt after one transition; below power 1 also the power, and the metric to the present positions."""
 
         def temper(adapted: Warmup) -> Warmup:
-            adapted = adapted._replace(extra=self._next(adaptation.extra, after))
+            tempering = adaptation.extra._replace(ancestor=info.ancestor)
+            adapted = adapted._replace(extra=self._next(tempering, after))
             if not self.metric.is_adaptive:
                 return adapted
             empty = self.metric.init_estimate(after.position)
@@ -158,9 +174,10 @@ class TemperedSmc(Chees):
         self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
     ) -> Tempering:
         """Make one step of the search for a trajectory length."""
+        assert info.ancestor is not None  # of `step`
         tempering: Tempering = adaptation.extra
         length = super().adapt_extra(adaptation._replace(extra=tempering.length), before, info, counts)
-        return tempering._replace(length=length)
+        return tempering._replace(length=length, ancestor=info.ancestor)
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Tempering:  # type: ignore[override]  # the same
         """Return longest trajectory and powers; after warmup the latter are 1."""
@@ -184,6 +201,7 @@ class TemperedSmc(Chees):
             jnp.where(rise >= 1 - power, 1.0, power + rise),
             tempering.log_evidence + mean,
             jnp.minimum(tempering.effective_share, share),
+            tempering.ancestor,
         )
 
 

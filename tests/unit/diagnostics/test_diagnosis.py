@@ -196,6 +196,18 @@ def test_a_latent_that_the_density_follows_is_named_where_a_gate_is_missed(run) 
     assert content["gates"][0]["where"] == "weights[0,4]"
 
 
+def test_chains_of_few_ancestors_warn_by_those_of_the_last_draw(run) -> None:
+    groups = good_posterior()
+    relatives = np.ones((CHAINS, DRAWS), np.int32)
+    relatives[:, -1] = CHAINS
+    groups["sample_stats"]["num_relatives"] = relatives
+    content, _ = run(groups)
+    assert content["verdict"] == "warn"
+    assert [(gate["name"], gate["value"]) for gate in content["gates"] if gate["verdict"] != "pass"] == [
+        ("ancestors", 1)
+    ]
+
+
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, 5] = True

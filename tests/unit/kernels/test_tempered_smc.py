@@ -181,13 +181,28 @@ def test_resampling_weighs_by_the_rise_of_the_power_alone() -> None:
     state = kernel.init(keys(0, 0), Position(start, None), NORMAL)
     tuning = kernel.tuning(kernel.init_adaptation(state, NORMAL), True)
     tempering = tuning.extra._replace(previous=jnp.asarray(0.3), inverse_temperature=jnp.asarray(0.32))
+    tempering = tempering._replace(ancestor=jnp.arange(NUM_CHAINS, dtype=jnp.int32) // 2)
     tuning = tuning._replace(step_size=jnp.asarray(1e-9), extra=tempering)
-    after = jax.jit(lambda state: kernel.step(keys(0, 1), state, NORMAL, tuning)[0])(state)
+    after, info = jax.jit(lambda state: kernel.step(keys(0, 1), state, NORMAL, tuning))(state)
     chosen = np.abs(after.position.shared[:, None] - start[None]).sum(axis=-1).argmin(axis=1)
     expected = NUM_CHAINS * np.asarray(jax.nn.softmax(0.02 * jax.vmap(log_likelihood)(start)))
     assert expected.max() > 1.5
     counts = np.bincount(chosen, minlength=NUM_CHAINS)
     assert ((counts == np.floor(expected)) | (counts == np.ceil(expected))).all()
+    ancestor = chosen // 2
+    np.testing.assert_array_equal(info.num_relatives, np.bincount(ancestor)[ancestor])
+
+
+def test_relatives_are_counted_from_the_prior_on_and_stay_after_warmup(normal) -> None:
+    num_relatives = normal[1]["num_relatives"]
+    assert num_relatives.shape == (NUM_SETS, NUM_WARMUP + 10, NUM_CHAINS)
+    num_ancestors = (1 / num_relatives).sum(axis=2)
+    np.testing.assert_allclose(num_ancestors, np.round(num_ancestors), rtol=1e-12)
+    changes = np.diff(normal[1]["inverse_temperature"], axis=1) > 0
+    assert (num_ancestors[:, 0] < NUM_CHAINS).all(), "the first iteration resamples"
+    assert (np.diff(num_ancestors, axis=1) <= 0).all()
+    assert (np.diff(num_ancestors, axis=1)[~changes] == 0).all()
+    assert ((num_ancestors[:, -1] > 5) & (num_ancestors[:, -1] < num_ancestors[:, 0])).all()
 
 
 # -- weights ---------------------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ class HamiltonianInfo(NamedTuple):
         n_steps: () int32. step_size: () or (chain,) float64.
         trajectory: its end; not recorded.
         inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
+        ancestor, num_relatives: (chain,) int32, of the same; the former is not recorded.
     """
 
     acceptance_rate: jax.Array
@@ -100,6 +101,8 @@ class HamiltonianInfo(NamedTuple):
     inverse_temperature: jax.Array | None = None
     log_evidence: jax.Array | None = None
     effective_share: jax.Array | None = None
+    ancestor: jax.Array | None = None
+    num_relatives: jax.Array | None = None
 
 
 def init_state(position: Position, target: Target) -> HamiltonianState:

@@ -216,4 +216,4 @@ def test_a_trajectory_that_leaves_the_world_diverges(step_size: float) -> None:
 
 
 def test_what_is_recorded_is_a_field_of_the_info() -> None:
-    assert set(HamiltonianInfo._fields) == {*STATISTICS, *RESTARTED, *TemperedSmc.statistics, "trajectory"}
+    assert set(HamiltonianInfo._fields) == {*STATISTICS, *RESTARTED, *TemperedSmc.statistics, "trajectory", "ancestor"}
