@@ -75,7 +75,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite
     from bayesmesh.diagnostics.funnel_diagnostic import funnel_gate
-    from bayesmesh.diagnostics.gates import evaluate_gates
+    from bayesmesh.diagnostics.gates import evaluate_gates, put_first
     from bayesmesh.diagnostics.mode_gate import modes_gate
     from bayesmesh.diagnostics.mode_stays import ModeStays
     from bayesmesh.diagnostics.movement_gate import Movement
@@ -104,7 +104,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
     in_modes = modes_gate(statistics["lp"]) or apart.gate()
-    gates = [g for g in (finite.gate(), movement.gate(), in_modes) if g is not None] + gates
+    gates = put_first((finite.gate(), movement.gate(), in_modes), gates)
     if in_modes is None and overall(gates) != "pass":
         blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())
         gates = [g for g in (funnel_gate(statistics["lp"], blocks, overall(gates)),) if g is not None] + gates

@@ -13,7 +13,7 @@ from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
-from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.gates import evaluate_gates, put_first
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
@@ -60,7 +60,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     relatives = draws.statistics.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(relatives[:, -1])
     found = (non_finite.gate(), movement.gate(), in_modes, few)
-    results = [gate for gate in found if gate is not None] + results
+    results = put_first(found, results)
     if lp is None or in_modes is not None or non_finite.gate() is not None:
         return results
     return judge_funnel(results, lp, _latent_blocks(draws.latents))

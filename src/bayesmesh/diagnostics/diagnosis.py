@@ -29,7 +29,7 @@ from bayesmesh.diagnostics.diagnostic_summary import (
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
-from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.gates import evaluate_gates, put_first
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
@@ -170,7 +170,7 @@ def _assess(
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
     found = (non_finite.gate(), movement.gate(), in_modes, few)
-    results = [gate for gate in found if gate is not None] + results
+    results = put_first(found, results)
     return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
 
 

@@ -6,7 +6,7 @@ Every gate requires a finite value within its limit, so NaN never passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,12 @@ Funnels have up to 5%; where a latent has no bound at which the density falls to
 _HAS_EDGE = "; most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
 
 _ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
+
+
+_OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
+"""Gates on what chains that are in several modes do not agree about."""
+
+_AFTER_MODES = "; it follows from the modes, whose remedy comes first"
 
 
 def evaluate_gates(
@@ -92,6 +98,23 @@ def evaluate_gates(
     if is_prior:
         r_hat = r_hat.model_copy(update={"message": r_hat.message + _IS_PRIOR})
     return [r_hat, *results[1:]]
+
+
+def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult]) -> list[GateResult]:
+    """Return all results, those that exist only where something is wrong first.
+
+    Where chains are in several modes, more draws or a longer warmup make no R-hat smaller, so that the others refer to the gate `modes`.
+    """
+    first = [gate for gate in found if gate is not None]
+    has_modes = any(gate.name == "modes" for gate in first)
+    return first + [_defer_to_modes(gate) if has_modes else gate for gate in results]
+
+
+def _defer_to_modes(result: GateResult) -> GateResult:
+    if result.name not in _OF_ALL_CHAINS:
+        return result
+    said = result.message.replace(f"; {WORDINGS[result.name].hint}", _AFTER_MODES)
+    return result.model_copy(update={"message": said})
 
 
 def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:

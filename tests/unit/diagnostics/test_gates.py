@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.gates import evaluate_gates, put_first
+from bayesmesh.diagnostics.mode_gate import failed_by_modes
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
@@ -183,3 +185,17 @@ def test_one_value_beyond_chance_fails_and_is_named() -> None:
     assert gate["message"].endswith("chance explains all but 1 of them, of which v1 is the worst")
     assert r_hat_gate([(np.nan, np.nan), (1.02, 0.5)])["verdict"] == "fail"
     assert r_hat_gate([(np.inf, 0.0)])["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("name", ["r_hat", "ess_bulk", "ess_tail", "mcse_mean"])
+def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
+    missed = [GateResult.model_validate(gate) for gate in verdict_with(name, BAD[name])[0]["gates"]]
+    hint = WORDINGS[name].hint
+    alone = {gate.name: gate for gate in put_first((None, None), missed)}
+    assert hint in alone[name].message
+    found = put_first((None, failed_by_modes(1, "chain 2", "a second mode")), missed)
+    assert [gate.name for gate in found] == ["modes", *NAMES]
+    behind = {gate.name: gate for gate in found}[name]
+    assert hint not in behind.message
+    assert behind.message.endswith("it follows from the modes, whose remedy comes first")
+    assert (behind.verdict, behind.value, behind.where) == ("fail", alone[name].value, alone[name].where)
