@@ -53,9 +53,12 @@ def model_of(spec: StageSpec, data_spec: DataSpec) -> Model:
 
 @contextlib.contextmanager
 def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
-    """Prefix configuration errors with the experiment's file, and with a key if that is given."""
+    """Prefix configuration errors with the experiment's file, and with a key if one is given and the error names none."""
     try:
         yield
     except ConfigError as error:
-        where = f"{experiment_file(Path('config'), spec.experiment)}: " + (f"key '{key}': " if key else "")
+        names_key = error.message.startswith("key '")
+        where = f"{experiment_file(Path('config'), spec.experiment)}: " + (
+            f"key '{key}': " if key and not names_key else ""
+        )
         raise ConfigError(f"{where}{error.message}", error.remedy) from error
