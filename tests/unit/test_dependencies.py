@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -100,6 +101,14 @@ def test_contenders_import_what_their_environment_holds() -> None:
     inside, _ = _source(PEERS)
     assert _imported(inside) - DECLARED - {"pytensor"} <= held
     assert held - DECLARED <= _imported(inside), "PyMC brings pytensor"
+
+
+def test_contenders_can_read_the_sources_of_their_targets() -> None:
+    text = (PACKAGE / "reproduction/benchmarks/convergence/convergence_targets.py").read_text()
+    sources = [PACKAGE / "data/sources" / f"{name}.py" for name in re.findall(r'_from_source\("(\w+)"\)', text)]
+    assert len(sources) == 2
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / "envs" / "peers.txt").read_text(), re.MULTILINE)
+    assert _imported(sources) <= {canonicalize_name(name) for name in pinned}
 
 
 def test_the_tests_import_what_the_extra_dev_declares() -> None:
