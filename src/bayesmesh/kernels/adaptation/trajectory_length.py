@@ -8,15 +8,16 @@ coordinates of the metric.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from bayesmesh.kernels.base import Position, keep_computed, map_parts
+from bayesmesh.kernels.base import Position, keep_computed, map_parts, sum_together
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
-from bayesmesh.kernels.hamiltonian.trajectory import Trajectory, batch_dot, over_chains
+from bayesmesh.kernels.hamiltonian.trajectory import Trajectory, over_chains
 
 _LEARNING_RATE, _BETA, _EPSILON = 0.05, 0.95, 1e-8
 
@@ -54,14 +55,23 @@ def halton(index: Int[Array, ""]) -> Float[Array, ""]:
     return jnp.sum(((index + 1) >> bits & 1) * 2.0 ** (-bits - 1.0), dtype=jnp.float64)
 
 
-def _centred(position: Position, weight: Float[Array, " chain"]) -> Position:
-    """Centre positions (chain, ...) at their mean, weighted by chain."""
+def _centred(positions: Sequence[Position], weights: Sequence[Float[Array, " chain"]]) -> list[list[jax.Array]]:
+    """Return the parts of positions (chain, ...), each centred at its mean, weighted by chain."""
+    totals = [weight.sum() for weight in weights]
 
-    def one(q: jax.Array) -> jax.Array:
-        w = over_chains(weight.astype(q.dtype), q)
-        return q - ((w * q).sum(0) / w.sum())[None]
+    def one(*parts: jax.Array) -> list[jax.Array]:
+        weighted = (over_chains(w.astype(q.dtype), q) * q for w, q in zip(weights, parts, strict=True))
+        sums = sum_together(*weighted, axes=(0,))
+        means = (each / total.astype(each.dtype) for each, total in zip(sums, totals, strict=True))
+        return [q - mean[None] for q, mean in zip(parts, means, strict=True)]
 
-    return map_parts(one, position)
+    return [one(*parts) for parts in zip(*map(jax.tree.leaves, positions), strict=True)]
+
+
+def _gains(begin: jax.Array, end: jax.Array, velocity: jax.Array) -> tuple[jax.Array, ...]:
+    """Return the change of the squared distance of each chain from the centre, and the product of end and velocity, (chain,) float64."""
+    terms = (x.astype(jnp.float64) for x in (end * end - begin * begin, end * velocity))
+    return sum_together(*terms, axes=range(1, end.ndim))
 
 
 def update_length(
@@ -95,10 +105,11 @@ def update_length(
     start = map_parts(lambda q: jnp.where(over_chains(counts, q), q, 0), start)
     end_position = where_counted(trajectory.proposal.position, start)
     velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))
-    begin = _centred(metric.whiten_position(data, start), jnp.where(counts, 1.0, 1e-12))
-    end = _centred(metric.whiten_position(data, end_position), safe)
-    change = batch_dot(end, end) - batch_dot(begin, begin)
-    per_chain = change * batch_dot(end, velocity)
+    white = [metric.whiten_position(data, q) for q in (start, end_position)]
+    centred = _centred(white, (jnp.where(counts, 1.0, 1e-12), safe))
+    sums = [_gains(begin, end, v) for (begin, end), v in zip(centred, jax.tree.leaves(velocity), strict=True)]
+    change, growth = (sum(each[1:], each[0]) for each in zip(*sums, strict=True))
+    per_chain = change * growth
     gradient = jitter * jnp.exp(state.log_length) * jnp.sum(weight * per_chain) / jnp.sum(safe)
     gradient = jnp.where(jnp.isfinite(gradient), gradient, 0.0)
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, map_parts
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, map_parts, sum_together
 
 _NATS, _NATS_PER_COORDINATE = 10.0, 1.0
 """A mode is negligible from so many nats of log mass below another; widths may be wrong by a factor of e in each coordinate."""
@@ -96,20 +96,21 @@ def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, grad
     )
 
 
-def bound_log_masses(seen: Seen, mask: Position) -> tuple[Float[Array, " chain"], Float[Array, " chain"]]:
-    """Return bounds of the log mass of each chain's mode, below and above, (chain,) float64, without the same constant."""
-    below, above = seen.lp, seen.highest
+def bound_log_masses(seen: Seen, mask: Position) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return bounds of the log mass of each chain's mode, below and above, without the same constant, and the number of coordinates, (chain,) float64."""
+    below, above, count = seen.lp, seen.highest, jnp.zeros_like(seen.lp)
     for square, gradient, counts in zip(seen.square, seen.gradient, mask, strict=True):
         if square is None or gradient is None:
             continue
         log_variance = jnp.log(square.astype(jnp.float64) / seen.count)
         log_curvature = jnp.log(gradient.astype(jnp.float64))
         narrow, wide = jnp.maximum(log_curvature, -log_variance), jnp.maximum(log_variance, -log_curvature)
-        axes = tuple(range(1, square.ndim))
-        is_coordinate = True if counts is None else counts[None] > 0
-        below = below - jnp.sum(jnp.where(is_coordinate, 0.5 * narrow, 0.0), axes)
-        above = above + jnp.sum(jnp.where(is_coordinate, 0.5 * wide, 0.0), axes)
-    return below, above
+        # Of the mask alone, every device would make the rows of all.
+        is_coordinate = (square >= 0) & (True if counts is None else counts[None] > 0)
+        terms = [jnp.where(is_coordinate, x, 0.0) for x in (0.5 * narrow, 0.5 * wide, jnp.ones_like(wide))]
+        of_part = sum_together(*terms, axes=range(1, square.ndim))
+        below, above, count = below - of_part[0], above + of_part[1], count + of_part[2]
+    return below, above, count
 
 
 def is_steady(seen: Seen, missing: Float[Array, " chain"]) -> Bool[Array, " chain"]:
@@ -136,22 +137,12 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     num_compared = max(_FEWEST_CHAINS, math.ceil(_SHARE * num_chains))
     if num_chains <= num_compared:
         return chains
-    below, above = bound_log_masses(seen, mask)
+    below, above, num_coordinates = bound_log_masses(seen, mask)
     # Squares that overflow bound nothing: chains far away must not draw others there.
     below = jnp.where(jnp.isfinite(below), below, -jnp.inf)
     best = jnp.sort(below)[num_chains - num_compared]
-    least = best - _NATS - _NATS_PER_COORDINATE * _count_coordinates(seen.square, mask)
+    least = best - _NATS - _NATS_PER_COORDINATE * num_coordinates
     is_lost, stays = (above < least) & is_steady(seen, least - above), below >= least
     places = jnp.argsort(~stays, stable=True)
     taken = places[(jnp.cumsum(is_lost) - 1) % jnp.maximum(stays.sum(), 1)]
     return jnp.where(is_lost, taken.astype(jnp.int32), chains)
-
-
-def _count_coordinates(square: Position, mask: Position) -> Float[Array, " chain"]:
-    count = jnp.zeros((), jnp.float64)
-    for x, counts in zip(square, mask, strict=True):
-        if x is not None:
-            # Of the mask alone, every device would make the rows of all.
-            is_coordinate = (x >= 0) & (True if counts is None else counts[None] > 0)
-            count = count + jnp.sum(is_coordinate, tuple(range(1, x.ndim)))
-    return count

@@ -48,7 +48,9 @@ def test_bounds_enclose_the_log_mass_and_the_lower_one_meets_it_for_independent_
     log_mass = np.array([-3.0, 5.0])
     seen = watch(normal_draws(covariance), np.linalg.inv(covariance), log_mass)
     # The mean of the log density has the other half of the entropy.
-    below, above = (np.asarray(b) + SIZE / 2 for b in bound_log_masses(seen, NO_MASK))
+    *bounds, num_coordinates = bound_log_masses(seen, NO_MASK)
+    below, above = (np.asarray(b) + SIZE / 2 for b in bounds)
+    assert num_coordinates.tolist() == [SIZE, SIZE]
     np.testing.assert_allclose(below[0], log_mass[0], atol=0.15)
     # The highest log density is that of the mode, half a nat for each coordinate above the mean.
     np.testing.assert_allclose(above[0], log_mass[0] + SIZE / 2, atol=0.15)
@@ -60,7 +62,7 @@ def test_a_chain_that_has_not_seen_its_mode_counts_by_the_curvature_there() -> N
     # It moves a hundredth of the width around a typical point.
     wide = 1e4 * np.eye(SIZE)[None]
     seen = watch(100 + 0.01 * normal_draws(wide), np.linalg.inv(wide), np.zeros(1))
-    below, above = (float(b[0]) + SIZE / 2 for b in bound_log_masses(seen, NO_MASK))
+    below, above = (float(b[0]) + SIZE / 2 for b in bound_log_masses(seen, NO_MASK)[:2])
     assert above > -2, "the mode is as wide as its gradients say"
     assert below < -10, "and what was seen of it has little mass"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, keep_computed, map_parts
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, keep_computed, map_parts, sum_together
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 
 _TINY = 1e-20
@@ -68,11 +68,15 @@ class DiagonalMetric(Metric[Position, MomentState]):
     def update_estimate(self, estimate: MomentState, position: Position, gradient: Position) -> MomentState:
         """Add the present point of every chain to the moments."""
         counts = keep_computed(count_finite(gradient))
-        mean, spread = _merge(estimate.count, estimate.mean, estimate.spread, position, counts)
-        gradient_mean, gradient_spread = _merge(
-            estimate.count, estimate.gradient_mean, estimate.gradient_spread, gradient, counts
-        )
-        return MomentState(estimate.count + counts.sum(), mean, spread, gradient_mean, gradient_spread)
+
+        def one(*part: jax.Array) -> list[jax.Array]:
+            mean, spread, gradient_mean, gradient_spread, q, g = part
+            return _merge(estimate.count, (mean, gradient_mean), (spread, gradient_spread), (q, g), counts)
+
+        # Of each part means and spreads, or None.
+        parts = jax.tree.map(one, *estimate[1:], position, gradient)
+        merged = (Position(*(part and part[i] for part in parts)) for i in range(4))
+        return MomentState(estimate.count + counts.sum(), *merged)
 
     def estimate(self, estimate: MomentState) -> Position:
         """Return (variance of position / variance of gradient)**0.25, within 1e-6 and 1e6."""
@@ -96,21 +100,25 @@ def _multiply(scale: Position, position: Position) -> Position:
 
 
 def _merge(
-    count: jax.Array, mean: Position, spread: Position, batch: Position, counts: jax.Array
-) -> tuple[Position, Position]:
-    """Add those of a batch (chain, ...) that count to mean and spread (Chan, Golub and LeVeque 1979)."""
+    count: jax.Array,
+    means: tuple[jax.Array, ...],
+    spreads: tuple[jax.Array, ...],
+    batches: tuple[jax.Array, ...],
+    counts: jax.Array,
+) -> list[jax.Array]:
+    """Add those of some batches (chain, ...) that count to their means and spreads (Chan, Golub and LeVeque 1979).
 
-    def one(m: jax.Array, s: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        is_in = counts.reshape((-1,) + (1,) * (x.ndim - 1))
-        num = counts.sum().astype(x.dtype)
-        batch_mean = jnp.where(is_in, x, 0).sum(0) / jnp.maximum(num, 1)
-        delta = batch_mean - m
-        total = jnp.maximum(count.astype(x.dtype) + num, 1)
-        deviation = jnp.where(is_in, x - batch_mean[None], 0)
-        merged = s + jnp.square(deviation).sum(0) + jnp.square(delta) * (count.astype(x.dtype) * num / total)
-        return m + delta * (num / total), merged
-
-    # Of each part a pair, or None.
-    pairs = jax.tree.map(one, mean, spread, batch)
-    means, spreads = (Position(*(pair and pair[i] for pair in pairs)) for i in range(2))
-    return means, spreads
+    Returns:
+        Mean and spread of the first batch, then of the second, and so on.
+    """
+    is_in = counts.reshape((-1,) + (1,) * (batches[0].ndim - 1))
+    num, count = (x.astype(batches[0].dtype) for x in (counts.sum(), count))
+    share = num / jnp.maximum(count + num, 1)
+    sums = sum_together(*(jnp.where(is_in, x, 0) for x in batches), axes=(0,))
+    centres = [each / jnp.maximum(num, 1) for each in sums]
+    deviations = (jnp.where(is_in, x - centre[None], 0) for x, centre in zip(batches, centres, strict=True))
+    squares = sum_together(*map(jnp.square, deviations), axes=(0,))
+    merged = []
+    for mean, spread, centre, square in zip(means, spreads, centres, squares, strict=True):
+        merged += [mean + (centre - mean) * share, spread + square + jnp.square(centre - mean) * count * share]
+    return merged
