@@ -23,6 +23,7 @@ from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, trajectory_tree
 from bayesmesh.kernels.hamiltonian.metrics import base as metrics
 from bayesmesh.kernels.targets import FunctionTarget
+from bayesmesh.kernels.tempered_smc import Tempering
 from kernel_options import kernel_options, kernels_of_any_target
 
 NUM_CHAINS, NUM_STEPS, ALPHA = 50_000, 20, 1e-6
@@ -118,6 +119,9 @@ class Transitions:
 
     def _trace(self, position: Position, tuning: Any, width: jax.Array, jacobian: jax.Array) -> tuple[Position, Any]:
         target, num_chains = target_of(width, jacobian), len(position.shared)
+        if isinstance(getattr(tuning, "extra", None), Tempering):
+            ancestor = jnp.arange(num_chains, dtype=jnp.int32)
+            tuning = tuning._replace(extra=tuning.extra._replace(ancestor=ancestor))
 
         def step(i: jax.Array, carry: Any) -> Any:
             state, info = self.kernel.step(key_at(i, num_chains), carry[0], target, tuning)
