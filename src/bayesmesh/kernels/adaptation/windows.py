@@ -14,9 +14,6 @@ _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 _SETTLED = _FRACTIONS[_FRACTIONS.index(EARLY_FRACTION) + 1]
 """End of the first window after the early phase, as a fraction of warmup."""
 
-_LAST_RESTART = 0.55
-"""End of the last window after which chains restart, as a fraction of warmup; they part in the rest of it."""
-
 
 def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
     """Return the iteration counts at which windows close, int32, non-decreasing; counts below 2 close none.
@@ -48,11 +45,12 @@ def settled_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
 def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
     """Return whether lost chains restart after `count` iterations, () bool: at ends of windows from the early phase on.
 
+    They part from the chains whose places they take in the rest of warmup.
+
     >>> [count for count in range(101) if is_restart(jnp.asarray(count), 100)]
-    [20, 35, 55]
+    [20, 35, 55, 80]
     """
-    is_end, last = is_window_end(count, num_warmup), jnp.round(jnp.asarray(_LAST_RESTART) * num_warmup)
-    return is_end & (count >= early_end(num_warmup)) & (count <= last)
+    return is_window_end(count, num_warmup) & (count >= early_end(num_warmup))
 
 
 def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
