@@ -91,7 +91,7 @@ def test_a_missing_file_is_named_with_its_key(tables: Workspace) -> None:
     with tables.changed(path, path.read_text().replace("data/*.csv", "data/on.csv")):
         done = tables.snakemake("-n", target(tables))
     assert done.returncode == 3
-    assert "key 'data.files': data/on.csv: no such file" in done.stderr
+    assert ".yaml: key 'data.files': data/on.csv: no such file" in done.stderr
     assert "one.csv" in done.stderr
     assert "Traceback" not in done.stderr
     assert tables.run("bayesmesh.cli", "verify").returncode == 0

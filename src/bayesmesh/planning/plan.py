@@ -64,19 +64,17 @@ class _Experiments(dict[str, ExperimentBase]):
         raise error
 
 
-def _input_files(job: Job, checks: Sequence[Path]) -> list[str]:
-    """Return the files of the user that a job reads, less those of a mirror, which another machine may lack, and `checks`.
-
-    Their times count for nothing, because seals compare their content.
-    """
+def _input_files(experiment: Path, job: Job, checks: Sequence[Path]) -> list[str]:
+    """Return the files of the user that a job reads, less those of a mirror, which another machine may lack, and `checks`."""
     if not job.files.patterns and not checks:
         return []
     from snakemake.io import ancient
 
     try:
+        # Their times count for nothing, because seals compare their content.
         return [ancient(str(name)) for name in (*checks, *job.files.find()) if not is_of_mirror(str(name))]
     except DataError as error:
-        _exit_with(error)
+        _exit_with(DataError(f"{experiment}: {error.message}", error.remedy))
 
 
 def _exit_with(error: UserError) -> NoReturn:
@@ -276,8 +274,9 @@ class Plan(Overview):
             elif self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
             # No refit is sampled before the model and the analyses of its experiment have been checked.
-            wholes = [each for each, refits in self.refits.items() if stage == "compile" and name in refits]
-            return (*job.inputs, *_input_files(job, [self.layout(each).audit for each in wholes]))
+            refits = self.refits.items() if stage == "compile" else ()
+            audits = [self.layout(whole).audit for whole, names in refits if name in names]
+            return (*job.inputs, *_input_files(experiment_file(self.config, name), job, audits))
 
         return inputs
 
