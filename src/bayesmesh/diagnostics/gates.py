@@ -14,6 +14,7 @@ import pandas as pd
 from bayesmesh.config.config_blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.mode_gate import SECOND_MODE
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
@@ -103,10 +104,10 @@ def evaluate_gates(
 def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult]) -> list[GateResult]:
     """Return all results, those that exist only where something is wrong first.
 
-    Where chains are in several modes, more draws or a longer warmup make no R-hat smaller, so that the others refer to the gate `modes`.
+    Where chains stay in several modes, more draws or a longer warmup make no R-hat smaller, so that the others refer to the gate `modes`.
     """
     first = [gate for gate in found if gate is not None]
-    has_modes = any(gate.name == "modes" for gate in first)
+    has_modes = any(gate.name == "modes" and gate.message.startswith(SECOND_MODE) for gate in first)
     return first + [_defer_to_modes(gate) if has_modes else gate for gate in results]
 
 

@@ -18,6 +18,9 @@ FEWEST_NATS = 3.0
 """Distance that chains are allowed where the density hardly varies within them."""
 
 
+SECOND_MODE = "a second mode"
+"""Beginning of a message on chains that more draws do not bring together."""
+
 NUM_PARTS = 10
 """Parts of the draws by which late chains are found."""
 
@@ -124,7 +127,7 @@ def _describe_separated(found: Mapping[int, float]) -> str:
         for side, chains in groups
         if chains
     ]
-    return f"a second mode, or lost chains: {'; '.join(said)}"
+    return f"{SECOND_MODE}, or lost chains: {'; '.join(said)}"
 
 
 def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from bayesmesh.diagnostics.mode_gate import describe_late, failed_by_modes, name_chains
+from bayesmesh.diagnostics.mode_gate import SECOND_MODE, describe_late, failed_by_modes, name_chains
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates
@@ -132,7 +132,7 @@ def _describe(found: TwoModes) -> str:
     num_moves = _count_changes(found.is_above)
     went = "never went" if not num_moves else f"went only {'once' if num_moves == 1 else f'{num_moves:,} times'}"
     return (
-        f"a second mode: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
+        f"{SECOND_MODE}: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
         f" {found.is_above.size:,} draws and above it in the others, and chains {went} from one side to the other"
         f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree. Order components that may change"
         " places, or reparametrise"

@@ -198,4 +198,8 @@ def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
     behind = {gate.name: gate for gate in found}[name]
     assert hint not in behind.message
     assert behind.message.endswith("it follows from the modes, whose remedy comes first")
+    late = put_first(
+        (failed_by_modes(1, "chain 2", "chains that came late, from a second mode or a far start"),), missed
+    )
+    assert hint in {gate.name: gate for gate in late}[name].message
     assert (behind.verdict, behind.value, behind.where) == ("fail", alone[name].value, alone[name].where)
