@@ -189,13 +189,13 @@ def _check_prior(model: Model, spec: StageSpec) -> None:
     """Refuse a kernel that begins with draws of the prior where the model has none.
 
     Raises:
-        ConfigError: the model's prior is only a density.
+        ConfigError: no draws follow the density of the model's prior.
     """
     if not model.has_proper_prior:
         raise ConfigError(
             f"experiment '{spec.experiment}': key 'kernel.name': {spec.kernel.name} begins with draws of the prior, and"
-            f" model '{spec.model.name}' has a test point instead of a prior",
-            "give it a prior, or use another kernel, such as nuts",
+            f" model '{spec.model.name}' has none: a test point, a flat prior or a potential",
+            "give it a prior that can be drawn from, or use another kernel, such as nuts",
         )
 
 

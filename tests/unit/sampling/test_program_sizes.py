@@ -180,7 +180,7 @@ def test_a_test_point_is_refused_by_kernels_that_begin_with_the_prior(make_case)
     data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
     assert make_program(whole(prior=False), data, 16).num_chains == 18
     from_prior = {"sampling": {"chains": 18, "warmup": 21, "initial": {"method": "prior"}}}
-    with pytest.raises(ConfigError, match="has a test point instead of a prior"):
+    with pytest.raises(ConfigError, match="has none: a test point, a flat prior or a potential"):
         make_program(whole(prior=False, kernel="tempered_smc", **from_prior), data, 16)
     assert make_program(whole(kernel="tempered_smc", **from_prior), data, 16)
 

@@ -33,11 +33,13 @@ def check_evidence(bound: BoundModel) -> None:
     """Check that the evidence exists, and that a normal can be fitted.
 
     Raises:
-        ConfigError: the prior has no integral, or there are too many coordinates.
+        ConfigError: the prior has no known integral, or there are too many coordinates.
     """
     name = type(bound.model).__name__
     if not bound.model.has_proper_prior:
-        raise unsuitable(KEY, f"the prior of model {name} has no integral, so the likelihood has no mean under it")
+        raise unsuitable(
+            KEY, f"the prior of model {name} is flat, or has a potential or a test point: its integral is not known"
+        )
     number = LogDensity(bound).num_coordinates
     if number > MOST_COORDINATES:
         problem = (

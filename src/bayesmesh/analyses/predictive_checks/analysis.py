@@ -30,8 +30,8 @@ class PredictiveChecks(Analysis):
         if self.options.prior and not bound.model.has_proper_prior:
             name = type(bound.model).__name__
             raise ConfigError(
-                f"key 'predictive_checks.prior': the prior of model {name} has no integral, so there are no draws of it",
-                "remove the key, or give the model a prior",
+                f"key 'predictive_checks.prior': no draws follow the prior of model {name}, which is flat, or has a potential or a test point",
+                "remove the key, or give the model a prior that can be drawn from",
             )
         check_predictions("predictive_checks", bound, latents, simulate_once)
 

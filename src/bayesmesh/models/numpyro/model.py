@@ -116,6 +116,11 @@ class NumpyroFunction(Model):
             for k, field in fields
         }
 
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether draws of the latents follow their density, which improper priors and factors do not allow."""
+        return self._sites.has_proper_prior
+
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return NumPyro's latent sites as a prior."""
         return Prior(self._sites, data_spec.dtype)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.distributions.distribution import validation_enabled
+from numpyro.distributions.distribution import ImproperUniform, validation_enabled
 from numpyro.distributions.util import is_identically_one
 from numpyro.infer.util import constrain_fn
 
@@ -40,6 +40,7 @@ class Sites:
     Attributes:
         latents: sorted names.
         row_sites: name of each observed site -> axis of the rows in its log density; None where all data are one row.
+        has_proper_prior: whether draws of the latents follow the prior: none is improper, and no factor changes their density.
 
     Raises:
         ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has the rows.
@@ -74,6 +75,8 @@ class Sites:
                 " one row:\n    model:\n      whole: true",
             )
         self._factors = sorted(set(observed) - set(self.row_sites))
+        is_improper = any(few[name]["is_improper"] for name in self.latents)
+        self.has_proper_prior = not is_improper and not self._factors
 
     def _read_parameters(self, fields: Mapping[str, object]) -> tuple[str, ...] | None:
         """Return the arguments by which the function takes fields; None if it takes all as one mapping."""
@@ -91,7 +94,8 @@ class Sites:
         """Run the model with some latents given, and return its sites of random variables."""
         # A key only for what no latent determines: drawing the prior, or asking for shapes.
         seeded = handlers.seed(self._function, jax.random.key(0) if key is None else key)
-        given = handlers.trace(handlers.substitute(seeded, data=dict(latents)))
+        drawn = handlers.substitute(seeded, substitute_fn=_place_improper)
+        given = handlers.trace(handlers.substitute(drawn, data=dict(latents)))
         args, kwargs = self._given(rows)
         # Rows without meaning may be what no distribution takes.
         with validation_enabled(False):
@@ -113,6 +117,7 @@ class Sites:
                 support = getattr(site["fn"], "support", None)
                 about[name] = {
                     "is_latent": not site["is_observed"],
+                    "is_improper": _is_improper(site["fn"]),
                     "is_discrete": bool(getattr(support, "is_discrete", False)),
                 }
                 out[name] = _log_prob(site) if site["is_observed"] else site["value"]
@@ -134,7 +139,7 @@ class Sites:
     # -- functions of arrays -----------------------------------------------------------------------------------------------
 
     def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
-        """Return a draw of the latents from the prior."""
+        """Return a draw of the latents from the prior; of an improper one, a point near 0 in unconstrained space."""
         sites = self._trace(self._some, {}, key)
         return {name: sites[name]["value"] for name in self.latents}
 
@@ -198,6 +203,23 @@ class Sites:
         for name in (*self.latents, *self._factors):
             if not jnp.array_equal(_log_prob(here[name]), _log_prob(there[name]), equal_nan=True):
                 yield name
+
+
+def _is_improper(distribution: Any) -> bool:
+    """Return whether a distribution is NumPyro's improper one, of which there are no draws."""
+    while hasattr(distribution, "base_dist"):
+        distribution = distribution.base_dist
+    return isinstance(distribution, ImproperUniform)
+
+
+def _place_improper(site: Site) -> Array | None:
+    """Return a value of an improper latent, standard normal in unconstrained space; None for all other sites."""
+    if site["type"] != "sample" or site["is_observed"] or not _is_improper(site["fn"]):
+        return None
+    to_support = biject_to(site["fn"].support)
+    shape = to_support.inverse_shape(site["fn"].shape(site["kwargs"]["sample_shape"]))
+    value: Array = to_support(jax.random.normal(site["kwargs"]["rng_key"], shape))
+    return value
 
 
 def _log_prob(site: Site) -> Array:

@@ -159,6 +159,11 @@ class PymcModel(Model):
         named = self._graphs.axes()
         return {**matrix_axes(*self._matrices, named), **named}
 
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether draws of the latents follow their density, which flat priors and potentials do not allow."""
+        return self._graphs.has_proper_prior
+
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
         return Prior(self._graphs, data_spec.dtype)
@@ -228,8 +233,8 @@ class PymcFunction(PymcModel):
 
     @property
     def has_predictions(self) -> bool:
-        """Whether there are rows to predict."""
-        return not self.reads_whole(self.options)
+        """Whether there are rows, of which one variable is observed that can be drawn."""
+        return not self._is_whole and self._graphs.has_predictions
 
     @property
     def _is_whole(self) -> bool:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
+from jax.typing import ArrayLike
 from jaxtyping import Array
+from pymc.distributions.continuous import TruncatedNormalRV
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
@@ -25,7 +28,9 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.link.jax.dispatch.random import jax_sample_fn
 from pytensor.raise_op import Assert
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
 
@@ -49,6 +54,19 @@ def _outside_of_support(op: CheckParameterValue, **_: object) -> Callable[..., A
     return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
 
 
+@jax_sample_fn.register(TruncatedNormalRV)
+def _draw_truncated_normal(op: Op, node: object) -> Callable[..., Array]:
+    """Return the function that draws a truncated normal, which PyTensor lacks."""
+    del op, node
+
+    def draw(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+        mean, sd, lower, upper = map(jnp.asarray, parameters)
+        low, high = (lower - mean) / sd, (upper - mean) / sd
+        return mean + sd * jax.random.truncated_normal(key, low, high, shape=size, dtype=jnp.dtype(dtype))
+
+    return draw
+
+
 def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
     """Convert a graph to a JAX function; shared variables become constants."""
     shared: dict[Variable, Variable] = {
@@ -61,6 +79,12 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
     # Without this, constants made while something else is traced would be its tracers.
     with jax.ensure_compile_time_eval():
         return jax_funcify(graph)
+
+
+def _has_sampler(op: Op) -> bool:
+    """Return whether JAX draws from a distribution; an operation of another kind draws nothing."""
+    is_drawn = jax_sample_fn.dispatch(type(op)) is not jax_sample_fn.dispatch(object)
+    return is_drawn or not isinstance(op, RandomVariable)
 
 
 def _labels(coordinate: Sequence[object] | None) -> tuple[str, ...] | None:
@@ -157,7 +181,9 @@ class Graphs:
         by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *potentials)), terms, strict=True))
         kept = {str(rv.name) for rv in observed} if self._is_whole else set()
         self._row_terms = {name: term for name, term in by_name.items() if name in kept or self._uses_rows(term)}
-        self._prior_terms = [term for name, term in by_name.items() if name not in self._row_terms]
+        in_prior = [name for name in by_name if name not in self._row_terms]
+        self._prior_terms = [by_name[name] for name in in_prior]
+        self._has_other_terms = not {str(rv.name) for rv in self._free}.issuperset(in_prior)
         if not self._row_terms:
             raise ConfigError(
                 f"model {self._name}: nothing in it depends on the rows",
@@ -229,10 +255,53 @@ class Graphs:
         function = to_jax(self._values, outputs)
         return lambda latents: dict(zip(self.names, function(*self._of(latents)), strict=True))
 
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether draws of the latents follow the prior: all can be drawn, and no potential or observation changes their density."""
+        return not self._undrawn and not self._has_other_terms
+
+    @functools.cached_property
+    def has_predictions(self) -> bool:
+        """Whether exactly one variable is observed in the rows, and JAX can draw from its distribution."""
+        return self._outcome is not None and self._is_drawn(self._outcome[0])
+
+    @functools.cached_property
+    def _undrawn(self) -> list[Variable]:
+        """The latents of distributions that JAX cannot draw from, improper ones such as `Flat` among them."""
+        return [rv for rv in self._free if not self._is_drawn(rv)]
+
+    def _is_drawn(self, rv: Variable) -> bool:
+        """Return whether JAX draws a random variable where all latents that it depends on are given."""
+        if isinstance(rv.owner.op, RandomVariable) and _has_sampler(rv.owner.op):
+            return True
+        given = {other: value for other, value in self._plain.items() if other is not rv}
+        (alone,) = clone_replace([rv], replace=given)
+        graph = FunctionGraph(outputs=[alone], clone=True)
+        # Some distributions are made of others.
+        JAX.optimizer.rewrite(graph)
+        return all(_has_sampler(node.op) for node in graph.apply_nodes)
+
     def draw_prior(self) -> Callable[[Array], dict[str, Array]]:
-        """Return a function of a key: a draw of the prior, potentials left out."""
-        function = self._draw([], self._free)
-        return lambda key: dict(zip(self.names, function(key, []), strict=True))
+        """Return a function of a key: a draw of the prior, potentials left out; standard normal in unconstrained space where JAX draws nothing."""
+        near = {rv: self._model.rvs_to_values[rv].type() for rv in self._undrawn}
+        placed = {rv: self._placed(rv, z) for rv, z in near.items()}
+        function = self._draw(list(near.values()), clone_replace(self._free, replace=placed) if placed else self._free)
+
+        def draw(key: Array) -> dict[str, Array]:
+            keys = jax.random.split(jax.random.fold_in(key, len(self._free)), len(near)) if near else ()
+            zs = [jax.random.normal(each, z.type.shape, z.dtype) for each, z in zip(keys, near.values(), strict=True)]
+            return dict(zip(self.names, function(key, zs), strict=True))
+
+        return draw
+
+    def _placed(self, rv: Variable, z: Variable) -> Variable:
+        """Return the value of a latent at a point of unconstrained space."""
+        if None in z.type.shape:
+            raise ConfigError(
+                f"model {self._name}: nothing draws '{rv.name}', and its shape is not known", "give it a static shape"
+            )
+        transform = self._model.rvs_to_transforms[rv]
+        return z if transform is None else transform.backward(z, *rv.owner.inputs)
 
     def predict(self) -> tuple[Callable[..., Array], Callable[..., Array], Callable[[Arrays], Array]]:
         """Return three functions of the variable observed in the rows.

@@ -343,7 +343,7 @@ def test_a_prior_without_an_integral_is_refused(tmp_path: Path) -> None:
             return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(0.0, 1.0), 5000)})
 
     bound = bind(tmp_path, Flat, {"y": np.zeros(3)})
-    with pytest.raises(ConfigError, match="key 'evidence': the prior of model Flat has no integral"):
+    with pytest.raises(ConfigError, match="key 'evidence': the prior of model Flat is flat"):
         check_evidence(bound)
     with pytest.raises(ConfigError, match="5,000 coordinates"):
         check_evidence(bound._replace(model=Wide(Options(), bound.data_spec)))
