@@ -40,7 +40,7 @@ from bayesmesh.sampling.sampling_kernel_check import (
 )
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device, to_host
-from bayesmesh.sampling.start_points import choose_points, place_starts
+from bayesmesh.sampling.start_points import MIRRORED, choose_points, place_starts
 from bayesmesh.sampling.state_leaves import is_finite, name_leaves, place
 
 PROGRAMS = ("initialise", "segment")
@@ -109,8 +109,11 @@ class Program:
 
     def keys(self, arguments: Arguments) -> jax.Array:
         """Return the keys of the chains, (chain,)."""
-        chains = arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
-        return fold(jax.random.key(arguments.seed), chains)
+        return fold(jax.random.key(arguments.seed), self._numbers(arguments))
+
+    def _numbers(self, arguments: Arguments) -> jax.Array:
+        """Return the absolute numbers of the chains, (chain,) uint32."""
+        return arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
 
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
@@ -125,7 +128,12 @@ class Program:
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         attempt = jnp.asarray(arguments.attempt)
-        position = place_starts(initial.method, target, keys, attempt, arguments.spread, arguments.center)
+        is_odd = self._numbers(arguments) % 2
+        # A pair of chains has the key of its first one, whatever the chain groups.
+        pairs = fold(jax.random.key(arguments.seed), self._numbers(arguments) - is_odd)
+        of_starts = fold(pairs, last) if initial.method in MIRRORED else keys
+        where = arguments.spread, arguments.center, is_odd == 1
+        position = place_starts(initial.method, target, of_starts, attempt, *where)
         if initial.method in ("mode", "laplace"):
             from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 

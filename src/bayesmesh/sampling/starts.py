@@ -1,7 +1,7 @@
 """Start chains where the density is finite, and find out why that is impossible.
 
-A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts do not depend
-on devices.
+A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, or by pair of chains and
+attempt, so starts do not depend on devices.
 
 Where starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression
 begins at a log density of -1e30. Each chain then takes the first of a few that is not among the worse half of all of them.
@@ -24,9 +24,9 @@ from bayesmesh.models._model_latents import align_local
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import Arrays, Target
-from bayesmesh.sampling.start_points import MOST_ATTEMPTS, choose_points, place_starts
+from bayesmesh.sampling.start_points import MIRRORED, MOST_ATTEMPTS, choose_points, place_starts
 
-NUM_COMPARED = {"auto": 8, "uniform": 8}
+NUM_COMPARED = dict.fromkeys(MIRRORED, 8)
 """Method of starting -> starts of each chain that are compared; others compare none."""
 
 _log = logging.getLogger("bayesmesh")
@@ -88,7 +88,8 @@ def start_chains(
 
     attempt = arguments.attempt
     if num_compared := NUM_COMPARED.get(method, 0):
-        attempt = choose_starts(np.stack([begin(np.full_like(attempt, i))[1] for i in range(num_compared)]))
+        lp = np.stack([begin(np.full_like(attempt, i))[1] for i in range(num_compared)])
+        attempt = choose_starts(lp, np.asarray(arguments.first_chain))
     for tried in range(1, MOST_ATTEMPTS + 1):
         state, lp = begin(attempt)
         has_failed = ~np.isfinite(lp)
@@ -115,19 +116,32 @@ def start_chains(
     raise NoFiniteStart(np.flatnonzero(has_failed).tolist())
 
 
-def choose_starts(lp: Float[np.ndarray, "attempt *dataset chain"]) -> UInt32[np.ndarray, "*dataset chain"]:
+def choose_starts(
+    lp: Float[np.ndarray, "attempt *dataset chain"], first_chain: UInt32[np.ndarray, "*dataset"]
+) -> UInt32[np.ndarray, "*dataset chain"]:
     """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
 
+    Two chains whose starts are reflections of each other take the first attempt that is good for both, if there is one.
     Chains are compared with those of the same dataset.
 
-    >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]))
+    Args:
+        lp: log density of each attempt; NaN or infinite where a start is not possible.
+        first_chain: absolute number of the first chain; an even one and the next are a pair.
+
+    >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]), np.array(1, np.uint32))
     array([1, 0], dtype=uint32)
+    >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]), np.array(0, np.uint32))
+    array([1, 1], dtype=uint32)
     """
     if lp.ndim > 2:
-        return np.stack([choose_starts(lp[:, dataset]) for dataset in range(lp.shape[1])])
+        return np.stack([choose_starts(lp[:, dataset], first) for dataset, first in enumerate(first_chain)])
     finite = np.where(np.isfinite(lp), lp, -np.inf)
     limit = np.median(finite[np.isfinite(finite)]) if np.isfinite(finite).any() else -np.inf
     is_good = finite >= limit
+    firsts = np.arange(int(first_chain) % 2, lp.shape[1] - 1, 2)
+    of_both = is_good[:, firsts] & is_good[:, firsts + 1]
+    for each in (firsts, firsts + 1):
+        is_good[:, each] = np.where(of_both.any(axis=0), of_both, is_good[:, each])
     return np.where(is_good.any(axis=0), is_good.argmax(axis=0), finite.argmax(axis=0)).astype(np.uint32)
 
 
@@ -154,11 +168,13 @@ def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows:
 
 def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Array]:
     """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
-    last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(key.first_chain + chain))
+    initial, number = program.sampling.initial, key.first_chain + chain
+    is_reflected = initial.method in MIRRORED and number % 2 == 1
+    last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(number - is_reflected))
     key_start = jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS))
     attempt = jnp.full(1, MOST_ATTEMPTS - 1, jnp.uint32)
-    initial, center = program.sampling.initial, choose_points(program.points, key.first_chain + chain, 1)
-    starts = place_starts(initial.method, program.target, key_start[None], attempt, initial.spread, center)
+    where = initial.spread, choose_points(program.points, number, 1), jnp.full(1, is_reflected)
+    starts = place_starts(initial.method, program.target, key_start[None], attempt, *where)
     return program.target.position.unpack(jax.tree.map(lambda x: x[0], starts), jnp.dtype("float64"))
 
 

@@ -149,8 +149,10 @@ def test_the_rows_of_the_dataset_at_fault_are_found(programs: DatasetPrograms, r
 
 def test_starts_are_compared_within_a_dataset() -> None:
     lp = np.array([[[-1e9, -3.0], [-70.0, -90.0]], [[-4.0, -2.0], [-80.0, -60.0]]])
-    expected = [choose_starts(lp[:, dataset]) for dataset in range(2)]
-    np.testing.assert_array_equal(choose_starts(lp), expected)
+    first = np.array([3, 8], np.uint32)
+    expected = [choose_starts(lp[:, dataset], first[dataset]) for dataset in range(2)]
+    np.testing.assert_array_equal(choose_starts(lp, first), expected)
+    assert expected[0].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("kernel", ["hmc", "nuts", "chees"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
@@ -18,11 +19,12 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.start_points import MOST_ATTEMPTS, choose_points, find_points, place_starts
+from bayesmesh.sampling.start_points import MIRRORED, MOST_ATTEMPTS, choose_points, find_points, place_starts
 
 tfd = tfp.distributions
 KEY = "experiment 'mine': key 'sampling.initial.file': "
 FIRST = np.zeros(3, np.uint32)
+NONE = jnp.zeros(3, bool)
 
 
 class Positive(Model):
@@ -86,14 +88,14 @@ def test_chains_take_the_points_of_a_file_in_turn(tmp_path: Path) -> None:
     np.savez(tmp_path / "start.npz", mean=[[1, 2], [3, 4]], noise=[0.5, 0.5])
     np.testing.assert_array_equal(points_of(tmp_path / "start.npz", target).shared, points.shared)
     keys = jax.random.split(jax.random.key(0), 3)
-    starts = place_starts("file", target, keys, FIRST, 0.0, choose_points(points, 3, 3))
+    starts = place_starts("file", target, keys, FIRST, 0.0, choose_points(points, 3, 3), NONE)
     for chain, mean in enumerate([[3, 4], [1, 2], [3, 4]]):
         found = latents_of(target, starts, chain)
         np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
         np.testing.assert_allclose(found["noise"], 0.5, rtol=1e-12)
-    noisy = place_starts("file", target, keys, FIRST, 0.1, choose_points(points, 3, 3))
+    noisy = place_starts("file", target, keys, FIRST, 0.1, choose_points(points, 3, 3), NONE)
     off = np.asarray(noisy.shared - starts.shared) / 0.1
-    origin = place_starts("zero", target, keys, FIRST, 1.0, None)
+    origin = place_starts("zero", target, keys, FIRST, 1.0, None, NONE)
     np.testing.assert_allclose(off, origin.shared, rtol=1e-9)
 
 
@@ -101,9 +103,24 @@ def test_late_attempts_draw_from_a_prior_that_is_too_wide_for_early_ones() -> No
     """The data may lie where the box of the first attempts does not reach."""
     target, keys = make(Wide), jax.random.split(jax.random.key(0), 3)
     last = np.array([0, MOST_ATTEMPTS // 2 - 1, MOST_ATTEMPTS // 2], np.uint32)
-    found, box, prior = (place_starts(method, target, keys, last, 1.0, None) for method in ("auto", "uniform", "prior"))
+    methods = "auto", "uniform", "prior"
+    found, box, prior = (place_starts(method, target, keys, last, 1.0, None, NONE) for method in methods)
     assert np.abs(prior.shared).max() > 2
     np.testing.assert_array_equal(found.shared, np.where([[False], [False], [True]], prior.shared, box.shared))
+
+
+@pytest.mark.parametrize("method", ["auto", "uniform", "prior", "zero"])
+def test_every_second_start_of_a_box_or_of_a_narrow_prior_is_a_reflection(method: str) -> None:
+    target, keys = make(), jax.random.split(jax.random.key(0), 3)[np.array([0, 0, 1, 1, 2, 2])]
+    is_odd = jnp.arange(6) % 2 == 1
+    starts = place_starts(method, target, keys, np.zeros(6, np.uint32), 1.0, None, is_odd).shared
+    assert (starts.std(axis=0) > 0.1).all()
+    if method not in MIRRORED:
+        np.testing.assert_array_equal(starts[::2], starts[1::2])
+        return
+    centers = (starts[::2] + starts[1::2]) / 2
+    np.testing.assert_allclose(centers, np.broadcast_to(centers[0], centers.shape), atol=1e-12)
+    assert (np.abs(centers[0]) < (1e-12 if method == "uniform" else 3)).all()
 
 
 def test_a_model_may_start_from_the_data() -> None:

@@ -17,7 +17,7 @@ from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.sampling.start_points import sample_starts
+from bayesmesh.sampling.start_points import MIRRORED, sample_starts
 from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
 from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
@@ -76,9 +76,11 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     state = start_chains(built.compiled["initialise"], built.arguments(), built.data)
     jax.tree.map(np.testing.assert_array_equal, state, first)
     # The key of a start before there were attempts: chains that start well are the same for ever.
-    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in range(4)]
-    method, attempt = built.program.sampling.initial.method, jnp.zeros(4, jnp.uint32)
-    expected = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt))(jnp.stack(keys))
+    method, attempt, is_odd = built.program.sampling.initial.method, jnp.zeros(4, jnp.uint32), jnp.arange(4) % 2 == 1
+    of_whom = np.arange(4) - is_odd if method in MIRRORED else np.arange(4)
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in of_whom]
+    sample = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt, is_odd))
+    expected = sample(jnp.stack(keys))
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
 
@@ -92,8 +94,26 @@ def test_chains_start_from_the_prior_unless_it_is_vague(build, make_case, prior_
         built = build(case, "hmc", num_chains=6, is_optimised=False, num_leapfrog_steps=2, initial={"method": name})
         state, _ = built.compiled["initialise"](built.arguments(), built.data)
         positions.append(np.asarray(state.kernel.position.shared))
-    np.testing.assert_array_equal(*positions)
+    # Every second one is a reflection by `auto` and `uniform`.
+    np.testing.assert_array_equal(positions[0][::2], positions[1][::2])
     assert np.abs(positions[0]).max() < 5
+
+
+@pytest.mark.parametrize("method", ["auto", "uniform"])
+def test_two_chains_start_on_either_side_in_any_group(build, make_case, method: str) -> None:
+    built = build(
+        make_case("gaussian"), "hmc", num_chains=6, is_optimised=False, num_leapfrog_steps=2, initial={"method": method}
+    )
+    starts = [
+        np.asarray(
+            built.compiled["initialise"](built.arguments(first_chain=first), built.data)[0].kernel.position.shared
+        )
+        for first in (0, 3)
+    ]
+    np.testing.assert_array_equal(starts[0][3:], starts[1][:3])
+    centers = (starts[0][::2] + starts[0][1::2]) / 2
+    np.testing.assert_allclose(centers, np.broadcast_to(centers[0], centers.shape), atol=1e-6)
+    assert np.abs(starts[0][0] - starts[0][1]).max() > 0.1
 
 
 def test_starts_are_those_of_the_chain_in_any_group_and_on_any_mesh(build, make_case, alone) -> None:
@@ -246,17 +266,18 @@ def test_starts_among_the_worse_half_are_drawn_again(alone) -> None:
         state, found = alone.compiled["initialise"](at, alone.data)
         levels.append(np.asarray(state.kernel.position.local))
         lp.append(np.asarray(found))
-    chosen = choose_starts(np.stack(lp))
+    chosen = choose_starts(np.stack(lp), np.array(0, np.uint32))
     assert len(set(chosen)) > 1, "not all chains choose alike"
     limit = np.nanmedian(lp)
     for chain, attempt in enumerate(chosen):
-        tried = np.stack(lp)[:, chain]
+        tried, partner = (np.stack(lp)[:, each] for each in (chain, chain ^ 1))
         good = [i for i in range(8) if tried[i] >= limit]
-        assert attempt == (good[0] if good else np.nanargmax(tried))
+        of_both = [i for i in good if partner[i] >= limit]
+        assert attempt == ([*of_both, *good] or [np.nanargmax(tried)])[0]
     arguments = alone.arguments(), alone.data, jax.block_until_ready, "uniform"
     state = start_chains(alone.compiled["initialise"], *arguments)
     np.testing.assert_array_equal(state.kernel.position.local, np.stack(levels)[chosen, np.arange(6)])
 
 
 def test_without_any_finite_start_the_first_are_taken() -> None:
-    np.testing.assert_array_equal(choose_starts(np.full((2, 3), np.nan)), [0, 0, 0])
+    np.testing.assert_array_equal(choose_starts(np.full((2, 3), np.nan), np.array(1, np.uint32)), [0, 0, 0])
