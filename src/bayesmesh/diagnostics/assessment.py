@@ -59,8 +59,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = draws.statistics.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(relatives[:, -1])
-    found = (non_finite.gate(), movement.gate(), in_modes, few)
-    results = put_first(found, results)
+    results = put_first((non_finite.gate(), movement.gate(), in_modes, few), results)
     if lp is None or in_modes is not None or non_finite.gate() is not None:
         return results
     return judge_funnel(results, lp, _latent_blocks(draws.latents))

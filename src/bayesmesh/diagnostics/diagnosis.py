@@ -169,8 +169,7 @@ def _assess(
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
-    found = (non_finite.gate(), movement.gate(), in_modes, few)
-    results = put_first(found, results)
+    results = put_first((non_finite.gate(), movement.gate(), in_modes, few), results)
     return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
 
 

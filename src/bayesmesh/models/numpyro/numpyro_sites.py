@@ -206,7 +206,7 @@ class Sites:
 
 
 def _is_improper(distribution: Any) -> bool:
-    """Return whether a distribution is NumPyro's improper one, of which there are no draws."""
+    """Return whether a distribution is NumPyro's `ImproperUniform`, also expanded or masked; it cannot be sampled."""
     while hasattr(distribution, "base_dist"):
         distribution = distribution.base_dist
     return isinstance(distribution, ImproperUniform)
