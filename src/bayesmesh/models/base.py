@@ -326,6 +326,16 @@ class Model(ByUnit, ABC):
 
         return jax.value_and_grad(total)(latents)
 
+    def log_likelihood_and_gradient_on_gpu(
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
+        """Return what `log_likelihood_and_gradient` does, by a path for programs on NVIDIA GPUs with tensor cores.
+
+        A model may override it where these are faster. A test holds it to the plain path, with the precision of float32.
+        Second derivatives are those of the plain path.
+        """
+        return self.log_likelihood_and_gradient(latents, rows, is_row)
+
     def observed_information(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> Mapping[str, Latents] | None:

@@ -15,6 +15,7 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.models import _byte_products
 from bayesmesh.models.base import Axis, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
@@ -79,6 +80,22 @@ class SoftmaxRegression(Model):
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log probability of each row's label, in nats, shape (rows,)."""
         return self.predict(latents, rows).log_prob(self.outcome(rows))
+
+    def log_likelihood_and_gradient_on_gpu(
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
+        """Products of pixels and weights on the tensor cores, where features are bytes."""
+        features, weights = rows["features"], latents["weights"]
+        if not _byte_products.are_bytes(features) or weights.dtype != jnp.float32:
+            return self.log_likelihood_and_gradient(latents, rows, is_row)
+        scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
+        logits = _byte_products.times(features, weights) * scale + latents["biases"][None]
+        log_shares = jax.nn.log_softmax(logits)
+        is_label = self.outcome(rows)[:, None] == jnp.arange(logits.shape[1])[None]
+        by_row = jnp.sum(jnp.where(is_label, log_shares, 0), axis=1)
+        residual = jnp.where(is_row[:, None], is_label - jnp.exp(log_shares), 0)
+        gradient = {"weights": _byte_products.transposed_times(features, residual) * scale, "biases": residual.sum(0)}
+        return jnp.sum(jnp.where(is_row, by_row, 0), dtype=jnp.float64), {k: gradient[k] for k in latents}
 
     def observed_information(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Mapping[str, Latents]:
         """Sum p_a (1[a = b] - p_b) x x^T over rows, x with a 1 for the bias: a matrix product for each pair of classes."""

@@ -20,10 +20,22 @@ from bayesmesh.sampling.program_rows import RowLayout
 from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
+_LEAST_CAPABILITY = 8.0
+"""Compute capability of GPUs whose tensor cores take bfloat16."""
+
 
 def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
     """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
-    return CollectiveTarget(model, spec, layout, mesh) if sharding == "shard_map" else Target(model, spec, layout)
+    stated = sharding == "shard_map"
+    target = CollectiveTarget(model, spec, layout, mesh) if stated else Target(model, spec, layout)
+    target.is_on_gpu = all(_has_tensor_cores(device) for device in mesh.devices.flat)
+    return target
+
+
+def _has_tensor_cores(device: jax.Device) -> bool:
+    """Return whether a device is an NVIDIA GPU of the generation of the A100 or a later one."""
+    capability = str(getattr(device, "compute_capability", ""))
+    return device.platform == "gpu" and capability[:1].isdigit() and float(capability) >= _LEAST_CAPABILITY
 
 
 class CollectiveTarget(Target):

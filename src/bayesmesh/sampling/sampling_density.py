@@ -44,7 +44,10 @@ class Target:
 
     Attributes:
         position: how latents lie in a position.
+        is_on_gpu: whether programs run on GPUs with tensor cores, for which models may have a path of their own.
     """
+
+    is_on_gpu = False
 
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
         self.model, self.spec, self.layout = model, spec, layout
@@ -171,7 +174,8 @@ class Target:
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 
         aligned, to_entries = self.align(local, data)
-        value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
+        evaluate = functools.partial(_on_gpu, self.model) if self.is_on_gpu else self.model.log_likelihood_and_gradient
+        value, gradient = evaluate({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
             # A tile without any row computes with padding alone, and its gradient may be NaN.
             gradient = {k: jnp.where(data["is_row"][0], g, 0) for k, g in gradient.items()}
@@ -300,6 +304,20 @@ class BoundTarget:
         (of_prior,) = pull_back((jnp.ones_like(log_prior), jax.tree.map(jnp.zeros_like, gradient)))
         (of_likelihood,) = pull_back((jnp.zeros_like(log_prior), gradient))
         return DensityParts(log_prior, log_likelihood, of_prior, of_likelihood)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _on_gpu(model: Model, latents: Arrays, rows: Arrays, is_row: jax.Array) -> tuple[jax.Array, Arrays]:
+    return model.log_likelihood_and_gradient_on_gpu(latents, rows, is_row)
+
+
+@_on_gpu.defjvp
+def _differentiate_plainly(
+    model: Model, primals: tuple[Arrays, Arrays, jax.Array], tangents: tuple[Arrays, object, object]
+) -> tuple[tuple[jax.Array, Arrays], tuple[jax.Array, Arrays]]:
+    """Return products with the Hessian by the plain path: that of a GPU need have no derivative."""
+    latents, rows, is_row = primals
+    return jax.jvp(lambda at: model.log_likelihood_and_gradient(at, rows, is_row), (latents,), (tangents[0],))
 
 
 def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:

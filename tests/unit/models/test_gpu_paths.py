@@ -1,0 +1,142 @@
+"""The paths of models for GPUs, held to the plain ones, with the same steps on a CPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.config.config_blocks import ComputeSettings, MeshSettings
+from bayesmesh.config.config_registry import list_components, load_component
+from bayesmesh.models import _byte_products
+from bayesmesh.models.base import Model
+from bayesmesh.sampling import program_sharding
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampling_mesh import build_mesh
+
+MODELS = [
+    name
+    for name in list_components("model")
+    if load_component("model", name).log_likelihood_and_gradient_on_gpu is not Model.log_likelihood_and_gradient_on_gpu
+]
+SIZES = [0.0, 1e-4, 1.0, 40.0, 1e4]
+
+
+def difference(gradient: dict[str, jax.Array], wanted: dict[str, jax.Array]) -> float:
+    """Return the largest difference, relative to the largest entry of each latent's gradient or to 1."""
+    pairs = [(gradient[name], wanted[name]) for name in wanted]
+    return max(float(jnp.max(jnp.abs(a - b)) / max(1.0, float(jnp.max(jnp.abs(b))))) for a, b in pairs)
+
+
+@pytest.fixture(params=MODELS)
+def case(request, make_case):
+    return make_case(request.param).with_dtype("float32")
+
+
+@pytest.fixture
+def draws(case) -> dict[str, jax.Array]:
+    """Latents of three chains."""
+    return jax.vmap(lambda key: case.model.prior(case.spec).sample(seed=key))(jax.random.split(jax.random.key(1), 3))
+
+
+def test_models_with_such_a_path_are_found() -> None:
+    assert MODELS == ["softmax_regression"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_values_and_gradients_are_those_of_the_plain_path(case, draws, size) -> None:
+    is_row = jnp.arange(case.spec.num_rows) < case.spec.num_rows - 2
+    scaled = {name: size * values for name, values in draws.items()}
+
+    def evaluate(method, latents):
+        return jax.jit(jax.vmap(lambda one: method(one, case.arrays, is_row)))(latents)
+
+    wide = {name: values.astype(jnp.float64) for name, values in scaled.items()}
+    value, gradient = evaluate(case.model.log_likelihood_and_gradient, wide)
+    mine, by_latent = evaluate(case.model.log_likelihood_and_gradient_on_gpu, scaled)
+    assert mine.dtype == jnp.float64
+    np.testing.assert_allclose(mine, value, rtol=2e-6)
+    # Logits of thousands are off by 1e-4 in float32, however they are computed.
+    _, plain = evaluate(case.model.log_likelihood_and_gradient, scaled)
+    assert difference(by_latent, gradient) < max(5e-6, 3 * difference(plain, gradient))
+    assert {name: v.dtype for name, v in by_latent.items()} == dict.fromkeys(draws, jnp.float32)
+
+
+def test_what_is_not_finite_is_seen(case, draws) -> None:
+    name = next(iter(draws))
+    latents = {k: v[0] for k, v in draws.items()} | {name: jnp.full_like(draws[name][0], jnp.nan)}
+    is_row = jnp.ones(case.spec.num_rows, bool)
+    value, gradient = case.model.log_likelihood_and_gradient_on_gpu(latents, case.arrays, is_row)
+    assert not jnp.isfinite(value)
+    assert not jnp.all(jnp.isfinite(gradient[name]))
+
+
+def test_second_derivatives_are_those_of_the_plain_path(case, draws) -> None:
+    """As the curvature at a mode needs them: along a direction, through the density that kernels see."""
+    layout = lay_out_rows(case.spec.num_rows, 1, case.spec.num_rows)
+    latents = {name: values[:1] for name, values in draws.items()}
+    found = {}
+    for on_gpu in (True, False):
+        target = program_sharding.Target(case.model, case.spec, layout)
+        target.is_on_gpu = on_gpu
+        data = {k: jnp.asarray(v) for k, v in target.lay_out(case.rows).items()}
+        at = jax.vmap(target.position.pack)(dict(target.bijector.inverse(latents)))
+        bound = target.bind(data)
+        found[on_gpu] = jax.jvp(lambda x, b=bound: b.log_density(x).gradient, (at,), (at,))[1]
+    for mine, wanted in zip(jax.tree.leaves(found[True]), jax.tree.leaves(found[False]), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("platform", "capability", "expected"),
+    [("gpu", "9.0", True), ("gpu", "8.0", True), ("gpu", "7.5", False), ("gpu", "gfx942", False), ("cpu", "", False)],
+)
+def test_only_gpus_with_tensor_cores_take_such_a_path(case, platform, capability, expected) -> None:
+    device = SimpleNamespace(platform=platform, compute_capability=capability)
+    layout = lay_out_rows(case.spec.num_rows, 1, case.spec.num_rows)
+    mesh = SimpleNamespace(devices=np.array([[device, device]], object))
+    for sharding in ("named", "shard_map"):
+        target = program_sharding.make_target(case.model, case.spec, layout, mesh, sharding)
+        assert target.is_on_gpu is expected
+
+
+@pytest.mark.parametrize("sharding", ["named", "shard_map"])
+def test_rows_may_lie_on_several_devices(case, draws, sharding) -> None:
+    settings = ComputeSettings(mesh=MeshSettings(chain=1, data=4))
+    mesh = build_mesh(settings, num_chains=3, is_sharded=True)
+    target = program_sharding.make_target(case.model, case.spec, lay_out_rows(case.spec.num_rows, 4, 5), mesh, sharding)
+    target.is_on_gpu = True
+    rows = target.lay_out(case.rows)
+    place = jax.NamedSharding(mesh, jax.P("data"))
+    data = {name: jax.device_put(values, place) for name, values in rows.items()}
+    value, gradient = jax.jit(target.likelihood_and_gradient)(draws, data)
+    is_row = jnp.ones(case.spec.num_rows, bool)
+    wanted = jax.vmap(lambda one: case.model.log_likelihood_and_gradient(one, case.arrays, is_row))(draws)
+    np.testing.assert_allclose(value, wanted[0], rtol=2e-6)
+    assert difference(gradient, wanted[1]) < 5e-6
+
+
+def test_three_parts_are_a_float32_number() -> None:
+    """Each is a bfloat16 number: the last 16 bits are zero, and nothing is left over."""
+    values = jnp.asarray(np.random.default_rng(1).standard_normal((40, 3)) * 10.0 ** np.arange(-6, 6, 4), jnp.float32)
+    parts = jnp.split(_byte_products._in_three(values), 3, axis=-1)
+    assert all(part.dtype == jnp.bfloat16 for part in parts)
+    np.testing.assert_array_equal(sum(part.astype(jnp.float64) for part in parts), values.astype(jnp.float64))
+
+
+def test_products_of_bytes_are_exact_and_blocks_of_rows_join(monkeypatch) -> None:
+    generator = np.random.default_rng(2)
+    monkeypatch.setattr(_byte_products, "_BLOCK_ROWS", 7)
+    values = jnp.asarray(generator.integers(0, 256, (23, 5)), jnp.uint8)
+    left, right = generator.integers(-99, 99, (5, 4)), generator.integers(-99, 99, (23, 4))
+    # Whole numbers have exact float32 sums here.
+    np.testing.assert_array_equal(
+        _byte_products.times(values, jnp.asarray(left, jnp.float32)), np.asarray(values, int) @ left
+    )
+    product = _byte_products.transposed_times(values, jnp.asarray(right, jnp.float32))
+    np.testing.assert_array_equal(product, np.asarray(values, int).T @ right)
+    assert _byte_products.are_bytes(values)
+    assert not _byte_products.are_bytes(values.astype(jnp.uint16))
