@@ -95,6 +95,11 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
     # A misspelt key is also a missing key: report the misspelling first.
     keys.sort(key=lambda key: found[key][0]["type"] != "extra_forbidden")
     message, remedy = _say(places[keys[0]], found[keys[0]])
+    if found[keys[0]][0]["type"] == "extra_forbidden":
+        beside = [places[key] for key in keys if found[key][0]["type"] == "missing"]
+        missing = [place.keys[-1] for place in beside if place.keys[:-1] == places[keys[0]].keys[:-1]]
+        if len(missing) == 1 and not remedy.startswith("did you mean"):
+            remedy = f"did you mean '{missing[0]}', which is missing? {remedy}"
     others = [places[key].key for key in keys[1:] if key]
     also = f" (also wrong: {', '.join(others)})" if others else ""
     return ConfigError(f"{path}: {message}{also}", remedy)

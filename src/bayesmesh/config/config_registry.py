@@ -35,6 +35,7 @@ from bayesmesh.config.config_refit_settings import Folds, LeftOut, Refits
 from bayesmesh.config.config_source_code import file_in, forget_imports, parse_file, python_path, statements
 from bayesmesh.config.misspelt_names import refuse_misspelt_names
 from bayesmesh.config.named_code import load_named
+from bayesmesh.config.prior_texts import PriorText
 from bayesmesh.config.settings import NO_SOURCE, Argument, CodeName, Files, Settings, code_names
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, suggest
@@ -46,7 +47,7 @@ PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel
 
 _IN_OPTIONS: dict[str, Any] = {
     "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "RestartingSettings": RestartingSettings,
-    "Argument": Argument, "CodeName": CodeName, "Files": Files, "MetricName": MetricName, "Field": Field, "Literal": Literal, "Annotated": Annotated,
+    "Argument": Argument, "CodeName": CodeName, "Files": Files, "PriorText": PriorText, "MetricName": MetricName, "Field": Field, "Literal": Literal, "Annotated": Annotated,
     "Refits": Refits, "Folds": Folds, "LeftOut": LeftOut,
 }  # fmt: skip
 """Names that a class ``Options`` may use."""

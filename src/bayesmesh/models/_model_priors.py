@@ -1,66 +1,39 @@
-"""Priors by name, such as ``normal(0, 2.5)`` or ``half_normal(1)[3]``: parsed as text, never evaluated.
-
-The parameters are Stan's: a scale is a standard deviation where there is one, and `exponential`, `gamma` and
-`inverse_gamma` take rates and scales as Stan's distributions of these names do.
-"""
+"""Distributions of priors by name: see `bayesmesh.config.prior_texts`."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.config.prior_texts import FAMILIES, Prior
 
 tfd, tfb = tfp.distributions, tfp.bijectors
-
-_TEXT = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*(?:\[([0-9,\s]*)\])?\s*")
-_EXAMPLE = "for example normal(0, 1), half_normal(2.5), or dirichlet(1, 1, 1)[2] for two of them"
-
-
-class _Family(NamedTuple):
-    """A family of priors.
-
-    Attributes:
-        parameters: their names; a last one that begins with ``*`` stands for any number.
-        make: from parameters, () each, to a distribution of TFP.
-        positive: which parameters must be greater than 0.
-    """
-
-    parameters: tuple[str, ...]
-    make: Callable[..., Any]
-    positive: frozenset[str] = frozenset()
-
-
-def _family(parameters: str, make: Callable[..., Any], positive: str = "") -> _Family:
-    return _Family(tuple(parameters.split()), make, frozenset(positive.split()))
 
 
 def _zero(like: Any) -> Any:
     return jnp.zeros_like(like)
 
 
-FAMILIES: Mapping[str, _Family] = {
-    "normal": _family("mean sd", tfd.Normal, "sd"),
-    "student_t": _family("df mean scale", tfd.StudentT, "df scale"),
-    "cauchy": _family("median scale", tfd.Cauchy, "scale"),
-    "laplace": _family("mean scale", tfd.Laplace, "scale"),
-    "half_normal": _family("scale", tfd.HalfNormal, "scale"),
-    "half_student_t": _family("df scale", lambda df, scale: tfd.HalfStudentT(df, _zero(scale), scale), "df scale"),
-    "half_cauchy": _family("scale", lambda scale: tfd.HalfCauchy(_zero(scale), scale), "scale"),
-    "exponential": _family("rate", tfd.Exponential, "rate"),
-    "gamma": _family("shape rate", tfd.Gamma, "shape rate"),
-    "inverse_gamma": _family("shape scale", tfd.InverseGamma, "shape scale"),
-    "log_normal": _family("mean_of_log sd_of_log", tfd.LogNormal, "sd_of_log"),
-    "beta": _family("a b", tfd.Beta, "a b"),
-    "uniform": _family("low high", tfd.Uniform),
-    "dirichlet": _family("*concentration", lambda *c: tfd.Dirichlet(jnp.stack(c)), "*concentration"),
+_MAKERS: Mapping[str, Callable[..., Any]] = {
+    "normal": tfd.Normal,
+    "student_t": tfd.StudentT,
+    "cauchy": tfd.Cauchy,
+    "laplace": tfd.Laplace,
+    "half_normal": tfd.HalfNormal,
+    "half_student_t": lambda df, scale: tfd.HalfStudentT(df, _zero(scale), scale),
+    "half_cauchy": lambda scale: tfd.HalfCauchy(_zero(scale), scale),
+    "exponential": tfd.Exponential,
+    "gamma": tfd.Gamma,
+    "inverse_gamma": tfd.InverseGamma,
+    "log_normal": tfd.LogNormal,
+    "beta": tfd.Beta,
+    "uniform": tfd.Uniform,
+    "dirichlet": lambda *c: tfd.Dirichlet(jnp.stack(c)),
 }
-"""Name -> family."""
+"""Family -> from parameters, () each, to a distribution of TFP."""
 
 
 _UNIT: Mapping[str, Callable[..., Any]] = {
@@ -102,72 +75,19 @@ def scaled(family: str, location: Any, scale: Any, shape: tuple[int, ...], *degr
     )
 
 
-class Prior(NamedTuple):
-    """A prior as it was written: name of its family, parameters, and shape of the array of independent ones."""
-
-    family: str
-    parameters: tuple[float, ...]
-    shape: tuple[int, ...]
-
-    def distribution(self, dtype: str) -> Any:
-        """Return the distribution of TFP, with parameters of a dtype; see `scaled` for its coordinates."""
-        values = [jnp.asarray(value, dtype) for value in self.parameters]
-        if self.family in _UNIT:
-            location, scale, degrees = self.split(values)
-            return scaled(self.family, location, scale, self.shape, *degrees)
-        made = FAMILIES[self.family].make(*values)
-        return tfd.Sample(made, self.shape) if self.shape else made
-
-    def split(self, values: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
-        """Return location, scale and degrees of freedom among the parameters of a family of `scaled`."""
-        named = dict(zip(FAMILIES[self.family].parameters, values, strict=True))
-        location = named.get("mean", named.get("median", 0.0 * values[0]))
-        scale = 1 / named["rate"] if "rate" in named else named.get("scale", named.get("sd"))
-        return location, scale, [named["df"]] if "df" in named else []
+def distribution_of(prior: Prior, dtype: str) -> Any:
+    """Return the distribution of TFP, with parameters of a dtype; see `scaled` for its coordinates."""
+    values = [jnp.asarray(value, dtype) for value in prior.parameters]
+    if prior.family in _UNIT:
+        location, scale, degrees = split_parameters(prior.family, values)
+        return scaled(prior.family, location, scale, prior.shape, *degrees)
+    made = _MAKERS[prior.family](*values)
+    return tfd.Sample(made, prior.shape) if prior.shape else made
 
 
-def parse_prior(text: str, where: str) -> Prior:
-    """Return the prior that a text names.
-
-    Args:
-        text: such as ``normal(0, 1)`` or ``gamma(2, 0.5)[3, 2]``; the shape is in brackets.
-        where: the key, for messages.
-
-    Raises:
-        ConfigError: the text is not of this form, or names no family; or parameters are missing or out of range.
-
-    >>> parse_prior("normal(0, 2.5)[3]", "key")
-    Prior(family='normal', parameters=(0.0, 2.5), shape=(3,))
-    """
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"{where}: '{text:.60}' is not a prior", f"write a name, parameters and a shape, {_EXAMPLE}")
-    name, inside, shape = found.groups()
-    if name not in FAMILIES:
-        raise ConfigError(f"{where}: '{name}' is not a family of priors", suggest(name, FAMILIES))
-    written = [part.strip() for part in inside.split(",")] if inside.strip() else []
-    try:
-        values = tuple(map(float, written))
-        sizes = tuple(int(part) for part in shape.split(",") if part.strip()) if shape else ()
-    except ValueError:
-        raise ConfigError(f"{where}: '{text:.60}' has a parameter that is not a number", f"write numbers, {_EXAMPLE}") from None  # fmt: skip
-    _check(name, values, f"{where}: '{text:.60}'")
-    if 0 in sizes:
-        raise ConfigError(f"{where}: '{text:.60}' has a shape that holds nothing", "leave the latent out")
-    return Prior(name, values, sizes)
-
-
-def _check(name: str, values: tuple[float, ...], where: str) -> None:
-    """Refuse parameters of another number, or out of their range."""
-    family = FAMILIES[name]
-    is_open = family.parameters[-1].startswith("*")
-    usage = f"{name}({', '.join(p.replace('*', '') + (', ...' if is_open else '') for p in family.parameters)})"
-    if len(values) < 2 if is_open else len(values) != len(family.parameters):
-        raise ConfigError(f"{where}: {len(values)} parameters", f"write {usage}")
-    names = family.parameters * len(values) if is_open else family.parameters
-    for parameter, value in zip(names, values, strict=False):
-        if not math.isfinite(value) or (parameter in family.positive and value <= 0):
-            least = "greater than 0" if parameter in family.positive else "finite"
-            raise ConfigError(f"{where}: {parameter.lstrip('*')} must be {least}", f"write {usage}")
-    if name == "uniform" and not values[0] < values[1]:
-        raise ConfigError(f"{where}: low must be less than high", f"write {usage}")
+def split_parameters(family: str, values: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
+    """Return location, scale and degrees of freedom among the parameters of a family of `scaled`."""
+    named = dict(zip(FAMILIES[family].parameters, values, strict=True))
+    location = named.get("mean", named.get("median", 0.0 * values[0]))
+    scale = 1 / named["rate"] if "rate" in named else named.get("scale", named.get("sd"))
+    return location, scale, [named["df"]] if "df" in named else []

@@ -25,11 +25,12 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.named_code import load_function
+from bayesmesh.config.prior_texts import PriorText, parse_prior
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models._model_bijectors import Maps
-from bayesmesh.models._model_priors import parse_prior
+from bayesmesh.models._model_priors import distribution_of
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd, tfb = tfp.distributions, tfp.bijectors
@@ -51,7 +52,7 @@ class Options(Settings):
         description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of all "
         "data where a prior is given, the whole log density with a test point. `data` has every field, with the rows first."
     )
-    prior: dict[str, str] | None = Field(
+    prior: dict[str, PriorText] | None = Field(
         None,
         description="Latent -> prior by name, such as `normal(0, 1)` or `half_normal(2)[3]`; latents are independent.",
     )
@@ -165,7 +166,9 @@ class LogDensity(Model):
             return FlatPrior(point, {k: SUPPORTS[v]() for k, v in options.support.items()})
         if options.prior is not None:
             parsed = {k: parse_prior(text, f"key 'model.prior.{k}'") for k, text in options.prior.items()}
-            made: Prior = tfd.JointDistributionNamed({k: v.distribution(data_spec.dtype) for k, v in parsed.items()})
+            made: Prior = tfd.JointDistributionNamed(
+                {k: distribution_of(v, data_spec.dtype) for k, v in parsed.items()}
+            )
             return made
         # To the workflow all data are one row; a latent with an entry for each row needs the user's number of rows.
         spec: Any = data_spec

@@ -216,6 +216,33 @@ def test_a_misspelt_required_key_is_a_misspelling_first(refused: Refused, good: 
     assert "unknown key 'modle' (also wrong: model)" in error.message
 
 
+def test_an_unknown_key_beside_a_missing_one_may_mean_it(refused: Refused) -> None:
+    error = refused(_with("data", {"source": "table", "path": "flights.csv"}))
+    assert "unknown key 'data.path' (also wrong: data.files)" in error.message
+    assert error.remedy.startswith("did you mean 'files', which is missing? valid: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "remedy"),
+    [
+        ({"formula": "y ~ x", "priors": {"x": "norml(0, 1)"}}, "model.priors.x': 'norml' is not a family", "did you mean 'normal'?"),
+        ({"formula": "y ~ x", "priors": {"sd": "half_normal(-1)"}}, "model.priors.sd': 'half_normal(-1)': scale must be", "write half_normal(scale)"),
+        ({"function": "m:f", "prior": {"mu": "normal(0)"}}, "model.prior.mu': 'normal(0)': 1 parameters", "write normal(mean, sd)"),
+    ],
+)  # fmt: skip
+def test_a_prior_is_refused_when_the_file_is_read(refused: Refused, model: dict, said: str, remedy: str) -> None:
+    error = refused(_with("model", {"name": "glm" if "formula" in model else "log_density", **model}))
+    assert f": key '{said}" in error.message
+    assert error.remedy.startswith(remedy)
+
+
+def test_priors_whose_size_the_model_knows_are_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "levels.yaml"
+    priors = {"baseline": "dirichlet(1)", "correlation": "lkj(2)"}
+    path.write_text(_with("model", {"name": "glm", "formula": "y ~ x + (1 + x | g)", "priors": priors}))
+    assert load_experiment(path).model.priors == priors
+
+
 def test_a_long_value_is_shortened(refused: Refused) -> None:
     assert len(refused(_with("sampling.mode", "x" * 10_000)).message) < 500
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayesmesh.config.prior_texts import FAMILIES, parse_prior
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._model_priors import FAMILIES, parse_prior
+from bayesmesh.models._model_priors import distribution_of
 
 SCIPY: dict[str, tuple[str, Any]] = {
     "normal": ("normal(0.5, 2)", stats.norm(0.5, 2)),
@@ -33,7 +34,7 @@ SCIPY: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_densities_are_scipy_s(family: str) -> None:
     text, reference = SCIPY[family]
-    found = parse_prior(text, "key").distribution("float64")
+    found = distribution_of(parse_prior(text, "key"), "float64")
     value = np.array([0.2, 0.3, 0.5]) if family == "dirichlet" else 0.7
     # Twice the density on the half of the line that is left.
     twice = np.log(2) if family == "half_student_t" else 0
@@ -42,7 +43,7 @@ def test_densities_are_scipy_s(family: str) -> None:
 
 
 def test_a_shape_is_of_independent_ones() -> None:
-    several = parse_prior(" gamma( 2,0.5 ) [3, 2]", "key").distribution("float64")
+    several = distribution_of(parse_prior(" gamma( 2,0.5 ) [3, 2]", "key"), "float64")
     assert several.event_shape == (3, 2)
     values = np.linspace(0.5, 3, 6).reshape(3, 2)
     np.testing.assert_allclose(several.log_prob(values), stats.gamma(2, scale=2).logpdf(values).sum(), rtol=1e-10)

@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._model_priors import has_location, parse_prior, scaled
+from bayesmesh.models._model_priors import distribution_of, has_location, scaled, split_parameters
 from bayesmesh.models.base import Bijector, Latents, SpecLike
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
 from bayesmesh.models.glm.glm_coordinates import Coordinates
@@ -134,7 +135,7 @@ class _Maker:
         prior = parse_prior(self._given[name], f"key 'model.priors.{name}'")
         if prior.shape or not has_location(prior.family):
             raise self._misfit(name, "normal, student_t, cauchy or laplace, without a shape")
-        location, scale, degrees = prior.split([self._array(v) for v in prior.parameters])
+        location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
         return scaled(prior.family, location, scale, shape, *degrees)
 
     def _misfit(self, name: str, wanted: str) -> ConfigError:
@@ -153,7 +154,7 @@ class _Maker:
             if prior.shape or not has_location(prior.family):
                 raise self._misfit(key, "normal, student_t, cauchy or laplace, without a shape")
             family = prior.family
-            location, scale, degrees = prior.split(prior.parameters)
+            location, scale, degrees = split_parameters(prior.family, prior.parameters)
             rows.append((location, scale, *degrees))
         width = (len(indices), *self._plan.output_shape)
         columns = [self._plan.over_outputs(np.array(values), self._dtype) for values in zip(*rows, strict=True)]
@@ -171,7 +172,7 @@ class _Maker:
                 else "a prior of positive numbers, such as exponential(1)"
             )
             raise self._misfit(name, wanted)
-        made = prior.distribution(self._dtype)
+        made = distribution_of(prior, self._dtype)
         if name == "baseline" and made.event_shape != (self._plan.num_levels,):
             raise self._misfit(name, f"dirichlet with one number, or one for each of {self._plan.num_levels} levels")
         return made
@@ -191,7 +192,7 @@ class _Maker:
             prior = parse_prior(self._given[key], f"key 'model.priors.{key}'")
             if prior.shape or has_location(prior.family) or prior.family == "dirichlet":
                 raise self._misfit(key, "a prior of positive numbers, such as half_normal(1), without a shape")
-            sd = prior._replace(shape=number).distribution(self._dtype)
+            sd = distribution_of(prior._replace(shape=number), self._dtype)
         parts = {group.sd: sd}
         if group.is_correlated:
             parts[group.correlation] = tfd.CholeskyLKJ(group.num_effects, self._array(self._concentration(group)))

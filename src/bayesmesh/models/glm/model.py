@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 
+from bayesmesh.config.prior_texts import PriorText
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 from bayesmesh.models.glm.design import latent_name
@@ -50,7 +51,7 @@ class Options(Settings):
         description="Distribution of the outcome. The predictor is the mean, its logit (bernoulli, binomial), its log "
         "(poisson, negative_binomial, gamma), log odds against the first level, or cumulative logits (ordinal).",
     )
-    priors: dict[str, str] = Field(
+    priors: dict[str, PriorText] = Field(
         {},
         description="Name -> prior, such as `normal(0, 1)`: `intercept`, `coefficients` or a term, `sigma`, `nu`, `shape`, "
         "`baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
