@@ -16,4 +16,5 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout, num_threads=cores or usable_cores())
     outputs = [layout.summary, layout.verdict, layout.verdicts, layout.efficiency]
     write_receipts(layout.results, f"diagnose {spec.experiment}", outputs, [layout.posterior_hashes])
-    return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)
+    restarted = f"; {verdict.num_restarted} chains restarted from others in warmup" if verdict.num_restarted else ""
+    return f"verdict {verdict.verdict}{''.join(f'; {gate.message}' for gate in verdict.missed)}{restarted}"

@@ -25,6 +25,10 @@ class QueuedJob(NamedTuple):
     reason: str
 
 
+_NO_CLUSTER = "Could not establish a configuration source"
+"""What Slurm's commands say on a machine that belongs to no cluster."""
+
+
 class Queue(NamedTuple):
     """The jobs in the scheduler's queue.
 
@@ -50,6 +54,8 @@ def read_queue(experiments: Iterable[str], folder: Path) -> Queue:
         return Queue(failure=f"squeue cannot be run: {error.strerror}")
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
+        if any(_NO_CLUSTER in line for line in lines):
+            return Queue()
         return Queue(failure=lines[-1] if lines else f"squeue ended with exit code {done.returncode}")
     return Queue(parse_queue(done.stdout, experiments, folder))
 

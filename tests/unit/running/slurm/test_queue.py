@@ -31,6 +31,7 @@ def test_jobs_of_this_folder_are_told_apart(tmp_path: Path) -> None:
     [
         ("exec /bin/sleep 30", "squeue did not answer in 0.2 s"),
         ("echo 'squeue: error: cannot contact' >&2; exit 1", "squeue: error: cannot contact"),
+        ("echo 'squeue: fatal: Could not establish a configuration source' >&2; exit 1", ""),
         ("exit 3", "squeue ended with exit code 3"),
         ("exit 0", ""),
         (None, ""),
