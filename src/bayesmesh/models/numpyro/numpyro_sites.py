@@ -87,7 +87,8 @@ class Sites:
             return None
         for each in needed:
             if each not in valid:
-                raise ConfigError(f"model {self._name}: its argument '{each}' is not a field of the data", suggest(each, valid))  # fmt: skip
+                remedy = f"{suggest(each, valid)}; a table has no fields but those of `data.fields`, where it is given"
+                raise ConfigError(f"model {self._name}: its argument '{each}' is not a field of the data", remedy)
         return tuple(p.name for p in parameters if p.name in valid)
 
     def _trace(self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None) -> dict[str, Site]:
