@@ -62,7 +62,8 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 
     arguments, warmup = built.arguments(seed), built.program.sampling.warmup
     method = built.program.sampling.initial.method
-    begin = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, method)
+    how = method, built.program.num_together
+    begin = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, *how)
     warm, warmup_statistics, _ = built.go(arguments, begin, 0, warmup)
     state, statistics, draws = built.go(arguments, warm, warmup, num_draws)
     return programs.Run(warm, warmup_statistics, state, statistics, draws)

@@ -42,8 +42,8 @@ def main() -> None:
                     row_tile=case.spec.num_rows, initial=settings.initial.model_dump(), takes_turns=takes_turns,
                 )  # fmt: skip
                 ways[takes_turns] = (built, time.process_time() - begun)
-            arguments, method = built.arguments(3), settings.initial.method
-            state = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, method)
+            arguments, how = built.arguments(3), (settings.initial.method, built.program.num_together)
+            state = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, *how)
             warm, _, _ = built.go(arguments, state, 0, settings.warmup)
             seconds: dict[bool, list[float]] = {False: [], True: []}
             for _ in range(REPEATS):

@@ -40,7 +40,7 @@ from bayesmesh.sampling.sampling_kernel_check import (
 )
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.sampling_transfers import part_shape, to_device, to_host
-from bayesmesh.sampling.start_points import MIRRORED, choose_points, place_starts
+from bayesmesh.sampling.start_points import choose_points, num_together, place_starts
 from bayesmesh.sampling.state_leaves import is_finite, name_leaves, place
 
 PROGRAMS = ("initialise", "segment")
@@ -111,6 +111,11 @@ class Program:
         """Return the keys of the chains, (chain,)."""
         return fold(jax.random.key(arguments.seed), self._numbers(arguments))
 
+    @functools.cached_property
+    def num_together(self) -> int:
+        """Chains that start together, from a multiple of this number on."""
+        return num_together(self.sampling.initial.method, self.target)
+
     def _numbers(self, arguments: Arguments) -> jax.Array:
         """Return the absolute numbers of the chains, (chain,) uint32."""
         return arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
@@ -128,12 +133,11 @@ class Program:
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         attempt = jnp.asarray(arguments.attempt)
-        is_odd = self._numbers(arguments) % 2
-        # A pair of chains has the key of its first one, whatever the chain groups.
-        pairs = fold(jax.random.key(arguments.seed), self._numbers(arguments) - is_odd)
-        of_starts = fold(pairs, last) if initial.method in MIRRORED else keys
-        where = arguments.spread, arguments.center, is_odd == 1
-        position = place_starts(initial.method, target, of_starts, attempt, *where)
+        numbers = self._numbers(arguments)
+        # Chains that start together have the key of the first of them, whatever the chain groups.
+        of_first = fold(jax.random.key(arguments.seed), numbers - numbers % self.num_together)
+        where = arguments.spread, arguments.center, numbers
+        position = place_starts(initial.method, target, fold(of_first, last), attempt, *where)
         if initial.method in ("mode", "laplace"):
             from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 

@@ -147,7 +147,7 @@ class Loop:
             try:
                 method = self.program.sampling.initial.method
                 initialise, wait = self.compiled["initialise"], self._interruption.wait
-                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method)
+                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method, self.program.num_together)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,12 @@ _NOISE: Mapping[str, Callable[..., jax.Array]] = {
 """Method of starting in unconstrained space -> how; the width of `uniform` is Stan's. Others draw from the prior."""
 
 MIRRORED = ("auto", "uniform")
-"""Methods by which a chain of odd number starts at the reflection of the start of the chain before it. Chains that start
-independently of each other all find the same one of two equal modes more often: four of them once in eight times."""
+"""Methods by which a chain of odd number starts at the reflection of the start of the chain before it, and the second pair of
+four at the first with components in reverse. Chains that start independently of each other all find the same one of two equal
+modes more often: four of them once in eight times."""
+
+_MOST_COMPONENTS = 10
+"""Longest axis whose entries may be components that can change their places, as topics and states of a hidden chain can."""
 
 _WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
 """Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
@@ -56,20 +61,20 @@ def place_starts(
     attempt: UInt32[Array, " chain"],
     spread: Any,
     center: Position | None,
-    is_reflected: Bool[Array, " chain"],
+    numbers: UInt32[Array, " chain"],
 ) -> Position:
     """Return the positions (chain, ...) at which chains start, before they climb.
 
     Args:
         method: `sampling.initial.method`.
         target: the log density.
-        keys: one of each chain, or of each pair of chains by the methods of `MIRRORED`.
+        keys: one of each chain, or of all that start together: see `num_together`.
         attempt: number of the start, from 0.
         spread: by which draws are multiplied.
         center: (chain, ...) points around which they lie; the origin if None.
-        is_reflected: which chains start at the reflection of what their keys say, by the methods of `MIRRORED`.
+        numbers: absolute numbers of the chains, which say whose starts are reflected or in reverse.
     """
-    drawn = sample_starts(method, target, keys, attempt, is_reflected)
+    drawn = sample_starts(method, target, keys, attempt, numbers)
     drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), drawn)
     return drawn if center is None else jax.tree.map(lambda c, x: c.astype(x.dtype) + x, center, drawn)
 
@@ -79,9 +84,52 @@ def sample_starts(
     target: Target,
     keys: Key[Array, " chain"],
     attempt: UInt32[Array, " chain"],
-    is_reflected: Bool[Array, " chain"],
+    numbers: UInt32[Array, " chain"],
 ) -> Position:
     """Return the chains' starts before they are scaled by the spread, and before they climb."""
+    starts = _sample_starts(method, target, keys, attempt, numbers % 2 == 1)
+    if num_together(method, target) < 4:  # pairs, or each on its own
+        return starts
+    return jax.vmap(functools.partial(_reverse_components, target))(starts, numbers // 2 % 2 == 1)
+
+
+def num_together(method: str, target: Target) -> int:
+    """Return how many chains, from a multiple of the number on, have one key: 4, 2, or 1."""
+    return (4 if component_axes(target) else 2) if method in MIRRORED else 1
+
+
+def component_axes(target: Target) -> dict[str, tuple[int, ...]]:
+    """Return latent -> axes whose entries may be components: short ones with the length of an axis of another latent."""
+    shapes = {name: shape.shape for name, shape in jax.eval_shape(target.prior.sample, seed=jax.random.key(0)).items()}
+    local = target.model.local_latents
+    lengths = {name: {n for i, n in enumerate(shape) if i != local.get(name)} for name, shape in shapes.items()}
+    counts = Counter(itertools.chain.from_iterable(lengths.values()))
+    shared = {n for n, count in counts.items() if count > 1 and 1 < n <= _MOST_COMPONENTS}
+    axes = {
+        name: tuple(i for i, n in enumerate(shape) if n in shared and i != local.get(name))
+        for name, shape in shapes.items()
+    }
+    return {name: found for name, found in axes.items() if found}
+
+
+def _reverse_components(target: Target, start: Position, is_reversed: Bool[Array, ""]) -> Position:
+    """Return one chain's start, or the one with components in reverse where a latent can have them so."""
+    z = target.position.unpack(start, target.dtype)
+    latents = dict(target.bijector.forward(z))
+    turned = {name: jnp.flip(latents[name], axes) for name, axes in component_axes(target).items()}
+    found = dict(target.bijector.inverse({**latents, **turned}))
+    # Ordered ones have no reverse: their coordinates are not finite there.
+    takes = {name: is_reversed & jnp.isfinite(found[name]).all() for name in turned}
+    return target.position.pack({k: jnp.where(takes[k], found[k], v) if k in takes else v for k, v in z.items()})
+
+
+def _sample_starts(
+    method: str,
+    target: Target,
+    keys: Key[Array, " chain"],
+    attempt: UInt32[Array, " chain"],
+    is_reflected: Bool[Array, " chain"],
+) -> Position:
     if (draw := _NOISE.get(method)) is None:
         return jax.vmap(target.sample_prior)(keys)
     noise = jax.vmap(functools.partial(_sample_noise, draw, target))(keys)

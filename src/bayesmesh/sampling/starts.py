@@ -65,6 +65,7 @@ def start_chains(
     data: Arrays,
     wait: Callable[[object], object] = jax.block_until_ready,
     method: str = "",
+    together: int = 2,
 ) -> ChainState:
     """Return chains at their first finite starts, or at the first good one of those that the method compares.
 
@@ -76,6 +77,7 @@ def start_chains(
         data: rows on the devices.
         wait: returns once all arrays of a tree are ready.
         method: `sampling.initial.method`.
+        together: chains that start together: see `start_points.num_together`.
 
     Raises:
         NoFiniteStart: a chain has used up its attempts; of many datasets, chains of each.
@@ -89,7 +91,7 @@ def start_chains(
     attempt = arguments.attempt
     if num_compared := NUM_COMPARED.get(method, 0):
         lp = np.stack([begin(np.full_like(attempt, i))[1] for i in range(num_compared)])
-        attempt = choose_starts(lp, np.asarray(arguments.first_chain))
+        attempt = choose_starts(lp, np.asarray(arguments.first_chain), together)
     for tried in range(1, MOST_ATTEMPTS + 1):
         state, lp = begin(attempt)
         has_failed = ~np.isfinite(lp)
@@ -117,16 +119,17 @@ def start_chains(
 
 
 def choose_starts(
-    lp: Float[np.ndarray, "attempt *dataset chain"], first_chain: UInt32[np.ndarray, "*dataset"]
+    lp: Float[np.ndarray, "attempt *dataset chain"], first_chain: UInt32[np.ndarray, "*dataset"], together: int = 2
 ) -> UInt32[np.ndarray, "*dataset chain"]:
     """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
 
-    Two chains whose starts are reflections of each other take the first attempt that is good for both, if there is one.
-    Chains are compared with those of the same dataset.
+    Chains that start together take the first attempt that is good for all of them, if there is one. Chains are compared with
+    those of the same dataset.
 
     Args:
         lp: log density of each attempt; NaN or infinite where a start is not possible.
-        first_chain: absolute number of the first chain; an even one and the next are a pair.
+        first_chain: absolute number of the first chain.
+        together: chains that start together, from a multiple of this number on.
 
     >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]), np.array(1, np.uint32))
     array([1, 0], dtype=uint32)
@@ -134,14 +137,16 @@ def choose_starts(
     array([1, 1], dtype=uint32)
     """
     if lp.ndim > 2:
-        return np.stack([choose_starts(lp[:, dataset], first) for dataset, first in enumerate(first_chain)])
+        return np.stack([choose_starts(lp[:, dataset], first, together) for dataset, first in enumerate(first_chain)])
     finite = np.where(np.isfinite(lp), lp, -np.inf)
     limit = np.median(finite[np.isfinite(finite)]) if np.isfinite(finite).any() else -np.inf
     is_good = finite >= limit
-    firsts = np.arange(int(first_chain) % 2, lp.shape[1] - 1, 2)
-    of_both = is_good[:, firsts] & is_good[:, firsts + 1]
-    for each in (firsts, firsts + 1):
-        is_good[:, each] = np.where(of_both.any(axis=0), of_both, is_good[:, each])
+    groups = (int(first_chain) + np.arange(lp.shape[1])) // together
+    for group in np.unique(groups):
+        members = groups == group
+        of_all = is_good[:, members].all(axis=1, keepdims=True)
+        if of_all.any():
+            is_good[:, members] = of_all
     return np.where(is_good.any(axis=0), is_good.argmax(axis=0), finite.argmax(axis=0)).astype(np.uint32)
 
 
@@ -169,11 +174,11 @@ def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows:
 def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Array]:
     """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
     initial, number = program.sampling.initial, key.first_chain + chain
-    is_reflected = initial.method in MIRRORED and number % 2 == 1
-    last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(number - is_reflected))
+    first = number - number % program.num_together
+    last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(first))
     key_start = jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS))
     attempt = jnp.full(1, MOST_ATTEMPTS - 1, jnp.uint32)
-    where = initial.spread, choose_points(program.points, number, 1), jnp.full(1, is_reflected)
+    where = initial.spread, choose_points(program.points, number, 1), jnp.full(1, number, jnp.uint32)
     starts = place_starts(initial.method, program.target, key_start[None], attempt, *where)
     return program.target.position.unpack(jax.tree.map(lambda x: x[0], starts), jnp.dtype("float64"))
 

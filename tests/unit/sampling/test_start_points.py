@@ -19,12 +19,20 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.start_points import MIRRORED, MOST_ATTEMPTS, choose_points, find_points, place_starts
+from bayesmesh.sampling.start_points import (
+    MIRRORED,
+    MOST_ATTEMPTS,
+    choose_points,
+    component_axes,
+    find_points,
+    num_together,
+    place_starts,
+)
 
 tfd = tfp.distributions
 KEY = "experiment 'mine': key 'sampling.initial.file': "
 FIRST = np.zeros(3, np.uint32)
-NONE = jnp.zeros(3, bool)
+NONE = jnp.zeros(3, jnp.uint32)
 
 
 class Positive(Model):
@@ -61,6 +69,17 @@ class Wide(Positive):
         return tfd.JointDistributionNamed(
             {"mean": tfd.Sample(tfd.Normal(zero, zero + 1e3), 2), "noise": tfd.HalfNormal(zero + 1)}
         )
+
+
+class Mixed(Positive):
+    """Three components that may change their places, ordered scales, and a latent that has nothing to do with them."""
+
+    def prior(self, data_spec: Any) -> Any:
+        one = jax.numpy.ones((), data_spec.dtype)
+        normal = tfd.Normal(0 * one, one)
+        ordered = tfd.TransformedDistribution(tfd.Sample(normal, 3), tfp.bijectors.Ascending())
+        parts = {"weights": tfd.Dirichlet(jax.numpy.full(3, 1.0, data_spec.dtype)), "mean": tfd.Sample(normal, (2, 3))}
+        return tfd.JointDistributionNamed({**parts, "scales": ordered, "slope": tfd.Sample(normal, 4)})
 
 
 def make(cls: type[Model] = Positive) -> Target:
@@ -112,8 +131,8 @@ def test_late_attempts_draw_from_a_prior_that_is_too_wide_for_early_ones() -> No
 @pytest.mark.parametrize("method", ["auto", "uniform", "prior", "zero"])
 def test_every_second_start_of_a_box_or_of_a_narrow_prior_is_a_reflection(method: str) -> None:
     target, keys = make(), jax.random.split(jax.random.key(0), 3)[np.array([0, 0, 1, 1, 2, 2])]
-    is_odd = jnp.arange(6) % 2 == 1
-    starts = place_starts(method, target, keys, np.zeros(6, np.uint32), 1.0, None, is_odd).shared
+    numbers = jnp.arange(6, dtype=jnp.uint32)
+    starts = place_starts(method, target, keys, np.zeros(6, np.uint32), 1.0, None, numbers).shared
     assert (starts.std(axis=0) > 0.1).all()
     if method not in MIRRORED:
         np.testing.assert_array_equal(starts[::2], starts[1::2])
@@ -121,6 +140,29 @@ def test_every_second_start_of_a_box_or_of_a_narrow_prior_is_a_reflection(method
     centers = (starts[::2] + starts[1::2]) / 2
     np.testing.assert_allclose(centers, np.broadcast_to(centers[0], centers.shape), atol=1e-12)
     assert (np.abs(centers[0]) < (1e-12 if method == "uniform" else 3)).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "uniform"])
+def test_the_second_pair_of_four_starts_with_components_in_reverse(method: str) -> None:
+    target = make(Mixed)
+    assert component_axes(target) == {"mean": (1,), "scales": (0,), "weights": (0,)}
+    assert num_together(method, target) == 4
+    keys = jax.random.split(jax.random.key(0), 2)[np.array([0, 0, 0, 0, 1, 1, 1, 1])]
+    numbers = jnp.arange(8, dtype=jnp.uint32)
+    starts = place_starts(method, target, keys, np.zeros(8, np.uint32), 1.0, None, numbers)
+    found = [latents_of(target, starts, chain) for chain in range(8)]
+    for one, other in ((0, 2), (1, 3), (4, 6), (5, 7)):
+        for name in ("weights", "mean"):
+            np.testing.assert_allclose(found[other][name], found[one][name][..., ::-1], rtol=1e-9)
+        # Ordered ones have no reverse, and a latent of its own length is none of the components.
+        for name in ("scales", "slope"):
+            np.testing.assert_allclose(found[other][name], found[one][name], rtol=1e-9)
+    assert np.abs(found[0]["weights"] - found[1]["weights"]).max() > 0.01
+
+
+def test_chains_of_a_model_without_components_start_in_pairs_or_alone() -> None:
+    assert component_axes(make()) == {}
+    assert [num_together(method, make()) for method in ("auto", "uniform", "prior", "laplace")] == [2, 2, 1, 1]
 
 
 def test_a_model_may_start_from_the_data() -> None:

@@ -17,7 +17,7 @@ from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.sampling.start_points import MIRRORED, sample_starts
+from bayesmesh.sampling.start_points import sample_starts
 from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
 from bayesmesh.store.stored_segments import ChainStore
 from bayesmesh.store.zarr_arrays import open_group
@@ -76,10 +76,14 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     state = start_chains(built.compiled["initialise"], built.arguments(), built.data)
     jax.tree.map(np.testing.assert_array_equal, state, first)
     # The key of a start before there were attempts: chains that start well are the same for ever.
-    method, attempt, is_odd = built.program.sampling.initial.method, jnp.zeros(4, jnp.uint32), jnp.arange(4) % 2 == 1
-    of_whom = np.arange(4) - is_odd if method in MIRRORED else np.arange(4)
+    method, attempt, numbers = (
+        built.program.sampling.initial.method,
+        jnp.zeros(4, jnp.uint32),
+        jnp.arange(4, dtype=jnp.uint32),
+    )
+    of_whom = np.arange(4) // built.program.num_together * built.program.num_together
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in of_whom]
-    sample = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt, is_odd))
+    sample = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt, numbers))
     expected = sample(jnp.stack(keys))
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 

@@ -73,7 +73,8 @@ class Ours:
         """Start the chains and adapt."""
         self.arguments, self.made = self.program.arguments(GroupKey(seed, 0)), 0
         method = self.program.sampling.initial.method
-        self.state = start_chains(self.compiled["initialise"], self.arguments, self.data, method=method)
+        initialise, together = self.compiled["initialise"], self.program.num_together
+        self.state = start_chains(initialise, self.arguments, self.data, method=method, together=together)
         self.state, info, _ = self._segment(0, self.warmup)
         return self._gradients(info, self.warmup)
 
