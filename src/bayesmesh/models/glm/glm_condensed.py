@@ -137,8 +137,11 @@ def condense_normal(
         add_levels(products, at, columns, columns)
         weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
         add_levels(counts, at, weights, np.ones_like(weights))
-    values, vectors = np.linalg.eigh(products)
-    roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2)
+    # Columns of one length: the square root of a matrix keeps no digit of what is far smaller than its largest entry.
+    lengths = np.sqrt(np.einsum("cii->ci", products))
+    lengths[lengths == 0] = 1.0
+    values, vectors = np.linalg.eigh(products / (lengths[:, :, None] * lengths[:, None, :]))
+    roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2) * lengths[:, None, :]
     fields = {ROOT: roots, "num_rows": counts[:, 0, 0]}
     codes = np.unravel_index(cells, ordered) if sizes else ()
     fields |= {f"group_{i}": c.astype(np.int32) for i, c in zip(order, codes, strict=True) if i != local}

@@ -130,7 +130,8 @@ class Coordinates:
         precision = self._family.precision(latents)
         known = working
         if cross.shape[-1]:
-            known = working - jnp.einsum("lqc,c->lq", cross, self._plan.line(latents, self._dtype))
+            away = self._plan.line(latents, self._dtype) - self._array(self._arrays["location"])
+            known = working - jnp.einsum("lqc,c->lq", cross, away)
         inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
         towards = jnp.einsum("qa,lq->la", scale, known) * precision
         factor = _cholesky(inside + jnp.eye(group.num_effects, dtype=self._dtype)[None])

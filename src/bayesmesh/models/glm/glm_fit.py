@@ -63,6 +63,7 @@ def fit(
     read_fields: Callable[[], Iterator[HostRows]],
     num_columns: int,
     unit: float,
+    center: float,
     *,
     has_intercept: bool,
 ) -> dict[str, np.ndarray]:
@@ -74,13 +75,16 @@ def fit(
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
         num_columns: standardised columns of the design.
         unit: of the predictor, in which priors are scaled.
+        center: where the prior of the intercept lies, taken from the outcome: products of an outcome far from 0 would keep no
+            digit of what it varies by. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
         + root @ standard normal. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
         log. For each term t: ``gram_t`` (level, effect, effect), ``cross_t`` (level, effect, c) and ``working_t`` (level,
-        effect), the weighted products of effects with effects, columns and outcome; and ``sd_t`` (2, effect).
+        effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
+        location; and ``sd_t`` (2, effect).
     """
     width = num_columns + has_intercept
     state: _State | None = None
@@ -88,7 +92,7 @@ def fit(
     found: dict[str, np.ndarray] = {}
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
     for _ in range(1 if is_linear else _PASSES):
-        sums = _sums_of_terms(family, terms, read_fields(), state, width, has_intercept=has_intercept)
+        sums = _sums_of_terms(family, terms, read_fields(), state, width, center, has_intercept=has_intercept)
         fits = [_expectation_maximisation(each, width, ridge, has_dispersion=family.has_dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         state = _State(
@@ -100,11 +104,15 @@ def fit(
             found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
         for term, own, of_term in zip(terms, sums, fits, strict=False):
             q, divisor = term.num_effects, family.fixed_dispersion(of_term.dispersion)
-            parts = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
-            for name, part in zip(("gram", "cross", "working"), parts, strict=True):
+            gram, cross, outcome = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
+            left_over = outcome - np.einsum("lqc,c->lq", cross, chosen.coefficients)
+            for name, part in (("gram", gram), ("cross", cross), ("working", left_over)):
                 found[f"{name}_{term.number}"] = part / divisor
             found[f"sd_{term.number}"] = of_term.sd
-    return {name: _rounded(value) for name, value in found.items()}
+    rounded = {name: _rounded(value) for name, value in found.items()}
+    if has_intercept:
+        rounded["location"][0] += center
+    return rounded
 
 
 def _rounded(x: np.ndarray) -> np.ndarray:
@@ -120,6 +128,7 @@ def _sums_of_terms(
     blocks: Iterator[HostRows],
     state: _State | None,
     width: int,
+    center: float,
     *,
     has_intercept: bool,
 ) -> list[_Sums]:
@@ -143,10 +152,10 @@ def _sums_of_terms(
                 np.einsum("nq,nq->n", z, u[rows[f"group_{t.number}"]])
                 for t, z, u in zip(terms, effects, state.effects, strict=True)
             ]
-            eta = offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_terms, axis=0)
+            eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_terms, axis=0)
         weight, response = family.working(y, trials, eta)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
-        num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - offset
+        num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - center - offset
         for i in range(len(grams)):
             others = sum((x for j, x in enumerate(of_terms) if j != i), start=np.zeros(len(y)))
             both = np.concatenate([columns, (response - others)[:, None]], axis=1)

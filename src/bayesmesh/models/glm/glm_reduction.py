@@ -60,8 +60,10 @@ class Reduction(NamedTuple):
             for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
         ]
         unit = float(self.constants["outcome_sd"]) if self.family.is_in_unit else 1.0
-        has_intercept = self.formula.has_intercept
-        return fit(self.family, terms, read_fields, self._num_columns, unit, has_intercept=has_intercept)
+        has_intercept, center = self.formula.has_intercept, 0.0
+        if self.family.is_in_unit and has_intercept:
+            center = float(self.constants["outcome_mean"] - self.constants["offset_mean"])
+        return fit(self.family, terms, read_fields, self._num_columns, unit, center, has_intercept=has_intercept)
 
     def condense(self, read_fields: ReadFields, arrays: Mapping[str, np.ndarray], num_rows: int) -> Condensed | None:
         """Return rows that stand for many, see `glm_condensed`; None where there is no gain."""
