@@ -12,8 +12,8 @@ from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
-from bayesmesh.diagnostics.gates import evaluate_gates, put_first
+from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
@@ -59,10 +59,8 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = draws.statistics.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(relatives[:, -1])
-    results = put_first((non_finite.gate(), movement.gate(), in_modes, few), results)
-    if lp is None or in_modes is not None or non_finite.gate() is not None:
-        return results
-    return judge_funnel(results, lp, _latent_blocks(draws.latents))
+    found = non_finite.gate(), movement.gate(), in_modes
+    return complete_gates(results, found, few, lp, _latent_blocks(draws.latents))
 
 
 def _place(name: str, position: int, shape: tuple[int, ...]) -> str:

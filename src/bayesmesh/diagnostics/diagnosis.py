@@ -28,8 +28,8 @@ from bayesmesh.diagnostics.diagnostic_summary import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, judge_funnel
-from bayesmesh.diagnostics.gates import evaluate_gates, put_first
+from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
@@ -169,8 +169,7 @@ def _assess(
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
-    results = put_first((non_finite.gate(), movement.gate(), in_modes, few), results)
-    return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
+    return complete_gates(results, (non_finite.gate(), movement.gate(), in_modes), few, lp, _latent_blocks(*drawn))
 
 
 def _num_restarted(restarted: zarr.Array | None) -> int:

@@ -7,12 +7,12 @@ hierarchical models").
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates import has_edge, withdraw_isolated
+from bayesmesh.diagnostics.gates import has_edge, put_first, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
@@ -101,3 +101,25 @@ def judge_funnel(
     strict = [withdraw_isolated(result) for result in results]
     gate = funnel_gate(lp, blocks, overall(strict))
     return results if gate is None else [gate, *strict]
+
+
+def complete_gates(
+    results: list[GateResult],
+    found: Sequence[GateResult | None],
+    ancestors: GateResult | None,
+    lp: Float[np.ndarray, "chain draw"] | None,
+    blocks: Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]],
+) -> list[GateResult]:
+    """Return the results of all gates, with those that exist only where something is wrong.
+
+    Args:
+        results: of the gates that every run has.
+        found: gates on draws that are not finite, on chains that do not move, and on modes; with the first or the last, what
+            correlates with the log density is no geometry, and no funnel is looked for.
+        ancestors: a gate that says nothing of geometry either, and asks for no such look.
+        lp, blocks: see `funnel_gate`.
+    """
+    results = put_first(found, results)
+    if lp is not None and found[0] is None and found[-1] is None:
+        results = judge_funnel(results, lp, blocks)
+    return results if ancestors is None else [*results, ancestors]
