@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,13 @@ def refuse_unknown_targets(names: Sequence[str]) -> None:
     """
 
     def prepare(self: Workflow, *args: Any, **options: Any) -> None:
-        unknown = [name for name in _targets(self) if not _is_made(self, name)]
+        unknown = sorted(target for target in self.dag_settings.targets if not _is_made(self, target))
         if unknown:
-            error = ConfigError(f"no experiment, sweep or rule '{unknown[0]}'", suggest(unknown[0], names))
+            listed = ", ".join(f"'{target}'" for target in unknown)
+            # The name is that of the experiment's file, without folder and ending.
+            meant = Path(unknown[0]).stem.lower()
+            remedy = f"write {meant}" if meant in names else suggest(meant, names)
+            error = ConfigError(f"no experiment, sweep or rule {listed}", remedy)
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
         _prepare(self, *args, **options)
@@ -37,11 +41,9 @@ def refuse_unknown_targets(names: Sequence[str]) -> None:
     Workflow._prepare_dag = prepare
 
 
-def _targets(workflow: Workflow) -> Iterable[str]:
-    """Return the targets that may be names of experiments; other files are Snakemake's business."""
-    return (name for name in workflow.dag_settings.targets if re.fullmatch(NAME_PATTERN, name))
-
-
-def _is_made(workflow: Workflow, name: str) -> bool:
-    is_known = workflow.is_rule(name) or Path(name).exists()
-    return is_known or any(rule.is_producer(name) for rule in workflow.rules)
+def _is_made(workflow: Workflow, target: str) -> bool:
+    """Return whether something makes a target, or it is a path and so Snakemake's business."""
+    looks_like_name = re.fullmatch(NAME_PATTERN, target, re.IGNORECASE) or target.endswith((".yaml", ".yml"))
+    if not looks_like_name or workflow.is_rule(target) or any(rule.is_producer(target) for rule in workflow.rules):
+        return True
+    return Path(target).is_file() and not target.endswith((".yaml", ".yml"))

@@ -36,7 +36,8 @@ def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 @pytest.mark.parametrize("target", ["all", "digits", "table", "results/nowhere/report.html", "Makefile", "present"])
 def test_rules_files_and_paths_go_on(prepare, target: str) -> None:
-    Path("present").touch()
+    for name in ("present", "Makefile"):
+        Path(name).touch()
     with pytest.raises(Prepared):
         prepare(target)
 
@@ -47,3 +48,24 @@ def test_an_unknown_name_ends_with_the_nearest(prepare, capsys: pytest.CaptureFi
     assert ended.value.code == 2
     assert "no experiment, sweep or rule 'digit'" in (said := capsys.readouterr().err)
     assert "did you mean 'digits'?" in said
+
+
+@pytest.mark.parametrize("target", ["Digits", "digits.yaml", "config/experiments/digits.yaml"])
+def test_a_file_of_an_experiment_means_its_name(prepare, capsys: pytest.CaptureFixture[str], target: str) -> None:
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    path.unlink() if target == "Digits" else None
+    with pytest.raises(SystemExit) as ended:
+        prepare(target)
+    assert ended.value.code == 2
+    assert f"no experiment, sweep or rule '{target}'\n  remedy: write digits" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_target_and_all_unknown_ones_are_named(prepare, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("data").mkdir()
+    with pytest.raises(SystemExit):
+        prepare("data", "flims")
+    said = capsys.readouterr().err
+    assert "no experiment, sweep or rule 'data', 'flims'" in said
+    assert "valid: digits, films" in said
