@@ -112,10 +112,10 @@ def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult])
 
 
 def _defer_to_modes(result: GateResult) -> GateResult:
-    if result.name not in _OF_ALL_CHAINS:
+    if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
         return result
     said = result.message.replace(f"; {WORDINGS[result.name].hint}", _AFTER_MODES)
-    return result.model_copy(update={"message": said})
+    return result.model_copy(update={"message": said, "follows": "modes"})
 
 
 def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:

@@ -31,7 +31,10 @@ class _Record(BaseModel):
 
 
 class GateResult(_Record):
-    """One gate: its worst value, the position of that value, and the outcome; a non-finite value never passes."""
+    """One gate: its worst value, the position of that value, and the outcome; a non-finite value never passes.
+
+    Where `follows` names another gate, this one is missed because of what that one found, whose remedies are the right ones.
+    """
 
     name: str
     limit: float
@@ -41,6 +44,7 @@ class GateResult(_Record):
     severity: Literal["warn", "fail"]
     verdict: Outcome
     message: str
+    follows: str = ""
 
 
 class NumCoordinates(_Record):

@@ -8,6 +8,7 @@ import logging
 import os
 from pathlib import Path
 
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition, condition_of
@@ -30,7 +31,8 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
         page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_project(Path.cwd()))
     # Without the ledgers of the jobs, because this job's own is written after it.
     write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
-    return str(page)
+    # Nearly the last line of a run: nobody is to learn only from the page that it failed.
+    return f"{page}, verdict {read_verdict(layout.verdict).verdict}"
 
 
 def run_index(arguments: argparse.Namespace) -> int:

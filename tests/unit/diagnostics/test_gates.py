@@ -203,3 +203,6 @@ def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
     )
     assert hint in {gate.name: gate for gate in late}[name].message
     assert (behind.verdict, behind.value, behind.where) == ("fail", alone[name].value, alone[name].where)
+    # The page leaves out the remedies of these gates.
+    assert {gate.name for gate in found if gate.follows == "modes"} == {name}
+    assert not any(gate.follows for gate in alone.values())
