@@ -138,6 +138,9 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         return f"key '{name}': should be a list, found the word {first['input']!r:.80}", remedy
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
     remedy = f"{bound}{_description(place)}" if (bound := _bound(first)) else _description(place).strip()
+    if kind == "string_type" and isinstance(first["input"], int | float):
+        # YAML reads 1, 1.5 and yes as numbers and as truth.
+        remedy = f"put it in quotes, such as '{str(first['input']).lower()}'{_description(place)}"
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", remedy or "correct the value"
 
 

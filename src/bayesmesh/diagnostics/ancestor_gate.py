@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from jaxtyping import Int
 
@@ -38,7 +40,8 @@ def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | Non
     value, num_chains = effective_ancestors(num_relatives), num_relatives.size
     if value >= FEWEST:
         return None
-    told = f"{num_chains} chains descend from {value:.1f} draws of the prior in effect, fewer than {FEWEST:.0f}"
+    # Cut off: what is below the limit is not to read as the limit.
+    told = f"{num_chains} chains descend from {math.floor(10 * value) / 10:.1f} draws of the prior in effect, fewer than {FEWEST:.0f}"
     lost = "a mode from which no chain descends is in none of these draws, and the shares of modes are rough"
     return GateResult(
         name="ancestors", limit=FEWEST, direction="at least", value=value, where="", severity="warn", verdict="warn",

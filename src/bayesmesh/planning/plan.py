@@ -57,7 +57,7 @@ class _Experiments(dict[str, ExperimentBase]):
             members = self._plan.sweeps[name].members
             several = f"'{name}' is a sweep of {len(members)} experiments, not one of them"
             raise ConfigError(several, f"name a member: {suggest(name, members)}")
-        unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, self)}"
+        unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, [*self, *self._plan.broken])}"
         error = self._plan.broken.get(name) or ConfigError(unknown)
         if self._plan.workflow is not None:
             _exit_with(error)

@@ -114,8 +114,11 @@ def _named_in_citation(path: Path) -> list[str]:
 def describe_commit(project: Path) -> str:
     """Return the commit of a project, and whether files differ from it; empty outside of a Git repository or without Git.
 
-    Files that Git does not know count, unless it ignores them: a new experiment is one, and the commit lacks it.
+    Files that Git does not know count, unless it ignores them: a new experiment is one, and the commit lacks it. A project of
+    which Git knows no file at all lies in another's repository, and has no commit.
     """
+    if not _ask_git(project, "ls-files", "--", "."):
+        return ""
     mark = " with changes"
     commit = _ask_git(project, "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={mark}")
     is_whole = not commit or commit.endswith(mark) or not _ask_git(project, "status", "--porcelain", "--", ".")

@@ -35,7 +35,7 @@ def check_precision(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
             _check_whole(name, values, spec.fields[name].num_codes)
         elif values.dtype.kind == "f" and len(values) and (lost := lost_share(values)) > MOST_LOST:
             _log.warning(
-                "field '%s' loses %.2g of its standard deviation in float32, because it is small beside its values: subtract "
+                "warning: field '%s' loses %.2g of its standard deviation in float32, because it is small beside its values: subtract "
                 "what they have in common, with `standardise` in the data, or set `compute: {dtype: float64}`", name, lost,
             )  # fmt: skip
 

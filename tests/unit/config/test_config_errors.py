@@ -126,6 +126,12 @@ def test_a_wrong_value_is_named_with_what_is_wanted(
     assert not INTERNAL.search(str(error))
 
 
+def test_a_number_in_place_of_a_text_asks_for_quotes(refused: Refused) -> None:
+    error = refused(_with("title", 7))
+    assert "key 'title': should be a valid string, found 7" in error.message
+    assert error.remedy.startswith("put it in quotes, such as '7'")
+
+
 def test_an_item_of_a_list_is_named_by_its_position(refused: Refused) -> None:
     assert "key 'recommendation.users[1]': should be a valid integer, found 'x'" in str(
         refused(_with("recommendation.users", [1, "x"]))

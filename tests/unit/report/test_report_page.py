@@ -195,11 +195,17 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
 
 def test_the_commit_is_that_of_the_project(tmp_path: Path) -> None:
     assert describe_commit(tmp_path) == ""
+    (tmp_path / "config.yaml").write_text("experiments: []")
     for command in (
         ["init", "-q"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],
+        ["add", "config.yaml"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"],
     ):
         subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    (tmp_path / "within").mkdir()
+    (tmp_path / "within" / "config.yaml").write_text("experiments: []")
+    assert describe_commit(tmp_path / "within") == "", "a project that lies in another's repository"
+    (tmp_path / "within" / "config.yaml").unlink()
     commit = describe_commit(tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", commit)
     (tmp_path / "file").write_text("x")
