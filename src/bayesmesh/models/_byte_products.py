@@ -20,14 +20,18 @@ def are_bytes(values: Array) -> bool:
 
 
 def times(values: Integer[Array, "rows k"], factor: Float[Array, "k n"]) -> Float[Array, "rows n"]:
-    """Return the product of bytes and float32 numbers."""
+    """Return the product of bytes and float32 numbers.
+
+    Sums over columns are not cut: blocks of them would write the product once for each, and over the 784 pixels of MNIST the
+    gradient is off by 5e-6 of its size.
+    """
     return _add_parts(_dot(values, _in_three(factor), ((1,), (0,)), ((), ())))
 
 
 def transposed_times(values: Integer[Array, "rows k"], factor: Float[Array, "rows n"]) -> Float[Array, "k n"]:
     """Return the product of the transpose of bytes and float32 numbers, in sums of blocks of rows."""
     rows = len(values)
-    blocks = -(-rows // _BLOCK_ROWS)
+    blocks = max(1, -(-rows // _BLOCK_ROWS))
     each = -(-rows // blocks)
 
     def cut(x: Array) -> Array:

@@ -28,7 +28,7 @@ def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sha
     """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
     stated = sharding == "shard_map"
     target = CollectiveTarget(model, spec, layout, mesh) if stated else Target(model, spec, layout)
-    target.is_on_gpu = all(_has_tensor_cores(device) for device in mesh.devices.flat)
+    target.has_tensor_cores = all(_has_tensor_cores(device) for device in mesh.devices.flat)
     return target
 
 

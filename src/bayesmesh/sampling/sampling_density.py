@@ -44,10 +44,10 @@ class Target:
 
     Attributes:
         position: how latents lie in a position.
-        is_on_gpu: whether programs run on GPUs with tensor cores, for which models may have a path of their own.
+        has_tensor_cores: whether all devices are GPUs that have them, for which models may have a path of their own.
     """
 
-    is_on_gpu = False
+    has_tensor_cores = False
 
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
         self.model, self.spec, self.layout = model, spec, layout
@@ -174,7 +174,9 @@ class Target:
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 
         aligned, to_entries = self.align(local, data)
-        evaluate = functools.partial(_on_gpu, self.model) if self.is_on_gpu else self.model.log_likelihood_and_gradient
+        evaluate = (
+            functools.partial(_on_gpu, self.model) if self.has_tensor_cores else self.model.log_likelihood_and_gradient
+        )
         value, gradient = evaluate({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
             # A tile without any row computes with padding alone, and its gradient may be NaN.

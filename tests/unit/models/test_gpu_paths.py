@@ -81,7 +81,7 @@ def test_second_derivatives_are_those_of_the_plain_path(case, draws) -> None:
     found = {}
     for on_gpu in (True, False):
         target = program_sharding.Target(case.model, case.spec, layout)
-        target.is_on_gpu = on_gpu
+        target.has_tensor_cores = on_gpu
         data = {k: jnp.asarray(v) for k, v in target.lay_out(case.rows).items()}
         at = jax.vmap(target.position.pack)(dict(target.bijector.inverse(latents)))
         bound = target.bind(data)
@@ -100,7 +100,7 @@ def test_only_gpus_with_tensor_cores_take_such_a_path(case, platform, capability
     mesh = SimpleNamespace(devices=np.array([[device, device]], object))
     for sharding in ("named", "shard_map"):
         target = program_sharding.make_target(case.model, case.spec, layout, mesh, sharding)
-        assert target.is_on_gpu is expected
+        assert target.has_tensor_cores is expected
 
 
 @pytest.mark.parametrize("sharding", ["named", "shard_map"])
@@ -108,7 +108,7 @@ def test_rows_may_lie_on_several_devices(case, draws, sharding) -> None:
     settings = ComputeSettings(mesh=MeshSettings(chain=1, data=4))
     mesh = build_mesh(settings, num_chains=3, is_sharded=True)
     target = program_sharding.make_target(case.model, case.spec, lay_out_rows(case.spec.num_rows, 4, 5), mesh, sharding)
-    target.is_on_gpu = True
+    target.has_tensor_cores = True
     rows = target.lay_out(case.rows)
     place = jax.NamedSharding(mesh, jax.P("data"))
     data = {name: jax.device_put(values, place) for name, values in rows.items()}
