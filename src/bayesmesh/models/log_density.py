@@ -45,6 +45,12 @@ SUPPORTS: Mapping[str, Callable[[], Any]] = {
 """Support of a latent with a test point -> the map from unconstrained space."""
 
 
+_OTHER_SUPPORT = (
+    "a prior has its own support; for another, such as ordered numbers, write `test_point` instead of `prior` and add the log"
+    " prior to the function, or name a `prior_function`"
+)
+
+
 class Options(Settings):
     """Options of `log_density`."""
 
@@ -116,7 +122,7 @@ class LogDensity(Model):
             raise ConfigError(problem, suggest(own.outcome_field, spec.fields))
         for name in own.support:
             if name not in (own.test_point or {}):
-                remedy = suggest(name, own.test_point) if own.test_point else "the prior tells the support"
+                remedy = suggest(name, own.test_point) if own.test_point else _OTHER_SUPPORT
                 raise ConfigError(f"key 'model.support': '{name}' is not a latent of the test point", remedy)
         if own.test_point is not None:
             _check_point(own.test_point, own.support)

@@ -29,13 +29,18 @@ _ANALYSE = "bayesmesh.stages.analyse"
 """Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""
 
 
+def key_of_model(spec: StageSpec) -> str:
+    """Return the key that names the user's code: of a model that takes a function, that one."""
+    return "model.function" if "function" in dict(spec.model) else "model.name"
+
+
 def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
     """Check the model by shapes alone, and that the data have all that it reads; return the shapes of its latents.
 
     Raises:
         ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.
     """
-    with in_file_of(spec, "model.name"):
+    with in_file_of(spec, key_of_model(spec)):
         model_class, options = spec.component("model")
     for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
         with in_file_of(spec):
@@ -43,7 +48,7 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
                 f"key 'data.{role}': the model '{spec.model.name}' would ignore the {role}",
                 "leave the key out, or use a model that reads it, such as glm",
             )
-    with in_file_of(spec, "model.name"):
+    with in_file_of(spec, key_of_model(spec)):
         return check_model(model_class, options, data_spec)
 
 
@@ -57,7 +62,7 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
     if end - first >= NUM_ROWS:
         parts = [shards.read_rows(row, row + 1) for row in (first, (first + end) // 2, end - 1)]
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        with in_file_of(spec, "model.name"):
+        with in_file_of(spec, key_of_model(spec)):
             check_rows(*spec.component("model"), data_spec, rows)
 
 
@@ -89,7 +94,7 @@ def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: S
     Raises:
         ConfigError: a mistake in one of the model's methods; the message names the experiment's file.
     """
-    with in_file_of(spec, "model.name"):
+    with in_file_of(spec, key_of_model(spec)):
         summaries = check_summaries(model, latents, data_spec)
         check_axes(model, latents, summaries)
         check_shown(model, latents, summaries)

@@ -17,7 +17,7 @@ from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec
-from bayesmesh.stages.stage_checks import check_later, check_reading
+from bayesmesh.stages.stage_checks import check_later, check_reading, key_of_model
 from bayesmesh.store.layout import DataLayout
 
 OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}
@@ -159,3 +159,16 @@ def test_a_role_that_the_model_would_ignore_is_refused() -> None:
         ConfigError, match=r"some.yaml: key 'data.weights': the model 'gaussian' would ignore the weights"
     ):
         check_reading(spec, about)
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ({"name": "gaussian"}, "model.name"),
+        ({"name": "mine:Model"}, "model.name"),
+        ({"name": "log_density", "function": "mine:f", "prior": {"mu": "normal(0, 1)"}}, "model.function"),
+    ],
+)
+def test_mistakes_in_code_are_at_the_key_that_names_it(model: dict[str, Any], key: str) -> None:
+    config = {"model": model, "kernel": {"name": "hmc"}, "sampling": {}, "compute": {}}
+    assert key_of_model(StageSpec(stage="compile", experiment="some", config=config, num_chains=4)) == key
