@@ -21,7 +21,7 @@ _TEXT = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*(?:\[([0-9,\s]*)\])?\s*")
 _EXAMPLE = "for example normal(0, 1), half_normal(2.5), or dirichlet(1, 1, 1)[2] for two of them"
 
 _OF_MODELS = re.compile(r"\s*(lkj|dirichlet)\(\s*[^,()]+\)\s*")
-"""One number for a matrix of correlations, or for all levels: how many there are, the model knows."""
+"""One number for a matrix of correlations, or for all levels, whose number the model knows."""
 
 
 class PriorFamily(NamedTuple):
@@ -124,4 +124,4 @@ def _refuse_other_texts(text: str) -> str:
 
 
 PriorText = Annotated[str, AfterValidator(_refuse_other_texts)]
-"""A prior by name. Whether it fits the latent, the model says."""
+"""A prior by name; the model decides whether it fits the latent."""

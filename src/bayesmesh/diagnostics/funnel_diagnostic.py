@@ -114,9 +114,9 @@ def complete_gates(
 
     Args:
         results: of the gates that every run has.
-        found: gates on draws that are not finite, on chains that do not move, and on modes; with the first or the last, what
-            correlates with the log density is no geometry, and no funnel is looked for.
-        ancestors: a gate that says nothing of geometry either, and asks for no such look.
+        found: gates on draws that are not finite, on chains that do not move, and on modes. Where the first or the last is
+            missed, correlations with the log density do not reflect the geometry, and the search for a funnel is skipped.
+        ancestors: a gate that says nothing about the geometry, and so does not start that search.
         lp, blocks: see `funnel_gate`.
     """
     results = put_first(found, results)

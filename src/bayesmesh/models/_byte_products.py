@@ -1,7 +1,7 @@
-"""Products of matrices of bytes with float32 ones on tensor cores, as exact as float32 products.
+"""Products of matrices of bytes with float32 ones on tensor cores, with exact terms and float32 sums.
 
 bfloat16 holds every byte exactly, and a float32 number is the sum of three bfloat16 numbers, so three bfloat16 products with
-float32 sums are the product (after Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
+float32 sums give the product (after Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
 """
 
 from __future__ import annotations

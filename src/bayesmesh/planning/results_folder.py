@@ -9,7 +9,7 @@ from bayesmesh.errors import StoreError
 
 
 def refuse_results(folder: Path, *, writes: bool = True) -> None:
-    """Refuse a folder that is none, or that cannot be written.
+    """Refuse a path that is not a folder, or a folder that cannot be written.
 
     Args:
         folder: of the results; it need not exist.

@@ -1,7 +1,7 @@
 """Start chains where the density is finite, and find out why that is impossible.
 
-A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, or by pair of chains and
-attempt, so starts do not depend on devices.
+A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, or by attempt
+and the chains that start together, so starts do not depend on devices.
 
 Where starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression
 begins at a log density of -1e30. Each chain then takes the first of a few that is not among the worse half of all of them.

@@ -23,15 +23,10 @@ from bayesmesh.sampling.sampling_model_check import (
 )
 from bayesmesh.sampling.sampling_monitor import summary_names
 from bayesmesh.sampling.sampling_row_check import NUM_ROWS, check_rows
-from bayesmesh.stages.stage_inputs import in_file_of
+from bayesmesh.stages.stage_inputs import in_file_of, key_of_model
 
 _ANALYSE = "bayesmesh.stages.analyse"
 """Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""
-
-
-def key_of_model(spec: StageSpec) -> str:
-    """Return the key that names the user's code: of a model that takes a function, that one."""
-    return "model.function" if "function" in dict(spec.model) else "model.name"
 
 
 def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:

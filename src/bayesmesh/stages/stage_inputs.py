@@ -18,9 +18,14 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
 
 
+def key_of_model(spec: StageSpec) -> str:
+    """Return the key that names the user's code; for a model that takes a function, the key of that function."""
+    return "model.function" if "function" in dict(spec.model) else "model.name"
+
+
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards, as the model takes them, and the data spec in the experiment's dtype."""
-    with in_file_of(spec, "model.name"):
+    with in_file_of(spec, key_of_model(spec)):
         model_class, options = spec.component("model")
     path = spec.data_layout.shards
     prepare, is_whole = functools.partial(model_class.prepare, options), model_class.reads_whole(options)

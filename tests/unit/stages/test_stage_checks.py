@@ -17,7 +17,8 @@ from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec
-from bayesmesh.stages.stage_checks import check_later, check_reading, key_of_model
+from bayesmesh.stages.stage_checks import check_later, check_reading
+from bayesmesh.stages.stage_inputs import key_of_model
 from bayesmesh.store.layout import DataLayout
 
 OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}
