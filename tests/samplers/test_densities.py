@@ -101,7 +101,7 @@ def glm(case: Case, latents: Arrays, rows: Arrays) -> Terms:
     site = rows["group_0"]
     eta = z["intercept"] + rows["design"] @ (z["coefficients"] * sd)
     eta = eta + effects[site, 0] + effects[site, 1] * rows["effects_0"][:, 0]
-    unit = facts["outcome_sd"]
+    unit = facts["outcome_scale"]
     prior = normal(z["intercept"], facts["outcome_mean"], 2.5 * unit) + normal(z["coefficients"], 0, 2.5 * unit / sd)
     prior += normal(effects, 0, z["sd_site"]) + float(stats.expon(0, unit).logpdf(z["sigma"]))
     prior += float(stats.expon(0, unit / np.array([1, facts["size_of_effect_0"]])).logpdf(z["sd_site"]).sum())

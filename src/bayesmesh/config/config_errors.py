@@ -123,6 +123,10 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
             return f"key '{name}' was renamed to '{new}'", f"write\n{_as_yaml([*place.keys[:-1], new])}\n  {change}"
         valid = place.owner.model_fields
         remedy = suggest(place.keys[-1], valid) if valid else "remove it: this block takes no keys"
+        if place.keys[-1] == "options" and valid:
+            # Of a component of the user's own, options are a block; of those that are built in, they lie beside the name.
+            within = ".".join(place.keys[:-1])
+            remedy = f"write what it holds directly below '{within}'; valid: {', '.join(sorted(valid))}"
         return f"unknown key '{name}'", remedy
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _say_component(name, first["input"])

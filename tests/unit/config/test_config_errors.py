@@ -61,6 +61,12 @@ def test_a_misspelt_key_is_named_with_the_nearest_one(refused: Refused, key: str
     assert not INTERNAL.search(str(error))
 
 
+def test_options_of_a_model_that_is_built_in_lie_beside_its_name(refused: Refused) -> None:
+    error = refused(_with("model.options", {"prior_scale": 2}))
+    assert "unknown key 'model.options'" in error.message
+    assert error.remedy.startswith("write what it holds directly below 'model'; valid: ")
+
+
 def test_a_renamed_key_is_named_with_its_present_name(refused: Refused) -> None:
     error = refused(_with("kernel.preconditioner", "none"))
     assert error.message.endswith(": key 'kernel.preconditioner' was renamed to 'metric'")

@@ -22,6 +22,9 @@ from bayesmesh.models.glm.glm_groups import Group
 ROOT = "root_of_products"
 """Field with a square root of the products of columns, the outcome less the quick fit behind them."""
 
+CENTER = "outcome_center"
+"""Field with what was taken from the outcomes of a cell before their products were made."""
+
 _LEAST_GAIN = 2
 """By how much condensed rows must be fewer numbers than the rows, to be worth a program of their own."""
 
@@ -45,15 +48,19 @@ class Layout(NamedTuple):
         slopes = sum(g.num_effects - g.has_intercept for g in self.groups)
         return self.has_constant + self.num_columns + slopes + 1
 
-    def of_rows(self, rows: HostRows, location: np.ndarray, *, has_intercept: bool) -> np.ndarray:
-        """Return the columns of rows, (row, width), each times the root of the row's weight."""
+    def residuals(self, rows: HostRows, location: np.ndarray, *, has_intercept: bool) -> np.ndarray:
+        """Return the outcome of rows less the offset and the quick fit, (row,)."""
         outcome = np.asarray(rows["outcome"], float) - np.asarray(rows.get("offset", 0.0), float)
-        parts = [np.ones((len(outcome), 1))] if self.has_constant else []
         if has_intercept:
             outcome = outcome - location[0]
         if self.num_columns:
-            parts.append(rows["design"])
             outcome = outcome - np.einsum("np,p->n", rows["design"], location[int(has_intercept) :])
+        return outcome
+
+    def of_rows(self, rows: HostRows, outcome: np.ndarray) -> np.ndarray:
+        """Return the columns of rows and `outcome` behind them, (row, width), each times the root of the row's weight."""
+        parts = [np.ones((len(outcome), 1))] if self.has_constant else []
+        parts += [rows["design"]] if self.num_columns else []
         parts += [rows[f"effects_{g.number}"] for g in self.groups if g.num_effects > g.has_intercept]
         columns = np.concatenate([*parts, outcome[:, None]], axis=1)
         return columns * np.sqrt(np.asarray(rows["weights"], float))[:, None] if "weights" in rows else columns
@@ -77,7 +84,7 @@ class Layout(NamedTuple):
             own = effects[group.effects]
             constant = constant + own[:, 0] if group.has_intercept else constant
             slopes.append(own[:, int(group.has_intercept) :])
-        parts = [constant[:, None]] if self.has_constant else []
+        parts = [(constant - rows[CENTER])[:, None]] if self.has_constant else []
         if self.num_columns:
             parts.append(jnp.broadcast_to(line[int(has_intercept) :][None], (num_cells, self.num_columns)))
         along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
@@ -131,9 +138,12 @@ def condense_normal(
         return None
     products = np.zeros((len(cells), layout.width, layout.width))
     counts = np.zeros((len(cells), 1, 1))
+    centers = np.full(len(cells), np.nan)
     for rows in read_fields():
-        columns = layout.of_rows(rows, location, has_intercept=has_intercept)
         at = np.searchsorted(cells, _cell_of_rows(rows, order, ordered))
+        residuals = layout.residuals(rows, location, has_intercept=has_intercept)
+        _set_centers(centers, at, residuals if layout.has_constant else np.zeros_like(residuals))
+        columns = layout.of_rows(rows, residuals - centers[at])
         add_levels(products, at, columns, columns)
         weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
         add_levels(counts, at, weights, np.ones_like(weights))
@@ -143,9 +153,17 @@ def condense_normal(
     values, vectors = np.linalg.eigh(products / (lengths[:, :, None] * lengths[:, None, :]))
     roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2) * lengths[:, None, :]
     fields = {ROOT: roots, "num_rows": counts[:, 0, 0]}
+    fields |= {CENTER: np.nan_to_num(centers)} if layout.has_constant else {}
     codes = np.unravel_index(cells, ordered) if sizes else ()
     fields |= {f"group_{i}": c.astype(np.int32) for i, c in zip(order, codes, strict=True) if i != local}
     return Condensed(fields, () if local is None else entry_counts(codes[0], sizes[local]))
+
+
+def _set_centers(centers: np.ndarray, at: np.ndarray, residuals: np.ndarray) -> None:
+    """Set what the first row of each new cell leaves, as a float32: products of outcomes far from it would lose digits."""
+    seen, first = np.unique(at, return_index=True)
+    new = np.isnan(centers[seen])
+    centers[seen[new]] = residuals[first[new]].astype(np.float32)
 
 
 def _cell_of_rows(rows: HostRows, order: list[int], sizes: list[int]) -> np.ndarray:

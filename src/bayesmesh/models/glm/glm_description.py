@@ -183,9 +183,9 @@ def _doubling(factor: Factor) -> float:
 def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> Iterator[str]:
     """Yield the priors in words; those by default in the unit of the outcome."""
     family, given = FAMILIES[options.family], options.priors
-    outcome_sd, constants = float(spec.constants["outcome_sd"]), spec.constants
+    outcome_scale, constants = float(spec.constants["outcome_scale"]), spec.constants
     shift, scale = (0.0, 1.0) if original is None else (original.shift, original.scale)
-    unit = outcome_sd * scale if family.is_in_unit else 1.0
+    unit = outcome_scale * scale if family.is_in_unit else 1.0
     as_given = f" in standard deviations of {plan.formula.outcome.text}" if scale != 1 else ""
     if plan.has_intercept:
         centre = family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
@@ -201,7 +201,7 @@ def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None)
         yield f"{others} normal(0, {DEFAULT_SCALE * unit:.3g}) for one standard deviation of their column"
     for name in plan.parameters:
         if name not in given and "{rate}" in family.parameters[name]:
-            yield f"{name} exponential with mean {outcome_sd * scale:.3g}"
+            yield f"{name} exponential with mean {outcome_scale * scale:.3g}"
         else:
             yield f"{name} {given.get(name, family.parameters[name])}" + (as_given if name == "sigma" else "")
     for group in plan.groups:

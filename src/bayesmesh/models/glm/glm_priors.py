@@ -1,7 +1,8 @@
 """Priors of a linear model: by name, or by defaults that are scaled to the data.
 
 The defaults are those of rstanarm where it has one (Gabry and Goodrich, "Prior distributions for rstanarm models"), with
-the intercept around the link of the mean outcome for every family.
+the intercept around the link of the mean outcome for every family. Without an intercept they are scaled by the root mean
+square of the outcome, whose mean is then for coefficients or effects of groups to explain.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ class _Maker:
     def __init__(self, plan: Plan, options: Any, spec: SpecLike) -> None:
         self._plan, self._given, self._spec, self._dtype = plan, options.priors, spec, spec.dtype
         self._family = FAMILIES[options.family]
-        self._outcome_sd = float(spec.constants["outcome_sd"])
-        self._unit = self._outcome_sd if self._family.is_in_unit else 1.0
+        self._outcome_scale = float(spec.constants["outcome_scale"])
+        self._unit = self._outcome_scale if self._family.is_in_unit else 1.0
 
     def _array(self, values: Any) -> Array:
         return jnp.asarray(values, self._dtype)
@@ -163,7 +164,7 @@ class _Maker:
 
     def parameter(self, name: str) -> tfp.distributions.Distribution:
         """Return the prior of a parameter of the family."""
-        text = self._given.get(name, self._family.parameters[name].format(rate=1 / self._outcome_sd))
+        text = self._given.get(name, self._family.parameters[name].format(rate=1 / self._outcome_scale))
         prior = parse_prior(text if name != "baseline" else self._over_levels(text), f"key 'model.priors.{name}'")
         if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or has_location(prior.family):
             wanted = (

@@ -59,7 +59,7 @@ class Reduction(NamedTuple):
             Term(i, self._sizes[i], (() in g.terms) + sum(len(c.labels) for c in part), () in g.terms)
             for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
         ]
-        unit = float(self.constants["outcome_sd"]) if self.family.is_in_unit else 1.0
+        unit = float(self.constants["outcome_scale"]) if self.family.is_in_unit else 1.0
         has_intercept, center = self.formula.has_intercept, 0.0
         if self.family.is_in_unit and has_intercept:
             center = float(self.constants["outcome_mean"] - self.constants["offset_mean"])

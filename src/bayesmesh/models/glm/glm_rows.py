@@ -292,10 +292,10 @@ class _Reader(NamedTuple):
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
-        constants |= {
-            "outcome_mean": float(found.mean[-3]), "outcome_sd": float(found.sd[-3]) or 1.0,
-            "offset_mean": float(found.mean[-2]), "trials_mean": float(found.mean[-1]),
-        }  # fmt: skip
+        mean, offset, trials = found.mean[-3:].tolist()
+        # Without an intercept, coefficients, effects or sigma account for the mean as well.
+        scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
+        constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
         widths = [sum(len(c.labels) for c in part) for part in self.effects]
         for i, group in enumerate(self.formula.groups):
             constants[f"first_effect_of_group_{i}"] = sum(widths[:i])

@@ -22,12 +22,13 @@ NUM_ROWS = 400
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "normal": ("growth ~ age + species + (1 + mass | site)", "normal", {"local_group": "site", "weights": "plots"}),
     "normal, crossed": ("growth ~ age + (1 | site) + (0 + age | species)", "normal", {"offset": "mass"}),
+    "normal, groups alone": ("growth ~ 0 + age + (1 | site)", "normal", {}),
     "normal, no groups": ("growth ~ 0 + age + mass", "normal", {}),
     "same rows": ("alive ~ species + (1 | site)", "bernoulli", {"local_group": "site", "weights": "plots"}),
 }
 
 
-FAR = [("normal", 1e8, 1.0), ("normal", 0.0, 1e9), ("normal, crossed", 1e8, 1e-3)]
+FAR = [("normal", 1e8, 1.0), ("normal", 0.0, 1e9), ("normal, crossed", 1e8, 1e-3), ("normal, groups alone", 1e8, 1.0)]
 """Outcomes far from 0, or in a unit in which they are large."""
 
 
@@ -62,6 +63,9 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
         return model.log_likelihood({**latents, **aligned}, {k: jnp.asarray(v) for k, v in rows.items()}).sum()
 
     latents = Glm(own, prepared).prior(prepared).sample(seed=jax.random.key(3))
+    if case == "normal, groups alone":
+        # The prior of effects is about 0, where nothing of the outcome would be left to lose.
+        latents["effects_site"] += shift
     read = shards.read_rows(0, few.num_rows)
     one, other = (
         jax.value_and_grad(functools.partial(total, *each))(latents) for each in ((prepared, rows), (few, read))
