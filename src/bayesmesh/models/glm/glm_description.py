@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bayesmesh.models.base import Shown, SpecLike
 from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
@@ -84,6 +86,9 @@ _REMEDIES: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Family -> way in which predictions are wrong -> what to try; of a bias for all of them."""
 
+_MOST_NAMED = 12
+"""Collinear columns that the page names."""
+
 
 def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
     """Return what the page shows: coefficients as the table has its columns, the family's parameters, groups.
@@ -131,7 +136,8 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
     link = words.link.format(**names) + (f", per unit of {exposure}" if exposure else "")
     effects = {group.effects: scale for group in plan.groups} | {group.sd: scale for group in plan.groups}
     return {
-        "facts": {"Family": words.family, "Link": link, "Priors": "; ".join(_priors(plan, options, spec, original))},
+        "facts": {"Family": words.family, "Link": link, "Priors": "; ".join(_priors(plan, options, spec, original))}
+        | _collinear(plan, options.family, spec),
         "meanings": {
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
             "which are spread evenly over the data",
@@ -140,6 +146,29 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
         "scales": effects if scale != 1 else {},
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
         "remedies": {"bias": _MEANS, **_REMEDIES[options.family]},
+    }
+
+
+_BY_THE_PRIOR = 1e-4
+"""Information about a direction of coefficients, as a share of that of the default prior, below which the data have none."""
+
+
+def _collinear(plan: Plan, family: str, spec: SpecLike) -> dict[str, str]:
+    """Return what to say of columns that are combinations of others; nothing where the data tell all of them apart."""
+    if not plan.columns or "root" not in spec.arrays:
+        return {}
+    root = np.asarray(spec.arrays["root"])
+    unit = float(spec.constants["outcome_scale"]) if FAMILIES[family].is_in_unit else 1.0
+    variances, directions = np.linalg.eigh(root @ root.T)
+    free = directions[:, (DEFAULT_SCALE * unit) ** 2 / variances - 1 < _BY_THE_PRIOR]
+    labels = [*(["intercept"] if plan.has_intercept else []), *(each for c in plan.columns for each in c.labels)]
+    named = [name for name, share in zip(labels, np.square(free).sum(axis=1), strict=True) if share > 1e-4]
+    if not named:
+        return {}
+    several = f"{free.shape[1]:,} combinations" if free.shape[1] > 1 else "one combination"
+    return {
+        "Collinear columns": f"{', '.join(named[:_MOST_NAMED])}{' and others' if len(named) > _MOST_NAMED else ''}: the data "
+        f"say nothing about {several} of their coefficients, so that the prior alone decides on it; leave columns out, or give them priors of their own"
     }
 
 

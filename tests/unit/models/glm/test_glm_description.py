@@ -119,3 +119,19 @@ def test_priors_and_effects_are_in_the_unit_of_a_standardised_outcome() -> None:
         assert about.scales == ({"effects_site": pytest.approx(sd), "sd_site": pytest.approx(sd)} if names else {})
         headings = [each.heading for each in model.shown()]
         assert "Effects of site, in the unit of growth" in headings
+
+
+COLLINEAR = [
+    ("growth ~ age + mass + I(3 * age)", "normal", "age, I(3 * age): the data say nothing about one combination"),
+    ("growth ~ 0 + age + mass + I(age - 2 * mass)", "normal", "age, mass, I(age - 2 * mass): "),
+    ("leaves ~ age + I(3 * age) + mass + I(-mass)", "poisson", "the data say nothing about 2 combinations"),
+    ("growth ~ 0 + age + mass + I(age - 2 * mass + 0.01 * age ** 2)", "normal", ""),
+    ("alive ~ age + mass + species", "bernoulli", ""),
+]
+
+
+@pytest.mark.parametrize(("formula", "family", "said"), COLLINEAR)
+def test_columns_that_are_combinations_of_others_are_named(formula: str, family: str, said: str) -> None:
+    facts = check_described(make(formula, family)[0]).facts
+    assert ("Collinear columns" in facts) == bool(said)
+    assert said in facts.get("Collinear columns", "")
