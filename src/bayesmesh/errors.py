@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -126,6 +127,25 @@ def explain_os_error(error: OSError | MemoryError) -> UserError | None:
         (p for p in names if not p.name.startswith(".")), names[0].parent if names else "a file of the results"
     )
     return StoreError(f"{where}: {error.strerror}", _CIRCUMSTANCES[error.errno], may_pass=True)
+
+
+_STAMP = r"(?:\d\d:\d\d:\d\d )?"
+
+
+def last_error(said: str) -> tuple[str, str] | None:
+    """Return message and remedy of the error with which the log of a job ends; None if it ends otherwise.
+
+    >>> last_error("12:00:00 fetch data\\n12:00:01 error: data.csv, row 1: 'g' is no number\\n  remedy: correct it\\n")
+    ("data.csv, row 1: 'g' is no number", 'correct it')
+    >>> last_error("12:00:00 error: one try\\n12:00:01 done\\n") is None
+    True
+    """
+    text = re.sub(rf"\n{_STAMP}{re.escape(NOT_AGAIN)}\s*$", "", said).rstrip()
+    found = re.split(rf"^{_STAMP}error: ", text, flags=re.MULTILINE)
+    if len(found) == 1 or re.search(r"^\d\d:\d\d:\d\d ", found[-1], re.MULTILINE):
+        return None
+    message, _, remedy = found[-1].partition("\n  remedy: ")
+    return message, remedy
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

@@ -130,6 +130,9 @@ def test_a_mirror_with_a_damaged_file(workspace: Any, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Trying to restart" not in done.stderr, "the file would be damaged every time"
     assert f"{file}: truncated: expected 9912422 bytes, found 10" in done.stderr
+    named = done.stderr.index("failed: fetch of more (config/experiments/more.yaml)\n")
+    assert f"{file}: truncated: expected 9912422 bytes, found 10" in done.stderr[named:]
+    assert "Logfile" not in done.stderr, "the error would be there three times"
     assert "remedy: get https://storage.googleapis.com" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert not list(workspace.results.glob("data/mnist-*/records/*"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from bayesmesh.config.config_source_code import INSTALLED
 from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import (
-    NOT_AGAIN,
     ConfigError,
     DataError,
     DeviceError,
@@ -33,6 +31,7 @@ from bayesmesh.errors import (
     SamplingError,
     StoreError,
     UserError,
+    last_error,
 )
 from bayesmesh.notebook.notebook_progress import ProgressBar
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
@@ -259,10 +258,9 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
         code: its exit code; negative for a signal.
         said: what it printed.
     """
-    found = re.split(r"^(?:\d\d:\d\d:\d\d )?error: ", said, flags=re.MULTILINE)
-    if len(found) > 1 and code in _ERRORS | {UserError.exit_code: UserError}:
-        text = re.sub(rf"\n(?:\d\d:\d\d:\d\d )?{re.escape(NOT_AGAIN)}\s*$", "", found[-1]).rstrip()
-        message, _, remedy = text.partition("\n  remedy: ")
+    found = last_error(said)
+    if found is not None and code in _ERRORS | {UserError.exit_code: UserError}:
+        message, remedy = found
         return _ERRORS.get(code, UserError)(
             message.replace(f"config/experiments/{name}.yaml", "bayesmesh.sample"), remedy
         )

@@ -42,6 +42,11 @@ class Job(NamedTuple):
         return seal_file(self.results, self.owner, self.name)
 
     @property
+    def log(self) -> Path:
+        """What its last attempt printed."""
+        return self.results / self.owner / "logs" / f"{self.name}.log"
+
+    @property
     def is_sampling(self) -> bool:
         """Whether it extends chains, which have locks and markers of their own."""
         return self.name.startswith("sample-")

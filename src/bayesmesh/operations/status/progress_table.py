@@ -13,6 +13,7 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
+from bayesmesh.operations.status.failed_jobs import failed_job
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.running.slurm.queue import QueuedJob, read_queue
@@ -39,6 +40,7 @@ class Standing:
         reason: why a rule ended sampling; empty without a rule.
         verdict: verdict of the gates on these draws; None if missing, damaged, or about other draws.
         condition: condition of the results.
+        failed: first job whose last attempt failed, and its error; empty strings where none has.
     """
 
     groups: Sequence[GroupProgress]
@@ -46,6 +48,7 @@ class Standing:
     reason: str
     verdict: Verdict | None
     condition: Condition
+    failed: tuple[str, str] = ("", "")
 
     @property
     def phase(self) -> str:
@@ -69,9 +72,11 @@ def status_table(plan: Plan, now: float | None = None) -> str:
         try:
             if name in listed or plan.layout(name).folder.exists():
                 standing = _standing(plan, name, condition_of(plan, name))
+                standing = dataclasses.replace(standing, failed=failed_job(plan, name))
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
                 notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]
                 errors += _explain_condition(name, standing.condition)
+                errors += ["", f"{name}: {' failed: '.join(standing.failed)}"] if standing.failed[0] else []
         except (UserError, OSError) as error:
             # Show the other experiments regardless.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
@@ -186,6 +191,8 @@ def _state(standing: Standing, jobs: Sequence[QueuedJob], *, is_busy: bool) -> s
         return "damaged"
     if standing.verdict is not None:
         return standing.verdict.verdict + (", older" if standing.condition.older else "")
+    if standing.failed[0]:
+        return f"failed: {standing.failed[0]}"
     if standing.num_draws is not None:
         return "sampled"
     if any(g.owner is not None for g in standing.groups):

@@ -1,0 +1,33 @@
+"""status: the jobs of an experiment whose last attempt failed, from the ends of their logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bayesmesh.errors import NOT_AGAIN, last_error
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import jobs_of
+
+_TAIL_BYTES = 2**16
+"""Of a log, in which its error stands; that of a long run has a line every few seconds before it."""
+
+
+def failed_job(plan: Plan, name: str) -> tuple[str, str]:
+    """Return the first job, in the order of the flow, whose last attempt failed, and its error; empty where none has.
+
+    Attempts that were killed, or that another one may continue, have not failed. A job that has succeeded since has another log.
+    """
+    for _, job in jobs_of(plan, name):
+        said = _tail(job.log) if job.log.is_file() else ""
+        found = last_error(said) if said.rstrip().endswith(NOT_AGAIN) else None
+        if found is not None:
+            message, remedy = found
+            return job.name, message + (f"\n  remedy: {remedy}" if remedy else "")
+    return "", ""
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return file.read().decode("utf-8", errors="replace")
