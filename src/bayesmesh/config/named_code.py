@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ def load_named(name: str) -> Any:
         ImportError: no such module, or it raises when it is imported.
     """
     module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
+    folder = str(Path.cwd())
+    # Last, and for good: a function that imports a module of the project when it is called finds it, and no file of the
+    # project takes the place of an installed module.
+    if folder not in sys.path:
+        sys.path.append(folder)
+    sys.path.insert(0, folder)
     try:
         module = importlib.import_module(module_name)
     except SystemExit as error:
@@ -52,3 +58,27 @@ def load_function(name: str) -> Callable[..., Any]:
         raise ConfigError(f"'{name}' is not a function but {type(found).__name__}", "name a function")
     function: Callable[..., Any] = found
     return function
+
+
+def check_arguments(key: str, name: str, arguments: Sequence[str]) -> None:
+    """Refuse a function of the user's own package that does not take the arguments with which it will be called.
+
+    Args:
+        key: that names the function.
+        name: of the function, ``module:attribute``.
+        arguments: what they are, in order.
+
+    Raises:
+        ConfigError: it does not; the message has its arguments.
+    """
+    function = load_function(name)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        # Written in C, without a text of its arguments.
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        wanted = f"{name.partition(':')[2]}({', '.join(arguments)})"
+        raise ConfigError(f"key '{key}': '{name}' takes {signature}: {error}", f"define {wanted}") from error

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.named_code import load_function
+from bayesmesh.config.named_code import check_arguments, load_function
 from bayesmesh.config.prior_texts import PriorText, parse_prior
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
@@ -44,6 +44,14 @@ SUPPORTS: Mapping[str, Callable[[], Any]] = {
 }
 """Support of a latent with a test point -> the map from unconstrained space."""
 
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "function": ("latents", "data"),
+    "prior_function": ("data_spec",),
+    "summary_function": ("latents", "data"),
+    "predictive_function": ("latents", "data"),
+    "start_function": ("data",),
+}
+"""Option -> what its function is called with."""
 
 _OTHER_SUPPORT = (
     "a prior has its own support; for another, such as ordered numbers, write `test_point` instead of `prior` and add the log"
@@ -126,15 +134,9 @@ class LogDensity(Model):
                 raise ConfigError(f"key 'model.support': '{name}' is not a latent of the test point", remedy)
         if own.test_point is not None:
             _check_point(own.test_point, own.support)
-        for function in (
-            own.function,
-            own.prior_function,
-            own.summary_function,
-            own.predictive_function,
-            own.start_function,
-        ):
-            if function is not None:
-                load_function(function)
+        for key, arguments in _ARGUMENTS.items():
+            if (function := own.model_dump(include={key})[key]) is not None:
+                check_arguments(f"model.{key}", function, arguments)
 
     @property
     def has_predictions(self) -> bool:

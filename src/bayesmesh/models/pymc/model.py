@@ -35,7 +35,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 from pytensor.tensor.variable import TensorVariable
 
-from bayesmesh.config.named_code import load_function
+from bayesmesh.config.named_code import check_arguments, load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
@@ -214,6 +214,7 @@ class PymcFunction(PymcModel):
         """Build a model that holds its data, for which the constant `MODEL` then stands."""
         # Made from the text of the class, so not an instance of the class itself.
         own = cast(Options, options)
+        check_arguments("model.function", own.function, ("data",))
         if own.given == "symbols":
             return None
         rows = {name: np.asarray(values)[0] for name, values in next(read_blocks()).items()}
