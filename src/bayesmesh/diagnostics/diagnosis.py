@@ -33,6 +33,7 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
+from bayesmesh.diagnostics.precision_gate import precision_gate
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
@@ -56,7 +57,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
-        that descend from few draws of the prior warn by a gate `ancestors`. These
+        that descend from few draws of the prior warn by a gate `ancestors`, and data that float32 rounds miss a gate `precision`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -128,6 +129,8 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         )
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
+    if (rounding := precision_gate(reader.rounded)) is not None:
+        results = [rounding, *results]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),

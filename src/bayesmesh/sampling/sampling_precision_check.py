@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 
+import jax
 import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.chain_position import resize_local
+from bayesmesh.sampling.sampling_density import device_dtype
 
 _log = logging.getLogger("bayesmesh")
 
-MOST_LOST = 1e-3
-"""Share of a field's standard deviation that rounding may take."""
+MOST_ROUNDED = 0.1
+"""Standard errors of the mean of a field by which float32 may round its values. A location of these values has no finer
+steps than they have, and its posterior is about one standard error wide."""
+
+REMEDY = "set `compute: {dtype: float64}`, or subtract what the values have in common, with `standardise` in the data"
 
 
 def check_precision(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
@@ -29,15 +37,13 @@ def check_precision(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
     if spec.dtype != "float32":
         return
     for name, values in rows.items():
-        if values.dtype.itemsize <= 4:
-            continue
-        if values.dtype.kind in "iu":
+        if values.dtype.itemsize > 4 and values.dtype.kind in "iu":
             _check_whole(name, values, spec.fields[name].num_codes)
-        elif values.dtype.kind == "f" and len(values) and (lost := lost_share(values)) > MOST_LOST:
-            _log.warning(
-                "warning: field '%s' loses %.2g of its standard deviation in float32, because it is small beside its values: subtract "
-                "what they have in common, with `standardise` in the data, or set `compute: {dtype: float64}`", name, lost,
-            )  # fmt: skip
+    for name, errors in rounded_fields(spec, rows).items():
+        _log.warning(
+            "warning: float32 rounds the field '%s' by %.2g standard errors of its mean, because its differences are small "
+            "beside its values: %s", name, errors, REMEDY,
+        )  # fmt: skip
 
 
 def _check_whole(name: str, values: np.ndarray, num_codes: int) -> None:
@@ -51,6 +57,25 @@ def _check_whole(name: str, values: np.ndarray, num_codes: int) -> None:
         )
 
 
+def rounded_fields(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Return field -> standard errors of its mean by which float32 rounds its values, where these are more than `MOST_ROUNDED`.
+
+    Args:
+        spec: of the data, in the experiment's dtype; in float64 nothing is rounded.
+        rows: field -> (row, ...), the first rows as they are stored.
+    """
+    if spec.dtype != "float32":
+        return {}
+    found = {}
+    for name, values in rows.items():
+        if values.dtype.kind == "f" and values.dtype.itemsize > 4 and len(values):
+            # A model that takes all rows as one has them in one row.
+            is_whole = len(values) == 1 and values.ndim > 1
+            num_rows = values.shape[1] if is_whole else spec.num_rows
+            found[name] = lost_share(values[0] if is_whole else values) * math.sqrt(num_rows)
+    return {name: errors for name, errors in found.items() if errors > MOST_ROUNDED}
+
+
 def lost_share(values: np.ndarray) -> float:
     """Return the largest share of a column's standard deviation that rounding to float32 takes, of columns that vary.
 
@@ -58,8 +83,27 @@ def lost_share(values: np.ndarray) -> float:
     >>> lost_share(noise) < 1e-6, lost_share(1e8 + noise) > 0.5, lost_share(np.full(3, 0.1))
     (True, True, 0.0)
     """
-    # A model that takes all rows as one has them in one row.
-    values = values[0] if len(values) == 1 and values.ndim > 1 else values
     columns = values.reshape(len(values), -1)
     sd, error = columns.std(axis=0), (columns - columns.astype(np.float32)).std(axis=0)
-    return float(np.divide(error, sd, out=np.zeros_like(sd), where=sd > 0).max(initial=0.0))
+    # What is the same up to the rounding of float64 does not vary.
+    varies = sd > 1e-12 * np.abs(columns).max(axis=0, initial=0.0)
+    return float(np.divide(error, sd, out=np.zeros_like(sd), where=varies).max(initial=0.0))
+
+
+def fields_read(model: Model, spec: DataSpec) -> frozenset[str]:
+    """Return the fields of the data that enter the log likelihood, by a trace of it.
+
+    Args:
+        model: bound to the data.
+        spec: of the data.
+    """
+    latents = jax.eval_shape(lambda: dict(model.prior(spec).sample(seed=jax.random.key(0))))
+    dtype = np.dtype(spec.dtype)
+    names = sorted(spec.fields)
+    rows = {
+        k: jax.ShapeDtypeStruct((spec.num_rows, *spec.fields[k].shape), device_dtype(spec.fields[k].dtype, dtype))
+        for k in names
+    }
+    jaxpr = jax.make_jaxpr(model.log_likelihood)(resize_local(latents, model.local_latents, spec.num_rows), rows).jaxpr
+    used = {id(v) for each in jaxpr.eqns for v in each.invars} | {id(v) for v in jaxpr.outvars}
+    return frozenset(name for name, v in zip(names, jaxpr.invars[-len(names) :], strict=True) if id(v) in used)

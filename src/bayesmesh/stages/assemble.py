@@ -14,7 +14,7 @@ import zarr
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.replicated_shards import ReplicatedShards
-from bayesmesh.data.shards import Shards
+from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown
@@ -25,6 +25,7 @@ from bayesmesh.sampling.kept_programs import take_later
 from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.sampling_model_check import check_described
+from bayesmesh.sampling.sampling_precision_check import fields_read, rounded_fields
 from bayesmesh.sampling.sampling_summaries import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.stages.stage_checks import check_derived
 from bayesmesh.stages.stage_inputs import model_of, shards_of
@@ -37,6 +38,7 @@ from bayesmesh.store.layout import (
     DESCRIBED,
     DRAW,
     LEVEL_ROWS,
+    ROUNDED,
     ROW,
     SHOWN,
     TRUTH,
@@ -104,7 +106,12 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             named |= _derive(spec, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
-        root.attrs.update({**_attributes(spec, manifests), **_say(model, Shards(shards.path))})
+        said = {
+            **_attributes(spec, manifests),
+            **_say(model, Shards(shards.path)),
+            ROUNDED: _rounded(model, shards, data_spec),
+        }
+        root.attrs.update(said)
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
@@ -121,6 +128,15 @@ def _say(model: Model, shards: Shards) -> dict[str, JSON]:
         DESCRIBED: check_described(model).model_dump(mode="json"),
         LEVEL_ROWS: shards.count_levels(),
     }
+
+
+def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:
+    """Return the fields that the model reads and that lose much in the dtype of the experiment; see `ROUNDED`."""
+    if all(np.dtype(field.dtype).itemsize <= 4 for field in data_spec.fields.values()):
+        return {}
+    found = rounded_fields(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))
+    read = fields_read(model, data_spec) if found else frozenset()
+    return {name: errors for name, errors in found.items() if name in read}
 
 
 def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int) -> list[ChainStore]:

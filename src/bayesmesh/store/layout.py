@@ -23,6 +23,10 @@ DESCRIBED = "described"
 LEVEL_ROWS = "level_rows"
 """Attribute of the root: column that is a category -> level -> its number of training rows."""
 
+ROUNDED = "rounded"
+"""Attribute of the root: field that the model reads -> standard errors of its mean by which the experiment's dtype rounds it,
+of fields that lose much by it."""
+
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""
 

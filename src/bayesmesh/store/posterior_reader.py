@@ -12,6 +12,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.layout import ROUNDED
 from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
@@ -39,6 +40,12 @@ class Posterior:
         if not self.latents:
             raise StoreError(f"{path}: the posterior has no latents", _REMEDY)
         self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
+
+    @property
+    def rounded(self) -> dict[str, float]:
+        """Field of the data -> standard errors of its mean by which it was rounded, see `bayesmesh.store.layout.ROUNDED`."""
+        found = self._root.attrs.get(ROUNDED, {})
+        return {name: float(str(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
     def group(self, name: str) -> zarr.Group:
         """Return a group of the store.

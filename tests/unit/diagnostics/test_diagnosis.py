@@ -23,7 +23,7 @@ from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.layout import UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import ROUNDED, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_coordinates import drawn_arrays
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 
@@ -206,6 +206,20 @@ def test_chains_of_few_ancestors_warn_by_those_of_the_last_draw(run) -> None:
     assert [(gate["name"], gate["value"]) for gate in content["gates"] if gate["verdict"] != "pass"] == [
         ("ancestors", 1)
     ]
+
+
+def test_rounded_data_miss_a_gate_that_comes_first(tmp_path: Path, layout: ExperimentLayout) -> None:
+    path = write(tmp_path / "posterior.zarr", good_posterior())
+    for rounded, said in (({"x": 0.02}, "pass"), ({"x": 0.3, "year": 0.2}, "warn"), ({"x": 0.3, "y": 7.0}, "fail")):
+        open_group(path, "a").attrs[ROUNDED] = rounded
+        verdict = diagnose(path, GateSettings(), layout)
+        assert verdict.verdict == said
+        assert (verdict.gates[0].name == "precision") == (said != "pass")
+    assert (
+        "float32 rounds the values of 'y' by 7 standard errors of their mean, limit 0.1, and x by less"
+        in verdict.gates[0].message
+    )
+    assert "compute: {dtype: float64}" in verdict.gates[0].message
 
 
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:

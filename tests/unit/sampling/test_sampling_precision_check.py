@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.sampling_precision_check import check_precision
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.sampling.sampling_precision_check import check_precision, fields_read, rounded_fields
+
+tfd = tfp.distributions
 
 
 def spec_of(values: np.ndarray, dtype: str = "float32", num_codes: int = 0) -> DataSpec:
@@ -40,5 +48,48 @@ def test_a_large_offset_is_told(caplog: pytest.LogCaptureFixture) -> None:
         check_precision(spec_of(np.array([2**32 - 1], np.uint32)), {"x": np.array([2**32 - 1], np.uint32)})
         assert not caplog.messages
         check_precision(spec_of(values), {"x": values})
-    assert "field 'x' loses" in caplog.messages[0]
+    assert "float32 rounds the field 'x' by " in caplog.messages[0]
     assert "standardise" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_rounding_counts_in_standard_errors(is_whole: bool) -> None:
+    """Twice the values at one spacing of float32 have twice the standard errors for four times the rows."""
+    errors = {}
+    for num_rows in (1_000, 4_000):
+        values = 1e6 + np.random.default_rng(0).standard_normal(num_rows)
+        stored = values[None] if is_whole else values
+        spec = DataSpec(
+            len(stored), {"x": FieldSpec(stored.shape[1:], "float64"), "fine": FieldSpec((), "float64")}, {}, "float32"
+        )
+        errors[num_rows] = rounded_fields(spec, {"x": stored, "fine": values - 1e6})["x"]
+        assert "fine" not in rounded_fields(spec, {"x": stored, "fine": values - 1e6})
+        assert not rounded_fields(dataclasses.replace(spec, dtype="float64"), {"x": stored})
+    assert errors[4_000] / errors[1_000] == pytest.approx(2, rel=0.05)
+    # One spacing is 1/16, whose rounding has a standard deviation of 1/16/sqrt(12).
+    assert errors[1_000] == pytest.approx(1000**0.5 / 16 / 12**0.5, rel=0.05)
+
+
+class Reads(Model):
+    """Reads one of two fields."""
+
+    offers = ()
+
+    def prior(self, data_spec: SpecLike) -> Prior:
+        return tfd.JointDistributionNamed({"mean": tfd.Normal(jnp.zeros((), data_spec.dtype), 1)})
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        return tfd.Normal(latents["mean"], 1).log_prob(rows["y"])
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        return tfd.Normal(latents["mean"], 1)
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        return latents
+
+
+def test_fields_that_a_model_reads_are_found() -> None:
+    spec = DataSpec(
+        50, {"y": FieldSpec((), "float64"), "z": FieldSpec((3,), "int32"), "a": FieldSpec((), "float64")}, {}, "float32"
+    )
+    assert fields_read(Reads(Settings(), spec), spec) == {"y"}
