@@ -118,6 +118,7 @@ class DataSpec:
             is then the largest of them. Empty for one dataset.
         arrays: numbers of the whole dataset that a model has prepared beside `constants`, float64.
         is_condensed: whether each row stands for many of the source.
+        are_sums: whether rows are sums over many others, whose likelihood is computed in float64.
     """
 
     num_rows: int
@@ -132,6 +133,7 @@ class DataSpec:
     dataset_counts: tuple[int, ...] = ()
     arrays: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     is_condensed: bool = False
+    are_sums: bool = False
 
     @property
     def num_entries(self) -> int:

@@ -19,6 +19,8 @@ class CondensedLike(Protocol):
     def fields(self) -> dict[str, np.ndarray]: ...
     @property
     def entry_counts(self) -> tuple[int, ...]: ...
+    @property
+    def are_sums(self) -> bool: ...
 
 
 class CondensedShards(Shards):
@@ -36,7 +38,7 @@ class CondensedShards(Shards):
     def __init__(self, path: Path, rows: CondensedLike, about: DataSpec) -> None:
         super().__init__(path)
         self._rows, self._about = rows.fields, about
-        self._counts = rows.entry_counts
+        self._counts, self._are_sums = rows.entry_counts, rows.are_sums
         self.constants = about.constants
         self.num_rows = len(next(iter(self._rows.values())))
         self.fields = {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in self._rows.items()}
@@ -44,7 +46,8 @@ class CondensedShards(Shards):
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the condensed rows."""
         return dataclasses.replace(
-            self._about, num_rows=self.num_rows, fields=self.fields, dtype=dtype, entry_counts=self._counts, is_condensed=True
+            self._about, num_rows=self.num_rows, fields=self.fields, dtype=dtype, entry_counts=self._counts, is_condensed=True,
+            are_sums=self._are_sums,
         )  # fmt: skip
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:

@@ -33,7 +33,8 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
-from bayesmesh.diagnostics.precision_gate import precision_gate
+from bayesmesh.diagnostics.precision_gate import precision_gate, resolution_gate
+from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
@@ -57,7 +58,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
-        that descend from few draws of the prior warn by a gate `ancestors`, and data that float32 rounds miss a gate `precision`. These
+        that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`,
+        and a summary whose mean draws do not tell warns by a gate `tails`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -101,8 +103,8 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
-    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart)
+    non_finite, movement, apart, tails = NonFinite(), Movement(), ModeStays(), HeavyTails()
+    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart, tails)
     listed = {
         name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
         for name, array in latents.items()
@@ -129,8 +131,11 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         )
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
-    if (rounding := precision_gate(reader.rounded)) is not None:
+    in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
+    if (rounding := precision_gate(reader.rounded) or resolution_gate(monitored, in_float32)) is not None:
         results = [rounding, *results]
+    if (heavy := tails.gate()) is not None:
+        results = [*results, heavy]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),

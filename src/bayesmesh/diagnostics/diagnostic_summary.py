@@ -30,6 +30,7 @@ from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
+from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.files import atomic_path
 from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.posterior_coordinates import (
@@ -161,6 +162,7 @@ class SummaryFile:
         movement: Movement,
         non_finite: NonFinite,
         stays: ModeStays,
+        tails: HeavyTails,
     ) -> pd.DataFrame:
         """Write all coordinates of the arrays that gates assess.
 
@@ -168,7 +170,7 @@ class SummaryFile:
             group: of the arrays.
             arrays: name -> dimensions (chain, draw, ...).
             limit: R-hat above which its chance is computed.
-            movement, non_finite, stays: collect what the draws show.
+            movement, non_finite, stays, tails: collect what the draws show.
 
         Returns:
             The columns of the file and `chance`, which is 1 up to the limit of R-hat.
@@ -180,6 +182,7 @@ class SummaryFile:
                 non_finite.add(block.draws, places)
                 self._write(block.parts)
                 rows = _rows(block.parts)
+                tails.add(block.draws, places, rows["mean"].to_numpy(np.float64), rows["sd"].to_numpy(np.float64))
                 chance = np.ones(len(rows))
                 exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
                 chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])

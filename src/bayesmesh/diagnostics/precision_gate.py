@@ -1,8 +1,12 @@
-"""Miss a gate of its own where float32 takes from the data what the model is to learn from them."""
+"""Miss a gate of its own where float32 rounds away what the data or the draws are about."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import numpy as np
+import pandas as pd
 
 from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
@@ -13,6 +17,12 @@ LIMIT = 0.1
 MOST = 1.0
 """Rounding beyond which the posterior is that of other data: a location of the values has no finer steps than they have, and
 its posterior is about one standard error wide."""
+
+WIDEST = 1.0
+"""Step between numbers of float32, in standard deviations of the draws there: with it they are 4% too large."""
+
+FAR_TOO_WIDE = 2.0
+"""Such a step with which standard deviations are 15% too large, and from which on means follow the steps."""
 
 
 def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
@@ -28,10 +38,42 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
     if not missed:
         return None
     worst = max(missed, key=lambda name: missed[name])
-    verdict = "fail" if missed[worst] > MOST else "warn"
     others = f", and {', '.join(sorted({*missed} - {worst}))} by less" if len(missed) > 1 else ""
-    told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {LIMIT:g}{others}"
+    told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {LIMIT:g}{others}: the posterior is that of rounded data"
+    return _missed(missed[worst], LIMIT, worst, "fail" if missed[worst] > MOST else "warn", told)
+
+
+def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
+    """Return a warning, or a failure, where draws vary by less than the steps of float32 at their mean, else None.
+
+    Args:
+        table: one row per coordinate, columns variable, index, label, mean and sd.
+        names: variables that are stored in float32.
+
+    >>> draws = pd.DataFrame([{"variable": "level", "index": "", "label": "", "mean": 3e5, "sd": 0.02}])
+    >>> resolution_gate(draws, []), resolution_gate(draws, ["level"]).verdict
+    (None, 'warn')
+    """
+    stored = table[table["variable"].isin(list(names)) & (table["sd"] > 0) & np.isfinite(table["mean"])]
+    if stored.empty:
+        return None
+    steps = np.spacing(np.abs(stored["mean"].to_numpy(np.float32))).astype(np.float64)
+    values = steps / stored["sd"].to_numpy(np.float64)
+    worst = int(values.argmax())
+    if values[worst] <= WIDEST:
+        return None
+    row = stored.iloc[worst]
+    position = str(row["label"] or row["index"])
+    place = f"{row['variable']}[{position}]" if position else str(row["variable"])
+    told = (
+        f"draws of {place} lie in steps of {steps[worst]:.2g}, which float32 has at {row['mean']:.6g}, and vary by {row['sd']:.2g}"
+        f"; so do {int((values > WIDEST).sum())} of {len(values)} values, limit one step in a standard deviation"
+    )
+    return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
+
+
+def _missed(value: float, limit: float, where: str, verdict: Literal["warn", "fail"], told: str) -> GateResult:
     return GateResult(
-        name="precision", limit=LIMIT, direction="at most", value=missed[worst], where=worst, severity=verdict, verdict=verdict,
-        message=f"{told}: the posterior is that of rounded data; {WORDINGS['precision'].hint}",
+        name="precision", limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
+        message=f"{told}; {WORDINGS['precision'].hint}",
     )  # fmt: skip

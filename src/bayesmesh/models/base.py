@@ -114,10 +114,13 @@ class Condensed(NamedTuple):
     Attributes:
         fields: field -> (row, ...), in the order of the entries of local latents.
         entry_counts: rows of each entry; empty without local latents, or where each has one row.
+        are_sums: whether each holds sums over the rows that it stands for. Their log likelihood, which may be 1e8 nats, is
+            computed in float64, from latents that have not been rounded.
     """
 
     fields: dict[str, np.ndarray]
     entry_counts: tuple[int, ...]
+    are_sums: bool = False
 
 
 class Preparation(NamedTuple):

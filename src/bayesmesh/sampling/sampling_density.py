@@ -44,6 +44,8 @@ class Target:
 
     Attributes:
         position: how latents lie in a position.
+        dtype: of positions and of what is stored, the experiment's.
+        likelihood_dtype: of rows and latents in the likelihood.
         has_tensor_cores: whether all devices are GPUs that have them, for which models may have a path of their own.
     """
 
@@ -52,6 +54,7 @@ class Target:
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
         self.model, self.spec, self.layout = model, spec, layout
         self.dtype = jnp.dtype(spec.dtype)
+        self.likelihood_dtype = jnp.dtype("float64") if spec.are_sums else self.dtype
         self._set_prior(model)
         latents = jax.eval_shape(lambda key: self.prior.sample(seed=key), jax.random.key(0))
         unconstrained = jax.eval_shape(self.bijector.inverse, latents)
@@ -74,8 +77,8 @@ class Target:
         if not options:
             return self
         made, model = copy.copy(self), self.model
-        # The likelihood is computed in the experiment's dtype, the prior in float64.
-        made.model = type(model)(replace_options(model.options, options, self.dtype), model.spec)
+        # The prior is computed in float64.
+        made.model = type(model)(replace_options(model.options, options, self.likelihood_dtype), model.spec)
         made._set_prior(type(model)(replace_options(model.options, options, np.float64), model.spec))
         return made
 
@@ -116,7 +119,7 @@ class Target:
         latents = self.bijector.forward(z)
         log_prior = self.prior.log_prob(latents) + self.bijector.forward_log_det_jacobian(z)
         padded, local = (
-            self.pad_entries({k: v.astype(self.dtype) for k, v in latents.items()}),
+            self.pad_entries({k: v.astype(self.likelihood_dtype) for k, v in latents.items()}),
             self.model.local_latents,
         )
         return log_prior, {k: jnp.moveaxis(v, local[k], 0) if k in local else v for k, v in padded.items()}
@@ -206,7 +209,7 @@ class Target:
         where several rows share one.
         """
         shapes = {
-            k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), device_dtype(f.dtype, self.dtype))
+            k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), device_dtype(f.dtype, self.likelihood_dtype))
             for k, f in self.spec.fields.items()
         }
         shapes["is_row"] = jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)

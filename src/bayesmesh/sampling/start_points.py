@@ -114,7 +114,8 @@ def component_axes(target: Target) -> dict[str, tuple[int, ...]]:
 
 def _reverse_components(target: Target, start: Position, is_reversed: Bool[Array, ""]) -> Position:
     """Return one chain's start, or the one with components in reverse where a latent can have them so."""
-    z = target.position.unpack(start, target.dtype)
+    # As the prior is, whose map would refuse another dtype.
+    z = target.position.unpack(start, jnp.dtype("float64"))
     latents = dict(target.bijector.forward(z))
     turned = {name: jnp.flip(latents[name], axes) for name, axes in component_axes(target).items()}
     found = dict(target.bijector.inverse({**latents, **turned}))

@@ -123,7 +123,12 @@ class _Group:
 
     def unnamed_shard(self, commits: Sequence[Commit]) -> str:
         """Find a shard in place that no marker names. Markers are written first, so its marker was lost."""
-        found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
+        # An array may be called `c`, as Zarr calls the folder of its shards, and has a description of its own.
+        found = [
+            path
+            for path in (self.folder / DRAWS).rglob("c/**/*")
+            if path.is_file() and path.suffix != ".partial" and path.name != "zarr.json"
+        ]
         named = {self.folder / name for commit in commits for name in commit.files}
         return next((self._lost(path) for path in sorted(found) if path not in named), "")
 

@@ -222,6 +222,23 @@ def test_rounded_data_miss_a_gate_that_comes_first(tmp_path: Path, layout: Exper
     assert "compute: {dtype: float64}" in verdict.gates[0].message
 
 
+def test_draws_that_vary_by_less_than_the_steps_of_float32_are_named(run) -> None:
+    for dtype, sd, said in (
+        (np.float32, 0.2, "pass"),
+        (np.float32, 0.02, "warn"),
+        (np.float32, 0.006, "fail"),
+        (np.float64, 0.02, "pass"),
+    ):
+        groups = good_posterior()
+        # The steps of float32 are 1/32 there.
+        groups["summaries"]["level"] = (3e5 + 0.01 + sd * drawn(9).astype(np.float64)).astype(dtype)
+        content, _ = run(groups)
+        assert content["verdict"] == said, (dtype, sd)
+        assert (content["gates"][0]["name"] == "precision") == (said != "pass")
+        if said != "pass":
+            assert "draws of level lie in steps of 0.031, which float32 has at 300000" in content["gates"][0]["message"]
+
+
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, 5] = True

@@ -57,6 +57,22 @@ def twice_the_slope(model: Any, latents: Any, rows: Any, is_row: Any) -> Any:
     return value, {name: 2 * slope for name, slope in gradient.items()}
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_statistic_that_one_row_decides_is_seen_wherever_it_lies(make_case: Any, place: int) -> None:
+    """Such as the largest of times, which lies in the last row of a sorted table."""
+    case = make_case("gaussian", "float32")
+    (field,) = case.rows
+
+    class Largest(case.model_class):  # type: ignore[misc, name-defined]
+        def log_likelihood(self, latents: Any, rows: Any) -> Any:
+            return super().log_likelihood(latents, rows) * rows[field][:, 0] / rows[field].max()
+
+    sizes = np.where(np.arange(3) == place, 2.0, [0.5, 1.0, 1.5])
+    rows = {field: np.broadcast_to(sizes[:, None], (3, case.rows[field].shape[1])).astype(np.float64)}
+    with pytest.raises(ConfigError, match="the value of a row changes with the rows beside it"):
+        check_rows(Largest, case.options, case.spec, rows)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("method", "wrong", "message"),

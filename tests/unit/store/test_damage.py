@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
@@ -318,3 +319,25 @@ def test_a_file_that_cannot_be_read_does_not_end_the_check(folder: Path) -> None
     lines = list(damage.find_damage(folder, 4, markers.read_markers(folder), goes_on=True))
     assert any(line.startswith(f"{shard}: cannot be read") for line in lines)
     assert any(f"{CHECKPOINT}: is missing" in line for line in lines)
+
+
+def test_an_array_may_be_called_as_the_folder_of_shards(tmp_path: Path) -> None:
+    def commit(store: ChainStore, start: int) -> None:
+        draws = np.arange(start, start + 4.0)[:, None]
+        store.commit("sample", start, {"posterior": {"c": draws, "cc": draws}}, {"position": np.zeros(2)}, {})
+
+    store = ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}})
+    store.begin_writing()
+    commit(store, 0)
+    again = ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}})
+    last = again.begin_writing()
+    assert last is not None
+    assert last.stop == 4
+    commit(again, 4)
+    shard = next(
+        path for path in (tmp_path / "group-000" / "draws.zarr" / "posterior" / "c").rglob("c/**/0") if path.is_file()
+    )
+    stray = shard.with_name("7")
+    stray.write_bytes(shard.read_bytes())
+    with pytest.raises(StoreError, match=f"{stray}.*no marker"):
+        ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}}).begin_writing()

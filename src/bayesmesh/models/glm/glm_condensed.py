@@ -142,8 +142,9 @@ def condense_normal(
     for rows in read_fields():
         at = np.searchsorted(cells, _cell_of_rows(rows, order, ordered))
         residuals = layout.residuals(rows, location, has_intercept=has_intercept)
-        _set_centers(centers, at, residuals if layout.has_constant else np.zeros_like(residuals))
-        columns = layout.of_rows(rows, residuals - centers[at])
+        counted = np.flatnonzero(rows["weights"]) if "weights" in rows else np.arange(len(at))
+        _set_centers(centers, at[counted], residuals[counted])
+        columns = layout.of_rows(rows, residuals - np.nan_to_num(centers[at]) if layout.has_constant else residuals)
         add_levels(products, at, columns, columns)
         weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
         add_levels(counts, at, weights, np.ones_like(weights))
@@ -156,14 +157,14 @@ def condense_normal(
     fields |= {CENTER: np.nan_to_num(centers)} if layout.has_constant else {}
     codes = np.unravel_index(cells, ordered) if sizes else ()
     fields |= {f"group_{i}": c.astype(np.int32) for i, c in zip(order, codes, strict=True) if i != local}
-    return Condensed(fields, () if local is None else entry_counts(codes[0], sizes[local]))
+    return Condensed(fields, () if local is None else entry_counts(codes[0], sizes[local]), are_sums=True)
 
 
 def _set_centers(centers: np.ndarray, at: np.ndarray, residuals: np.ndarray) -> None:
-    """Set what the first row of each new cell leaves, as a float32: products of outcomes far from it would lose digits."""
+    """Set what the first row of each new cell leaves: products of outcomes far from it would lose digits."""
     seen, first = np.unique(at, return_index=True)
     new = np.isnan(centers[seen])
-    centers[seen[new]] = residuals[first[new]].astype(np.float32)
+    centers[seen[new]] = residuals[first[new]]
 
 
 def _cell_of_rows(rows: HostRows, order: list[int], sizes: list[int]) -> np.ndarray:

@@ -93,7 +93,7 @@ def fit(
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
     for _ in range(1 if is_linear else _PASSES):
         sums = _sums_of_terms(family, terms, read_fields(), state, width, center, has_intercept=has_intercept)
-        fits = [_expectation_maximisation(each, width, ridge, has_dispersion=family.has_dispersion) for each in sums]
+        fits = [_expectation_maximisation(each, ridge, unit, has_dispersion=family.has_dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         state = _State(
             fits[largest].coefficients, [each.effects for each in fits[: len(terms)]], fits[largest].dispersion
@@ -200,16 +200,18 @@ class _Fit(NamedTuple):
     sd: np.ndarray
 
 
-def _expectation_maximisation(sums: _Sums, width: int, ridge: np.ndarray, *, has_dispersion: bool) -> _Fit:
+def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, has_dispersion: bool) -> _Fit:
+    width = len(ridge)
     gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
     num_effects = sums.levels.shape[1]
     within, with_columns, with_outcome = (
         sums.levels[:, :, :num_effects], sums.levels[:, :, num_effects:-1], sums.levels[:, :, -1],
     )  # fmt: skip
     plain = np.linalg.solve(gram + ridge, cross) if width else cross
-    spread = max(float(total - plain @ cross) / max(sums.num_rows, 1.0), 1e-12)
+    spread = max(float(total - plain @ cross) / max(sums.num_rows, 1.0), 1e-12 * unit**2)
     dispersion = spread if has_dispersion else 1.0
-    size = np.maximum(np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_rows, 1e-12), 1e-12)
+    size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_rows, 1e-12)
+    size[size == 0] = 1.0
     covariance = np.diag(0.25 * spread / size)
     coefficients, precision = plain, gram / dispersion + ridge
     effects, remaining = np.zeros(with_outcome.shape), np.zeros(within.shape)

@@ -284,7 +284,7 @@ class _Reader(NamedTuple):
         constants: dict[str, float | int] = {}
         centre = self.formula.has_intercept or self.options.family == "ordinal"
         for i, label in enumerate(label for c in self.columns for label in c.labels):
-            is_constant = not found.sd[i] > 1e-12 * max(1.0, abs(found.mean[i]))
+            is_constant = not found.sd[i] > 1e-12 * abs(found.mean[i])
             if is_constant and (centre or not found.mean[i]):
                 raise without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0

@@ -49,6 +49,7 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
     shards = CondensedShards.__new__(CondensedShards)
     shards.__dict__ |= {
         "_rows": condensed.fields, "_about": prepared, "_counts": condensed.entry_counts, "constants": prepared.constants,
+        "_are_sums": condensed.are_sums,
         "num_rows": len(next(iter(condensed.fields.values()))),
         "fields": {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in condensed.fields.items()},
     }  # fmt: skip
