@@ -279,7 +279,19 @@ class Graphs:
         graph = FunctionGraph(outputs=[alone], clone=True)
         # Some distributions are made of others.
         JAX.optimizer.rewrite(graph)
-        return all(_has_sampler(node.op) for node in graph.apply_nodes)
+        return all(_has_sampler(node.op) for node in graph.apply_nodes) and self._is_traced(alone, list(given.values()))
+
+    def _is_traced(self, drawn: Variable, values: Sequence[Variable]) -> bool:
+        """Return whether JAX traces a draw: some distributions, such as `LKJCholeskyCov`, compute shapes of which they are made."""
+        inputs = [value for value in values if value in set(graph_inputs([drawn]))]
+        if any(None in value.type.shape for value in inputs):
+            return True
+        shapes = [jax.ShapeDtypeStruct(value.type.shape, value.type.dtype) for value in inputs]
+        try:
+            jax.eval_shape(self._draw(inputs, [drawn]), jax.random.key(0), shapes)
+        except TypeError:
+            return False
+        return True
 
     def draw_prior(self) -> Callable[[Array], dict[str, Array]]:
         """Return a function of a key: a draw of the prior, potentials left out; standard normal in unconstrained space where JAX draws nothing."""

@@ -29,6 +29,11 @@ def hierarchy(name: str) -> Any:
     return pymc.Normal(name, pymc.Flat("centre"), 1.0)
 
 
+def covariance(name: str) -> Any:
+    """Draws of its parts have shapes that PyTensor computes."""
+    return pymc.LKJCholeskyCov(name, n=2, eta=2, sd_dist=pymc.Exponential.dist(1), compute_corr=True)[0]
+
+
 def make(latent: Callable[[str], Any]) -> tuple[pymc.Model, Graphs]:
     """Return a regression with a latent of some kind, and its graphs."""
     rows = {name: pt.tensor(name, dtype="float64", shape=(None,)) for name in "xy"}
@@ -46,6 +51,7 @@ KINDS: dict[str, tuple[Callable[[str], Any], bool, tuple[int, ...]]] = {
     "half flat": (lambda name: pymc.HalfFlat(name, shape=2), False, (2,)),
     "intrinsic": (lambda name: pymc.ICAR(name, W=EDGES, sigma=1), False, (4,)),
     "no sampler": (lambda name: pymc.SkewNormal(name, mu=0, sigma=1, alpha=2), False, ()),
+    "shapes of its own": (covariance, False, (3,)),
     "below a flat one": (hierarchy, False, ()),
     "potential": (soft_zero, False, (3,)),
 }
