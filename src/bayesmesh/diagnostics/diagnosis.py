@@ -117,25 +117,14 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         table = verdicts_table(datasets)
         write_text(layout.verdicts, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     else:
-        results, counts = (
-            _assess(
-                monitored,
-                (non_finite, movement, apart),
-                energies,
-                recorded,
-                sample_stats,
-                (groups[1], latents, layout.summary.parent),
-                gates,
-            ),
-            None,
-        )
+        seen, drawn = (non_finite, movement, apart), (groups[1], latents, layout.summary.parent)
+        results, counts = _assess(monitored, seen, energies, recorded, sample_stats, drawn, gates), None
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
-    if (rounding := precision_gate(reader.rounded) or resolution_gate(monitored, in_float32)) is not None:
-        results = [rounding, *results]
-    if (heavy := tails.gate()) is not None:
-        results = [*results, heavy]
+    rounding = precision_gate(reader.rounded) or resolution_gate(monitored, in_float32)
+    # Rounding may be why the others are missed, and tails are not.
+    results = [*filter(None, (rounding, *results, tails.gate()))]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),

@@ -204,6 +204,7 @@ NO_MODEL = 3
 def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package in the current folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "own_package").mkdir()
     (tmp_path / "own_package" / "__init__.py").write_text("")
     (tmp_path / "own_package" / "models.py").write_text(EXTERNAL)
@@ -225,7 +226,7 @@ def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
     assert component_path("model", "own_package.models:Mine") == own_package / "own_package" / "models.py"
     path_before = list(sys.path)
     assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
-    assert sys.path == path_before
+    assert sys.path == [*path_before, str(own_package)], "behind what is installed"
 
 
 SOURCE = """
