@@ -132,11 +132,11 @@ def explain_os_error(error: OSError | MemoryError) -> UserError | None:
 _STAMP = r"(?:\d\d:\d\d:\d\d )?"
 
 
-def last_error(said: str) -> tuple[str, str] | None:
-    """Return message and remedy of the error with which the log of a job ends; None if it ends otherwise.
+def last_error(said: str) -> UserError | None:
+    """Return the error with which the log of a job ends; None if it ends otherwise.
 
-    >>> last_error("12:00:00 fetch data\\n12:00:01 error: data.csv, row 1: 'g' is no number\\n  remedy: correct it\\n")
-    ("data.csv, row 1: 'g' is no number", 'correct it')
+    >>> last_error("12:00:00 fetch data\\n12:00:01 error: data.csv, row 1: not a number\\n  remedy: correct it\\n")
+    UserError('data.csv, row 1: not a number')
     >>> last_error("12:00:00 error: one try\\n12:00:01 done\\n") is None
     True
     """
@@ -145,7 +145,7 @@ def last_error(said: str) -> tuple[str, str] | None:
     if len(found) == 1 or re.search(r"^\d\d:\d\d:\d\d ", found[-1], re.MULTILINE):
         return None
     message, _, remedy = found[-1].partition("\n  remedy: ")
-    return message, remedy
+    return UserError(message, remedy)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

@@ -10,9 +10,7 @@ import pandas as pd
 
 from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
-
-LIMIT = 0.1
-"""Standard errors of a field's mean by which its values may be rounded."""
+from bayesmesh.store.layout import MOST_ROUNDED
 
 MOST = 1.0
 """Rounding beyond which the posterior is that of other data: a location of the values has no finer steps than they have, and
@@ -34,13 +32,13 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
     >>> precision_gate({}), precision_gate({"year": 0.02}), precision_gate({"time": 0.3, "y": 20.0}).verdict
     (None, None, 'fail')
     """
-    missed = {name: value for name, value in rounded.items() if value > LIMIT}
+    missed = {name: value for name, value in rounded.items() if value > MOST_ROUNDED}
     if not missed:
         return None
     worst = max(missed, key=lambda name: missed[name])
     others = f", and {', '.join(sorted({*missed} - {worst}))} by less" if len(missed) > 1 else ""
-    told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {LIMIT:g}{others}: the posterior is that of rounded data"
-    return _missed(missed[worst], LIMIT, worst, "fail" if missed[worst] > MOST else "warn", told)
+    told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {MOST_ROUNDED:g}{others}: the posterior is that of rounded data"
+    return _missed(missed[worst], MOST_ROUNDED, worst, "fail" if missed[worst] > MOST else "warn", told)
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:

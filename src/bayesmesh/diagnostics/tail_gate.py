@@ -16,11 +16,12 @@ from bayesmesh.diagnostics.psis import fit_tail
 from bayesmesh.diagnostics.verdict import GateResult
 
 LIMIT = 0.7
-"""Pareto k above which the error of a mean cannot be estimated; from 1 on, there is no mean."""
+"""Pareto k above which the error of a mean cannot be estimated; from 1 on, the mean does not exist."""
 
 _FARTHEST = 20.0
-"""Standard deviations from the mean within which no tail is fitted: with k above the limit, a few draws are nearly all of
-the variance, and the farthest of 1,000 lies beyond 20 of them."""
+"""Standard deviations from the mean within which no tail is fitted: with an infinite variance a few draws are nearly all of
+that of the draws, and of 4,000 draws of a Pareto distribution at the limit the farthest lies beyond 20 in 98 of 100 runs (of
+1,000, in half of them)."""
 
 _FEWEST = 25
 """Draws of a tail that is fitted."""

@@ -260,9 +260,8 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
     """
     found = last_error(said)
     if found is not None and code in _ERRORS | {UserError.exit_code: UserError}:
-        message, remedy = found
         return _ERRORS.get(code, UserError)(
-            message.replace(f"config/experiments/{name}.yaml", "bayesmesh.sample"), remedy
+            found.message.replace(f"config/experiments/{name}.yaml", "bayesmesh.sample"), found.remedy
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     last = said.splitlines()[-1] if said else "it printed nothing"

@@ -44,7 +44,7 @@ class Target:
 
     Attributes:
         position: how latents lie in a position.
-        dtype: of positions and of what is stored, the experiment's.
+        dtype: of positions and stored draws, which is the experiment's.
         likelihood_dtype: of rows and latents in the likelihood.
         has_tensor_cores: whether all devices are GPUs that have them, for which models may have a path of their own.
     """

@@ -14,12 +14,9 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.store.layout import MOST_ROUNDED
 
 _log = logging.getLogger("bayesmesh")
-
-MOST_ROUNDED = 0.1
-"""Standard errors of the mean of a field by which float32 may round its values. A location of these values has no finer
-steps than they have, and its posterior is about one standard error wide."""
 
 REMEDY = "set `compute: {dtype: float64}`, or subtract what the values have in common, with `standardise` in the data"
 

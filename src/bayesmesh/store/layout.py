@@ -27,6 +27,10 @@ ROUNDED = "rounded"
 """Attribute of the root: field that the model reads -> standard errors of its mean by which the experiment's dtype rounds it,
 of fields that lose much by it."""
 
+MOST_ROUNDED = 0.1
+"""Standard errors of the mean of a field by which its values may be rounded. A location of these values has no finer steps
+than they have, and its posterior is about one standard error wide."""
+
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""
 

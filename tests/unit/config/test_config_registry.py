@@ -226,7 +226,7 @@ def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
     assert component_path("model", "own_package.models:Mine") == own_package / "own_package" / "models.py"
     path_before = list(sys.path)
     assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
-    assert sys.path == [*path_before, str(own_package)], "behind what is installed"
+    assert sys.path == [*path_before, str(own_package)], "installed modules come first"
 
 
 SOURCE = """

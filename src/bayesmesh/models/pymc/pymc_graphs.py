@@ -283,7 +283,8 @@ class Graphs:
 
     def _is_traced(self, drawn: Variable, values: Sequence[Variable]) -> bool:
         """Return whether JAX traces a draw: some distributions, such as `LKJCholeskyCov`, compute shapes of which they are made."""
-        inputs = [value for value in values if value in set(graph_inputs([drawn]))]
+        given = set(graph_inputs([drawn]))
+        inputs = [value for value in values if value in given]
         if any(None in value.type.shape for value in inputs):
             return True
         shapes = [jax.ShapeDtypeStruct(value.type.shape, value.type.dtype) for value in inputs]

@@ -22,8 +22,7 @@ def failed_job(plan: Plan, name: str) -> tuple[str, str]:
         said = _tail(job.log) if job.log.is_file() else ""
         found = last_error(said) if said.rstrip().endswith(NOT_AGAIN) else None
         if found is not None:
-            message, remedy = found
-            return job.name, message + (f"\n  remedy: {remedy}" if remedy else "")
+            return job.name, str(found)
     return "", ""
 
 

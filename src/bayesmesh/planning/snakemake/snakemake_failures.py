@@ -14,17 +14,18 @@ from typing import Any, Protocol
 from snakemake.jobs import Job
 
 from bayesmesh.config.config_files import experiment_file
-from bayesmesh.errors import last_error
+from bayesmesh.errors import UserError, last_error
+from bayesmesh.planning.snakemake.snakemake_retries import read_logs
 
 _MOST = 10
 """Failures, and experiments of one, that are listed."""
 
 _STARTED = time.time()
-"""When this process began to plan: older logs are those of earlier runs."""
+"""When this process began to plan, in seconds since 1970."""
 
 
 class _Plan(Protocol):
-    """What is needed of `bayesmesh.planning.plan.Plan`, which is made with modules of this folder."""
+    """The part of `bayesmesh.planning.plan.Plan` that is used here; it imports this folder, so it cannot be imported."""
 
     config: Path
     workflow: Any
@@ -38,7 +39,7 @@ class _Plan(Protocol):
 def name_failures(plan: _Plan) -> None:
     """Print the failed jobs of a run that has ended, with the error in their logs."""
     scheduler = plan.workflow.scheduler
-    failed: dict[Job, tuple[str, str] | None] = {}
+    failed: dict[Job, UserError | None] = {}
     for each in scheduler.failed if scheduler else ():
         errors = {job: _error_of(job) for job in getattr(each, "jobs", [each])}
         # Of jobs that run together on a cluster, one has failed, and those after it did not begin.
@@ -46,25 +47,21 @@ def name_failures(plan: _Plan) -> None:
     ordered = sorted(failed, key=lambda job: (job.rule.name, *job.wildcards))
     shown = [line for job in ordered[:_MOST] for line in _describe(plan, job, failed[job])]
     more = [f"and {len(failed) - _MOST} more"] if len(failed) > _MOST else []
-    print("\n".join([*shown, *more]), file=sys.stderr, flush=True)
+    for line in (*shown, *more):
+        print(line, file=sys.stderr, flush=True)
 
 
-def _error_of(job: Job) -> tuple[str, str] | None:
-    """Return message and remedy of the error with which the log of a job in this run ends; None without one."""
-    logs = (path for path in map(Path, job.log) if path.is_file() and path.stat().st_mtime >= _STARTED)
-    found = (last_error(log.read_text(encoding="utf-8", errors="replace")) for log in logs)
-    return next(filter(None, found), None)
+def _error_of(job: Job) -> UserError | None:
+    """Return the error with which the log of a job in this run ends; None without one."""
+    return next(filter(None, map(last_error, read_logs(job.log, _STARTED))), None)
 
 
-def _describe(plan: _Plan, job: Job, error: tuple[str, str] | None) -> Iterator[str]:
+def _describe(plan: _Plan, job: Job, error: UserError | None) -> Iterator[str]:
     """Yield the lines about a job: its rule, its experiments with their files, and its error."""
     names = list(_experiments_of(plan, job))
     files = dict.fromkeys(str(experiment_file(plan.config, name)) for name in names)
     yield f"failed: {job.rule.name}" + (f" of {_listed(names)} ({_listed(files)})" if names else "")
-    message, remedy = error or (f"ended without a message; see {', '.join(map(str, job.log)) or 'above'}", "")
-    yield f"  {message}"
-    if remedy:
-        yield f"  remedy: {remedy}"
+    yield f"  {error or UserError(f'ended without a message; see {", ".join(map(str, job.log)) or "above"}')}"
 
 
 def _experiments_of(plan: _Plan, job: Job) -> Iterator[str]:

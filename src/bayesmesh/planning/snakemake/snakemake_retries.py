@@ -6,7 +6,7 @@ Snakemake repeats a failed job whatever its exit code, which the executors of cl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
@@ -23,5 +23,11 @@ def repeat_what_may_succeed() -> None:
 
 def is_final(logs: Iterable[str], started: float) -> bool:
     """Return whether a log that was written since some time, in seconds since 1970, ends with `NOT_AGAIN`."""
-    found = (path for path in map(Path, logs) if path.is_file() and path.stat().st_mtime >= started)
-    return any(path.read_text(encoding="utf-8", errors="replace").rstrip().endswith(NOT_AGAIN) for path in found)
+    return any(said.rstrip().endswith(NOT_AGAIN) for said in read_logs(logs, started))
+
+
+def read_logs(logs: Iterable[str], started: float) -> Iterator[str]:
+    """Yield the texts of the logs that were written since some time, in seconds since 1970; others are of earlier runs."""
+    for path in map(Path, logs):
+        if path.is_file() and path.stat().st_mtime >= started:
+            yield path.read_text(encoding="utf-8", errors="replace")

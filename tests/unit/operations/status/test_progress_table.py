@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import NOT_AGAIN
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.running.slurm.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
 from bayesmesh.store.stored_segments import ChainStore
@@ -96,21 +94,6 @@ def test_what_was_listed_or_begun_is_shown(plan: Plan) -> None:
     assert row(plan, "listed")["state"] == "not begun"
     assert row(plan, "begun")["state"] == "begun"
     assert lines[-1] == "report: not written yet"
-
-
-def test_a_job_that_failed_for_good_is_named_with_its_error(plan: Plan) -> None:
-    fetch = job_of(plan.specification("fetch", "begun"))
-    fetch.log.parent.mkdir(parents=True)
-    said = "10:00:00 fetch data\n10:00:01 error: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell\n"
-    fetch.log.write_text(f"{said}10:00:01 {NOT_AGAIN}\n")
-    plan.layout("begun").folder.mkdir(parents=True)
-    assert row(plan, "begun")["state"] == "failed: fetch"
-    assert "begun: fetch failed: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell" in status_table(plan)
-    # Another attempt may succeed, as after a full disk, or has.
-    for log in (said, "10:00:00 fetch data\n10:00:01 fetched\n"):
-        fetch.log.write_text(log)
-        assert row(plan, "begun")["state"] == "begun"
-        assert "failed" not in status_table(plan)
 
 
 def test_a_finished_experiment_shows_its_numbers(plan: Plan) -> None:
