@@ -70,6 +70,25 @@ def from_the_data(y: Any) -> None:
     numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
 
+def of_their_spread(y: Any) -> None:
+    """A prior whose scale is that of the rows, and the same for all rows that are equal."""
+    mean = numpyro.sample("mean", dist.Normal(0, jnp.maximum(y.std(), 0.05)))
+    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def of_their_number(y: Any) -> None:
+    """A prior that grows narrower with the number of rows."""
+    mean = numpyro.sample("mean", dist.Normal(0, len(y) ** -0.5))
+    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def penalised_by_their_number(y: Any) -> None:
+    """A factor without rows that counts them."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.factor("penalty", -0.5 * len(y) * mean**2)
+    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
 def in_a_part(y: Any) -> None:
     """A plate that takes a part of the rows."""
     mean = numpyro.sample("mean", dist.Normal(0, 1))

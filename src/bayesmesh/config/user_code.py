@@ -44,6 +44,8 @@ _SAME_DTYPE = (
     "give numbers the dtype of the data, for example `zero = jnp.zeros((), data_spec.dtype)` and `zero + 1.5` instead"
     " of jnp.float32(1.5); convert integer fields with .astype(latent.dtype)"
 )
+_OF_INTEGERS = re.compile(r"integer (?:or boolean )?type")
+_WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare that column of a table an `integer` (data.options.types)"
 _LONGEST = 300
 """Characters kept of the text of an exception."""
 
@@ -130,6 +132,8 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         near = difflib.get_close_matches(error.name, dir(error.obj), n=1)
         return _text(error), f"did you mean '{near[0]}'?" if near else "correct the line"
+    if isinstance(error, TypeError) and _OF_INTEGERS.search(str(error)):
+        return _text(error), _WHOLE_NUMBERS
     if isinstance(error, TypeError | ValueError) and _OF_DTYPES.search(str(error)):
         return _text(error), _SAME_DTYPE
     return f"{type(error).__name__}: {_text(error)}", "correct the line; docs/contracts says what each method gets and returns"  # fmt: skip

@@ -99,21 +99,20 @@ class NumpyroFunction(Model):
         # Constants of a traced call must not become its tracers: the model is used again in other calls.
         with jax.ensure_compile_time_eval():
             sites = Sites(load_function(own.function), name, self._rows, self.spec.constants, is_whole=own.whole)
-            for term in sites.terms_of_rows(self._rows(MANY, other=True)) if not own.whole else ():
+            for term, what in sites.terms_of_rows(self.spec.num_rows) if not own.whole else ():
                 raise ConfigError(
-                    f"model {name}: '{term}' depends on the values of the rows, and has no axis of rows",
+                    f"model {name}: '{term}' depends on {what}, and has no axis of rows",
                     "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
                     "    model:\n      whole: true",
                 )
         return sites
 
-    def _rows(self, count: int, *, other: bool = False) -> dict[str, Array]:
+    def _rows(self, count: int) -> dict[str, Array]:
         """Return rows without meaning; of whole data, those of the one row."""
         fields = self.spec.fields.items()
         shapes = {k: field.shape if self.options.whole else (count, *field.shape) for k, field in fields}
         return {
-            k: jnp.full(shapes[k], 1 if other else 0, field.dtype if field.dtype[0] in "iub" else self.spec.dtype)
-            for k, field in fields
+            k: jnp.zeros(shapes[k], field.dtype if field.dtype[0] in "iub" else self.spec.dtype) for k, field in fields
         }
 
     @property

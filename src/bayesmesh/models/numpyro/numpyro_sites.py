@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -193,17 +194,34 @@ class Sites:
         found: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(self.draw, jax.random.key(0))
         return found
 
-    def terms_of_rows(self, others: Arrays) -> Iterator[str]:
-        """Yield latents and factors whose log density changes with the values of the rows.
+    def terms_of_rows(self, num_rows: int) -> Iterator[tuple[str, str]]:
+        """Yield latents and factors whose log density depends on the rows, and on what of them: their values, or their number.
 
         Args:
-            others: rows with other values than those that were given before.
+            num_rows: of the data, which may be what a term counts.
         """
-        latents = self.draw(jax.random.key(1))
-        here, there = (self._trace(rows, latents) for rows in (self._some, others))
-        for name in (*self.latents, *self._factors):
-            if not jnp.array_equal(_log_prob(here[name]), _log_prob(there[name]), equal_nan=True):
-                yield name
+        latents, names = self.draw(jax.random.key(1)), (*self.latents, *self._factors)
+
+        def terms(rows: Arrays) -> list[Array]:
+            sites = self._trace(rows, latents)
+            return [_log_prob(sites[name]) for name in names]
+
+        def evaluate(count: int) -> list[Array | None]:
+            """Return each term for so many rows without values; None where it needs these."""
+            rows = {k: jax.ShapeDtypeStruct((count, *v.shape[1:]), v.dtype) for k, v in self._some.items()}
+            traced = jax.make_jaxpr(terms)(rows)
+            found: list[Array | None] = []
+            for place in range(len(names)):
+                alone, is_used = partial_eval.dce_jaxpr(traced.jaxpr, [i == place for i in range(len(names))])
+                found.append(None if any(is_used) else jax.core.eval_jaxpr(alone, traced.consts)[0])
+            return found
+
+        few, *others = (evaluate(count) for count in (MANY, MORE, num_rows))
+        for name, value, *more in zip(names, few, *others, strict=True):
+            if value is None:
+                yield name, "the values of the rows"
+            elif not all(jnp.array_equal(value, other, equal_nan=True) for other in more):
+                yield name, "the number of rows"
 
 
 def _is_improper(distribution: Any) -> bool:
