@@ -29,11 +29,11 @@ from bayesmesh.diagnostics.diagnostic_summary import (
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
-from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.gates import evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
-from bayesmesh.diagnostics.precision_gate import precision_gate, resolution_gate
+from bayesmesh.diagnostics.precision_gate import likelihood_gate, precision_gate, resolution_gate
 from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
@@ -122,7 +122,10 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
-    rounding = precision_gate(reader.rounded) or resolution_gate(monitored, in_float32)
+    of_likelihood = likelihood_gate(reader.rounded_likelihood)
+    rounding = precision_gate(reader.rounded) or of_likelihood or resolution_gate(monitored, in_float32)
+    if of_likelihood is not None:
+        results = list(map(withdraw_prior, results))
     # Rounding may be why the others are missed, and tails are not.
     results = [*filter(None, (rounding, *results, tails.gate()))]
     totals = {name: event_size(array) for name, array in latents.items()}

@@ -161,6 +161,11 @@ def withdraw_isolated(result: GateResult) -> GateResult:
     return result.model_copy(update={"verdict": result.severity, "message": said})
 
 
+def withdraw_prior(result: GateResult) -> GateResult:
+    """Return the gate on R-hat without the claim that the posterior is the prior: rounding makes a log likelihood constant, too."""
+    return result.model_copy(update={"message": result.message.replace(_IS_PRIOR, "")})
+
+
 def _allow_for_chance(
     result: GateResult, r_hat: np.ndarray, is_explained: np.ndarray, places: Sequence[str]
 ) -> GateResult:

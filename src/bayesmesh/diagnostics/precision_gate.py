@@ -19,6 +19,12 @@ its posterior is about one standard error wide."""
 WIDEST = 1.0
 """Step between numbers of float32, in standard deviations of the draws there: with it they are 4% too large."""
 
+MOST_NATS = 0.2
+"""Rounding of the log likelihood, in nats: a mean moves by at most as many of its standard deviations."""
+
+FAR_TOO_MANY_NATS = 1.0
+"""Such rounding with which means may be a standard deviation off."""
+
 FAR_TOO_WIDE = 2.0
 """Such a step with which standard deviations are 15% too large, and from which on means follow the steps."""
 
@@ -39,6 +45,25 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
     others = f", and {', '.join(sorted({*missed} - {worst}))} by less" if len(missed) > 1 else ""
     told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {MOST_ROUNDED:g}{others}: the posterior is that of rounded data"
     return _missed(missed[worst], MOST_ROUNDED, worst, "fail" if missed[worst] > MOST else "warn", told)
+
+
+def likelihood_gate(nats: float | None) -> GateResult | None:
+    """Return a warning, or a failure, where float32 changes the log likelihood of draws by more than the limit, else None.
+
+    Args:
+        nats: standard deviation over draws of what float32 adds to it; None if it was not compared.
+
+    >>> likelihood_gate(None), likelihood_gate(0.01), likelihood_gate(0.5).verdict, likelihood_gate(30.0).verdict
+    (None, None, 'warn', 'fail')
+    """
+    if nats is None or nats <= MOST_NATS:
+        return None
+    told = (
+        f"float32 changes the log likelihood by {nats:.2g} nats from draw to draw (standard deviation of its difference from "
+        f"float64), limit {MOST_NATS:g}: means may be off by as many of their standard deviations"
+    )
+    remedy = "set `compute: {dtype: float64}`, or write the formula so that it loses no digits"
+    return _missed(nats, MOST_NATS, "log_likelihood", "fail" if nats > FAR_TOO_MANY_NATS else "warn", told, remedy)
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
@@ -70,8 +95,15 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
     return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
 
 
-def _missed(value: float, limit: float, where: str, verdict: Literal["warn", "fail"], told: str) -> GateResult:
+def _missed(
+    value: float,
+    limit: float,
+    where: str,
+    verdict: Literal["warn", "fail"],
+    told: str,
+    remedy: str = WORDINGS["precision"].hint,
+) -> GateResult:
     return GateResult(
         name="precision", limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
-        message=f"{told}; {WORDINGS['precision'].hint}",
+        message=f"{told}; {remedy}",
     )  # fmt: skip

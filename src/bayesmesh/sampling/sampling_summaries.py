@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -71,7 +71,7 @@ def derive(
     posterior: Posterior,
     probe_rows: int,
     pointwise_bytes: float,
-    ahead: Sequence[jax.stages.Compiled] = (),
+    ahead: Iterable[jax.stages.Compiled] = (),
 ) -> Derived:
     """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``.
 
@@ -82,7 +82,8 @@ def derive(
         posterior: the draws.
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
-        ahead: programs that `lower_derived` gave for this posterior, compiled; those that lack are compiled here.
+        ahead: programs that `lower_derived` gave for this posterior, compiled; those that lack are compiled here. No more of
+            them are taken than run.
     """
     out: Derived = {}
     extent, programs = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes), iter(ahead)

@@ -31,6 +31,10 @@ MOST_ROUNDED = 0.1
 """Standard errors of the mean of a field by which its values may be rounded. A location of these values has no finer steps
 than they have, and its posterior is about one standard error wide."""
 
+ROUNDED_LIKELIHOOD = "rounded_log_likelihood"
+"""Attribute of the root: by how many nats the log likelihood as it was sampled differs from its value in float64, a standard
+deviation over some draws; not there where it is sampled in float64, or for many datasets."""
+
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""
 

@@ -12,7 +12,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import ROUNDED
+from bayesmesh.store.layout import ROUNDED, ROUNDED_LIKELIHOOD
 from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
@@ -46,6 +46,12 @@ class Posterior:
         """Field of the data -> standard errors of its mean by which it was rounded, see `bayesmesh.store.layout.ROUNDED`."""
         found = self._root.attrs.get(ROUNDED, {})
         return {name: float(str(value)) for name, value in found.items()} if isinstance(found, dict) else {}
+
+    @property
+    def rounded_likelihood(self) -> float | None:
+        """Nats by which the log likelihood was rounded, see `bayesmesh.store.layout.ROUNDED_LIKELIHOOD`; None if it was not compared."""
+        found = self._root.attrs.get(ROUNDED_LIKELIHOOD)
+        return float(found) if isinstance(found, int | float) else None
 
     def group(self, name: str) -> zarr.Group:
         """Return a group of the store.

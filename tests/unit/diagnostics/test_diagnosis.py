@@ -23,7 +23,7 @@ from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.layout import ROUNDED, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_coordinates import drawn_arrays
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 
@@ -215,6 +215,19 @@ def test_rounded_data_or_draws_miss_a_gate_that_comes_first(run, tmp_path: Path,
     open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": 0.3}
     first = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
     assert (first.name, first.verdict, first.where) == ("precision", "warn", "year")
+
+
+def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
+    run, tmp_path: Path, layout: ExperimentLayout
+) -> None:
+    groups = good_posterior()
+    groups["summaries"]["log_likelihood"] = np.full((CHAINS, DRAWS), -1e9)
+    is_prior = "this is the prior"
+    assert is_prior in run(groups)[0]["gates"][0]["message"]
+    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 30.0
+    first, r_hat, *_ = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates
+    assert (first.name, first.verdict, first.where, first.value) == ("precision", "fail", "log_likelihood", 30.0)
+    assert is_prior not in r_hat.message
 
 
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:

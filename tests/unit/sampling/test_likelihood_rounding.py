@@ -1,0 +1,138 @@
+"""What float32 adds to the log likelihood of stored draws."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.models.base import Model
+from bayesmesh.sampling import likelihood_rounding as module
+from bayesmesh.sampling.likelihood_rounding import likelihood_rounding, lower_likelihood
+from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.zarr_arrays import open_group, write_array
+
+CHAINS, DRAWS = 2, 40
+
+
+class Rows:
+    """Row shards in memory."""
+
+    def __init__(self, rows: dict[str, np.ndarray]) -> None:
+        self.rows = rows
+
+    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: value[start:stop] for name, value in self.rows.items()}
+
+
+class Durations(Model):
+    """Normal durations, as differences of two times; only its likelihood is asked for."""
+
+    pretty_name = "Durations"
+    offers = ()
+    prior = predict = summaries = None  # type: ignore[assignment]
+
+    def log_likelihood(self, latents: Any, rows: Any) -> Any:
+        return -0.5 * (rows["end"] - rows["start"] - latents["mean"]) ** 2
+
+
+def store(folder: Path, draws: dict[str, np.ndarray], log_likelihood: np.ndarray) -> Posterior:
+    root = open_group(folder / "posterior.zarr", "w")
+    group = root.create_group("posterior")
+    for name, value in draws.items():
+        write_array(group, name, value, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2))))
+    write_array(root.create_group("sample_stats"), "log_likelihood", log_likelihood, (CHAIN, DRAW))
+    return open_posterior(folder / "posterior.zarr")
+
+
+def as_sampled(model: Model, draws: Any, rows: dict[str, np.ndarray], entries: np.ndarray, dtype: str) -> np.ndarray:
+    """The log likelihood of each draw in a dtype, summed over rows in float64."""
+    given = {k: jnp.asarray(v, dtype if v.dtype.kind == "f" else v.dtype) for k, v in rows.items()}
+    aligned = {k: np.take(draws[k], entries, axis=2 + axis) for k, axis in model.local_latents.items()}
+    latents = {k: jnp.asarray(v, dtype) for k, v in {**draws, **aligned}.items()}
+    of_draw = jax.jit(jax.vmap(jax.vmap(lambda each: model.log_likelihood(each, given))))
+    return np.asarray(of_draw(latents), np.float64).sum(-1)
+
+
+def times(count: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
+    generator = np.random.default_rng(4)
+    start = 1.7e9 + 3e7 * generator.random(count)
+    rows = {"start": start, "end": start + 30 + generator.standard_normal(count)}
+    return DataSpec(count, dict.fromkeys(rows, FieldSpec((), "float64")), {}, "float32"), rows
+
+
+@pytest.mark.parametrize("name", ["gaussian", "matrix_factorization"])
+def test_a_plain_likelihood_is_hardly_rounded(name: str, make_case: Callable[..., Any], tmp_path: Path) -> None:
+    """Also with local latents, and where rows come in several calls, the last of them shorter."""
+    case = make_case(name, "float32")
+    prior, entries = case.model.prior(case.spec), case.spec.entries_of(np.arange(case.spec.num_rows))
+    draws = jax.device_get(jax.jit(lambda key: prior.sample((CHAINS, DRAWS), seed=key))(jax.random.key(1)))
+    sampled = as_sampled(case.model, draws, case.rows, entries, "float32")
+    posterior = store(tmp_path, draws, sampled)
+    latents = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in draws.items()}
+    (ahead,) = (each.compile() for each in lower_likelihood(case.model, case.spec, latents, CHAINS * DRAWS))
+    found = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior, ahead)
+    assert 0 < found < 1e-4 * np.abs(sampled).max()
+    truth = as_sampled(case.model, draws, case.rows, entries, "float64")
+    chosen = np.unique(np.linspace(0, CHAINS * DRAWS - 1, module.NUM_DRAWS).round().astype(int))
+    expected = module.deviation((sampled - truth).T.ravel()[chosen])
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_ROWS", case.spec.num_rows // 2 + 1)
+        in_parts = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior)
+    np.testing.assert_allclose(in_parts, found, rtol=1e-3)
+
+
+def test_digits_that_a_formula_loses_are_told_in_nats(tmp_path: Path) -> None:
+    spec, rows = times(200)
+    model = Durations(Settings(), spec)
+    draws = {"mean": (30 + 0.07 * np.random.default_rng(5).standard_normal((CHAINS, DRAWS))).astype(np.float32)}
+    evaluate = functools.partial(as_sampled, model, draws, rows, np.arange(200))
+    lost = likelihood_rounding(model, spec, Rows(rows), store(tmp_path, draws, evaluate("float32")))
+    assert lost > 1.0
+    kept = likelihood_rounding(model, spec, Rows(rows), store(tmp_path, draws, evaluate("float64")))
+    assert kept < 1e-6
+    half = evaluate("float64")
+    half[0, :3] = -1e8
+    few_lost = likelihood_rounding(model, spec, Rows(rows), store(tmp_path, draws, half))
+    assert few_lost < 1e-6, "a few draws far away decide nothing"
+    nowhere = {"mean": np.full_like(draws["mean"], np.nan)}
+    assert likelihood_rounding(model, spec, Rows(rows), store(tmp_path, nowhere, half)) == math.inf
+
+
+class InSinglePrecision(Durations):
+    """Code that takes no other dtype than float32."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> Any:
+        kept, _ = jax.lax.scan(lambda carry, x: (carry + x, None), jnp.float32(0), rows["start"] * latents["mean"])
+        return kept + rows["end"]
+
+
+def test_code_that_fails_in_double_precision_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spec, rows = times(5)
+    model, draws = InSinglePrecision(Settings(), spec), {"mean": np.ones((CHAINS, DRAWS), np.float32)}
+    assert [*lower_likelihood(model, spec, {"mean": jax.ShapeDtypeStruct((), np.float32)}, 80)] == []
+    posterior = store(tmp_path, draws, np.zeros((CHAINS, DRAWS)))
+    assert likelihood_rounding(model, spec, Rows(rows), posterior) is None
+    assert "not compared with its value in float64" in caplog.text
+    assert "InSinglePrecision.log_likelihood" in caplog.text
+
+
+def test_nothing_is_compared_where_nothing_is_rounded(tmp_path: Path) -> None:
+    spec, rows = times(5)
+    model = Durations(Settings(), spec)
+    posterior = store(tmp_path, {"mean": np.ones((CHAINS, DRAWS), np.float32)}, np.zeros((CHAINS, DRAWS)))
+    for other in (spec.with_dtype("float64"), dataclasses.replace(spec, dataset_counts=(2, 3))):
+        assert likelihood_rounding(model, other, Rows(rows), posterior) is None
+        assert [*lower_likelihood(model, other, {}, 1)] == []
