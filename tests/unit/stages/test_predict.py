@@ -37,7 +37,15 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
     site[:3] = ["bonn", "aachen", "köln"]
     x, y = generator.normal(5, 2, NUM_ROWS), generator.normal(10, 3, NUM_ROWS)
     alive = np.where(generator.random(NUM_ROWS) < 0.5, "yes", "no")
-    table = {"y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": np.arange(NUM_ROWS) % 4}
+    table = {
+        "y": y,
+        "x": x,
+        "unused": x**2,
+        "site": site,
+        "alive": alive,
+        "count": 3 - np.arange(NUM_ROWS) % 4,
+        "most": np.full(NUM_ROWS, 3),
+    }
     pd.DataFrame(table).to_csv("old.csv", index=False)
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> StageSpec:
@@ -213,6 +221,15 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_rows_with_fewer_trials_than_a_known_outcome_are_predicted(trained: Callable[..., StageSpec]) -> None:
+    """The outcome that stands in for theirs may be more than their trials."""
+    model = {"formula": "count ~ x", "family": "binomial", "trials": "most"}
+    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.zeros((*SHAPE, 1))})
+    Path("new.csv").write_text("x,most\n1,1\n1,0\n1,8\n")
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    np.testing.assert_allclose(pd.read_csv("out.csv")["count_mean"], [0.5, 0, 4])
 
 
 def test_rows_without_a_finite_prediction_are_refused_with_their_number(trained: Callable[..., StageSpec]) -> None:

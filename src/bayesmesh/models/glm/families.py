@@ -192,6 +192,8 @@ class Binomial(Family):
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None
+        # An outcome that stands in for one of a row to be predicted may be more than its trials.
+        y = np.minimum(y, trials)
         failures = trials - y
         best = special.xlogy(y, y) + special.xlogy(failures, failures) - special.xlogy(trials, trials)
         return best + special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(failures + 1)

@@ -212,7 +212,8 @@ def _factor(text: str, columns: Collection[str]) -> Factor:
     if text in columns:
         return Factor(text, ast.Name(text, ast.Load()))
     try:
-        found = ast.parse(text).body
+        # As R has it: in Python, ^ would bind less tightly than the product around it.
+        found = ast.parse(text.replace("^", "**")).body
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE) from error
     if len(found) != 1 or not isinstance(found[0], ast.Expr):

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from bayesmesh.models.base import Latents, SpecLike, VariableLike
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.formula import Factor
 from bayesmesh.models.glm.glm_rows import Plan
 
 NAME, SIGMA = "b_original", "sigma_original"
@@ -59,8 +60,8 @@ class Original(NamedTuple):
 def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
     """Return how coefficients follow in the units of the table; None where no column of the formula was standardised.
 
-    A factor that is a transform stays as it is, a transform of standardised numbers. Of an ordinal outcome the intercept is
-    what is to be subtracted from the cutpoints.
+    A factor that is a transform stays as it is, a transform of standardised numbers, as its label says. Of an ordinal outcome
+    the intercept is what is to be subtracted from the cutpoints.
     """
     parts = [part for columns in plan.columns for part in _expand(columns, spec)]
     about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
@@ -90,12 +91,18 @@ def _expand(columns: Columns, spec: SpecLike) -> Iterator[Mapping[Product, float
                 entries = spec.labels.get(factor.text, ()) if factor.is_plain else ()
                 own = [_of_number(f"{factor.text}[{e}]", spec.variables.get(e)) for e in entries]
                 plain = spec.variables.get(factor.text) if factor.is_plain else None
-                own = own or [_of_number(factor.text, plain)]
+                own = own or [_of_number(factor.text, plain) if factor.is_plain else {(_transform(factor, spec),): 1.0}]
             else:
                 names = spec.variables[factor.text].levels
                 own = [{(f"{factor.text}[{names[i]}]",): 1.0} for i in levels]
             made = [_multiply(one, other) for one in made for other in own]
         yield from made
+
+
+def _transform(factor: Factor, spec: SpecLike) -> str:
+    """Return the label of a transform, with the columns that were standardised before it."""
+    within = [name for name in factor.names if (about := spec.variables.get(name)) and _is_standardised(about)]
+    return f"{factor.text} of standardised {', '.join(within)}" if within else factor.text
 
 
 def _of_number(name: str, about: VariableLike | None) -> dict[Product, float]:

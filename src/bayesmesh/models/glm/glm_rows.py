@@ -293,6 +293,9 @@ class _Reader(NamedTuple):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
+        if not trials:
+            problem = f"key 'model.trials': '{self.options.trials}' is 0 in all rows: there are no trials"
+            raise ConfigError(problem, "name the column with the number of trials, or use other rows")
         # Without an intercept, coefficients, effects or sigma account for the mean as well.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}

@@ -31,6 +31,7 @@ def named(text: str) -> list[str]:
         ("y ~ g / h", ["1", "g", "g:h"]),
         ("y ~ `my col` + log(x)", ["1", "my col", "log(x)"]),
         ("y ~ I(x**2 - 1)", ["1", "I(x ** 2 - 1)"]),
+        ("y ~ I(2 * x^2)", ["1", "I(2 * x ^ 2)"]),
         ("y ~ x + (1 | g)", ["1", "x"]),
         ("y ~ (1 + x | g) - 1", []),
     ],
@@ -52,6 +53,8 @@ def test_transforms_are_numpy_s() -> None:
     (term,) = parse_formula("y ~ I(2 * log(x) - x / 4)", COLUMNS).terms
     np.testing.assert_allclose(term[0].evaluate({"x": x}), 2 * np.log(x) - x / 4, rtol=1e-14)
     assert term[0].names == ["x", "x"]
+    (power,) = parse_formula("y ~ I(2 * x^2)", COLUMNS).terms
+    np.testing.assert_allclose(power[0].evaluate({"x": x}), 2 * x**2, rtol=1e-14)
     assert all(np.isfinite(function(x)).all() for function in TRANSFORMS.values())
 
 

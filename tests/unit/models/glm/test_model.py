@@ -307,6 +307,14 @@ def test_what_does_not_fit_the_data_is_named(formula: str, options: dict[str, An
     assert caught.value.remedy
 
 
+def test_rows_without_any_trial_are_refused() -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula="plots ~ age", family="binomial", trials="plots")
+    none = {**table, "plots": np.zeros_like(table["plots"])}
+    with pytest.raises(ConfigError, match=r"key 'model.trials': 'plots' is 0 in all rows"):
+        prepare_rows(functools.partial(Glm.prepare, own), spec, none)
+
+
 @pytest.mark.parametrize(
     ("priors", "said"),
     [
@@ -330,7 +338,9 @@ def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     for name in ("age", "mass", "growth"):
         mean, scale = float(table[name].mean()), float(table[name].std())
         columns[name], variables[name] = (table[name] - mean) / scale, Variable("number", mean=mean, scale=scale)
-    own = read_options(component_path("model", "glm"))(formula="growth ~ age * mass + age:species + species")
+    own = read_options(component_path("model", "glm"))(
+        formula="growth ~ age * mass + age:species + species + I(age**2) + log(plots + 1)"
+    )
     spec, rows = prepare_rows(
         functools.partial(Glm.prepare, own), dataclasses.replace(spec, variables=variables), columns
     )
@@ -339,6 +349,8 @@ def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     (axis,) = model.axes()["b_original"]
     values = dict(zip(axis.labels, np.asarray(found["b_original"]), strict=True))
     levels = {f"species[{name}]": raw["species"] == i for i, name in enumerate(("ash", "elm", "fir"))}
+    # A transform is one of the standardised column, and says so.
+    raw |= {"I(age ** 2) of standardised age": columns["age"] ** 2, "log(plots + 1)": np.log(table["plots"] + 1)}
     parts = {
         name: np.prod([{**raw, **levels}[p] for p in name.split(":")], axis=0) for name in values if name != "intercept"
     }
