@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, UInt32
+from jaxtyping import Array, Bool, Float, Key, UInt32
 
 from bayesmesh.config.config_blocks import InitialSettings
 from bayesmesh.errors import ConfigError, suggest
@@ -46,6 +46,10 @@ _MOST_COMPONENTS = 10
 
 _WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
 """Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
+
+_NUM_CENTERED, _MOST_CENTERED = 66, 2**22
+"""Draws of the prior from which the center of reflections is estimated, and coordinates of all of them at most. A center that is
+off by a third of a standard deviation, as the mean of eight draws is, leaves one side of the prior to most chains."""
 
 MOST_ATTEMPTS = 100
 """Starts that a chain tries; Stan's number. In the second half of them, `auto` draws from a wide prior too."""
@@ -139,14 +143,22 @@ def _sample_starts(
     if method != "auto":
         return noise
     # The same for all chains of all runs. Drawn together with the starts, the prior is compiled once.
-    of_width = jax.random.split(jax.random.key(0), _NUM_WIDTHS)
-    every = jax.vmap(target.sample_prior)(jnp.concatenate([keys, of_width]))
+    num_coordinates = sum(math.prod(shape) for shape in target.position.shapes.values())
+    num_others = max(_NUM_WIDTHS, min(_NUM_CENTERED, _MOST_CENTERED // max(1, num_coordinates)))
+    every = jax.vmap(target.sample_prior)(jnp.concatenate([keys, jax.random.split(jax.random.key(0), num_others)]))
     prior, others = jax.tree.map(lambda x: x[: len(keys)], every), jax.tree.map(lambda x: x[len(keys) :], every)
-    is_narrow = jnp.stack([(x.std(axis=0) <= _WIDEST_PRIOR).all() for x in jax.tree.leaves(others)]).all()
-    prior = _reflect(prior, jax.tree.map(lambda x: x.mean(axis=0), others), is_reflected)
+    widths = [x[:_NUM_WIDTHS].std(axis=0) for x in jax.tree.leaves(others)]
+    is_narrow = jnp.stack([(width <= _WIDEST_PRIOR).all() for width in widths]).all()
+    prior = _reflect(prior, jax.tree.map(_center, others), is_reflected)
     # Where the density is 0 all around the origin, a wide prior may still reach the data.
     takes_prior = is_narrow | (attempt >= MOST_ATTEMPTS // 2)
     return jax.tree.map(lambda x, y: jnp.where(over_chains(takes_prior, y), x, y), prior, noise)
+
+
+def _center(draws: Float[Array, "draw ..."]) -> Float[Array, "..."]:
+    """Return the median of three means, each of a third of the draws, which a far draw does not move; no sort to compile."""
+    one, other, third = (part.mean(axis=0) for part in jnp.array_split(draws, 3))
+    return jnp.maximum(jnp.minimum(one, other), jnp.minimum(jnp.maximum(one, other), third))
 
 
 def _reflect(starts: Position, center: Position, is_reflected: Bool[Array, " chain"]) -> Position:
