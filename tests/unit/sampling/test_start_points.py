@@ -57,6 +57,14 @@ class Positive(Model):
         return latents
 
 
+class Broad(Positive):
+    """Many numbers with standard normal priors."""
+
+    def prior(self, data_spec: Any) -> Any:
+        zero = jax.numpy.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(zero, zero + 1), 100)})
+
+
 class FromData(Positive):
     def starting_point(self, read_blocks: Any) -> Any:
         x = np.concatenate([block["x"] for block in read_blocks()])
@@ -142,6 +150,13 @@ def test_every_second_start_of_a_box_or_of_a_narrow_prior_is_a_reflection(method
     centers = (starts[::2] + starts[1::2]) / 2
     np.testing.assert_allclose(centers, np.broadcast_to(centers[0], centers.shape), atol=1e-12)
     assert (np.abs(centers[0]) < (1e-12 if method == "uniform" else 3)).all()
+
+
+def test_reflections_of_a_prior_leave_none_of_its_sides_to_most_chains() -> None:
+    """The center is off by 0.15 standard deviations in the root mean square; the mean of eight draws is by 0.35."""
+    target, keys = make(Broad), jax.random.split(jax.random.key(0), 1)[np.array([0, 0])]
+    starts = place_starts("auto", target, keys, np.zeros(2, np.uint32), 1.0, None, jnp.arange(2, dtype=jnp.uint32))
+    assert 0.05 < np.sqrt((starts.shared.sum(axis=0) ** 2).mean()) / 2 < 0.22
 
 
 @pytest.mark.parametrize(
