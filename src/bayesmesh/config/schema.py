@@ -87,7 +87,7 @@ def _table(cls: type[Settings], prefix: str) -> list[str]:
 
 def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
     for name, field in cls.model_fields.items():
-        yield f"| `{prefix}{name}` | {_default(field.default)} | {describe(field).replace('|', '/')} |"
+        yield f"| `{prefix}{name}` | {_default(field.default)} | {describe(field).replace('|', r'\|')} |"
         for inner in blocks_in(field.annotation):
             if not issubclass(inner, Gate):
                 yield from _rows(inner, f"{prefix}{name}.")

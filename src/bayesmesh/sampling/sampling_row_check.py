@@ -70,7 +70,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
             f"{place_of(model.log_likelihood)}: the value of a row changes with the rows beside it:"
             f" {among[at]:.6g} among three rows, {fewer[at]:.6g} among {number}",
             "compute each row's value from that row and the latents alone: no mean, sum, sort or count over the axis of"
-            " rows; numbers of the whole dataset belong into the data",
+            f" rows; numbers of the whole dataset belong into the data{_whole(model)}",
         )
     for name, plain, fast in (
         ("its value", found.plain[0], found.fast[0]),
@@ -82,6 +82,12 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
                 " the rows where `is_row` is true",
                 "correct it, or leave the method out: Model.log_likelihood_and_gradient then differentiates log_likelihood",
             )
+
+
+def _whole(model: Model) -> str:
+    """Return the other remedy of a model that can take all rows as one."""
+    has_option = getattr(model.options, "whole", None) is False
+    return "; or take all data as one row:\n    model:\n      whole: true" if has_option else ""
 
 
 def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _Values:

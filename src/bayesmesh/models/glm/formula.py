@@ -181,7 +181,8 @@ def _group_term(text: str, columns: Collection[str]) -> GroupTerm:
     group = group.lstrip("|").strip().strip("`")
     if group not in columns:
         problem = f"{KEY}: '({text:.60})': the groups are not the name of a column"
-        raise ConfigError(problem, f"{suggest(group, columns)}; for groups within groups, make one column of both")
+        nested = "for groups within groups, make one column of both: (1 | site) + (1 | site_and_plot) for R's (1 | site/plot)"
+        raise ConfigError(problem, nested if set("/:") & set(group) else f"{suggest(group, columns)}; {nested}")
     has_intercept, terms = _terms(effects, columns, [name for name in columns if name != group])
     found = (*(((),) if has_intercept else ()), *terms)
     if not found:

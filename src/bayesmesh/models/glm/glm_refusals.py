@@ -53,3 +53,15 @@ def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
 def without_spread(what: str, value: float, remedy: str) -> ConfigError:
     """Return the error of a column or an outcome that is the same in all rows."""
     return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
+
+
+def check_trials(name: str | None, mean: float) -> float:
+    """Return the mean number of trials of all rows; 1 of a family without them.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not mean:
+        problem = f"key 'model.trials': '{name}' is 0 in all rows: there are no trials"
+        raise ConfigError(problem, "name the column with the number of trials, or use other rows")
+    return mean

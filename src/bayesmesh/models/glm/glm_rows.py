@@ -26,7 +26,7 @@ from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_o
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
-from bayesmesh.models.glm.glm_refusals import check_counts, check_order, without_spread
+from bayesmesh.models.glm.glm_refusals import check_counts, check_order, check_trials, without_spread
 
 MOST_COLUMNS = 2000
 """Columns of a design, which is a dense matrix."""
@@ -292,10 +292,7 @@ class _Reader(NamedTuple):
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
-        mean, offset, trials = found.mean[-3:].tolist()
-        if not trials:
-            problem = f"key 'model.trials': '{self.options.trials}' is 0 in all rows: there are no trials"
-            raise ConfigError(problem, "name the column with the number of trials, or use other rows")
+        mean, offset, trials = *found.mean[-3:-1].tolist(), check_trials(self.options.trials, float(found.mean[-1]))
         # Without an intercept, coefficients, effects or sigma account for the mean as well.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
