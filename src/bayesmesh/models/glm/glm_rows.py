@@ -292,7 +292,7 @@ class _Reader(NamedTuple):
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
-        mean, offset, trials = *found.mean[-3:-1].tolist(), check_trials(self.options.trials, float(found.mean[-1]))
+        mean, offset, trials = check_trials(self.options.trials, *map(float, found.mean[-3:]))
         # Without an intercept, coefficients, effects or sigma account for the mean as well.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
