@@ -1,9 +1,8 @@
-"""The log likelihood of blocks of rows at all draws, recomputed from the posterior, and the scores of held-out rows."""
+"""The log likelihood of blocks of rows at all draws, recomputed from the posterior."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import logsumexp
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, ReadRows, RowsOfBlock, log_density_of
@@ -22,7 +20,6 @@ from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.score_store import RowScores, digest_outcomes
 
 MIN_DRAWS = 8
 """Fewest draws of a chain from which an effective sample size is estimated."""
@@ -189,19 +186,6 @@ class RowLikelihood:
 def _widened(values: Array) -> Array:
     """Return floating-point numbers as float64, and others as they are."""
     return values.astype(jnp.float64) if jnp.issubdtype(values.dtype, jnp.floating) else values
-
-
-def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
-    """Return the log scores of rows that were held out, or of the published test set; None without either."""
-    blocks = [
-        (logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws), block.outcome)
-        for block in held_out_blocks(likelihood, shards)
-    ]
-    if not blocks:
-        return None
-    scores, outcomes = map(np.concatenate, zip(*blocks, strict=True))
-    about = digest_outcomes(outcomes), outcomes.dtype.kind in "iub", likelihood.num_draws
-    return RowScores(scores, *about, cluster=Shards(shards.path).held_out_clusters())
 
 
 def held_out_blocks(likelihood: RowLikelihood, shards: Shards) -> Iterator[RowBlock]:

@@ -1,4 +1,4 @@
-"""The scores of the rows that a refit leaves out, under its own draws."""
+"""The scores of rows from which nothing was sampled: those that a refit leaves out, under its own draws, and held-out rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from scipy.special import logsumexp
 
 from bayesmesh.analyses._analysis_likelihood import RowLikelihood, held_out_blocks, relative_efficiency
 from bayesmesh.analyses.base import Subject, unsuitable
+from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
+from bayesmesh.store.score_store import RowScores, digest_outcomes
 
 
 class RefitRows(NamedTuple):
@@ -68,6 +70,24 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
     verdict = read_verdict(refit.layout.verdict).verdict if refit.layout.verdict.exists() else "unknown"
     sum_mcse = error_of_sum(relative)
     return RefitRows(refit.name, rows, elpd, mcse, outcome, sum_mcse, (total, error), likelihood.num_draws, verdict)
+
+
+def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
+    """Return the log scores of rows that were held out, or of the published test set; None without either.
+
+    The Monte Carlo error of their sum counts the draws of effects of new groups, which it shares with no other score.
+    """
+    scored, relative = list[tuple[np.ndarray, np.ndarray]](), np.zeros(())
+    for block in held_out_blocks(likelihood, shards):
+        score = logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws)
+        scored.append((score, block.outcome))
+        relative = relative + relative_densities(np.moveaxis(block.log_likelihood, -1, 0), score)
+    if not scored:
+        return None
+    elpd, outcomes = map(np.concatenate, zip(*scored, strict=True))
+    about = digest_outcomes(outcomes), outcomes.dtype.kind in "iub", likelihood.num_draws
+    cluster = Shards(shards.path).held_out_clusters()
+    return RowScores(elpd, *about, cluster=cluster, sum_mcse=error_of_sum(relative))
 
 
 def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray, own: np.ndarray) -> None:

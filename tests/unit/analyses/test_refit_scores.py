@@ -1,14 +1,19 @@
-"""Means of densities over draws, their errors, and outcomes that change their unit."""
+"""Means of densities over draws, their errors, those of held-out rows, and outcomes that change their unit."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bayesmesh.analyses import _refit_scores as module
+from bayesmesh.analyses._analysis_likelihood import RowBlock
 from bayesmesh.analyses._refit_scores import check_outcomes, error_of_sum, log_mean_density, relative_densities
 from bayesmesh.errors import ConfigError
+
+CHAINS, DRAWS, ROWS = 4, 250, 6
 
 
 def test_the_mean_is_taken_of_densities_and_its_error_is_that_of_repeats() -> None:
@@ -45,3 +50,37 @@ def test_an_outcome_whose_unit_changes_is_refused() -> None:
         ConfigError, match=r"key 'k_fold': model object has outcome 2.5 in row 7 where it is left out, and 2.0"
     ):
         check_outcomes("k_fold", object(), rows, np.array([1.0, 2.5]), own)
+
+
+def score(monkeypatch: pytest.MonkeyPatch, values: np.ndarray, sizes: tuple[int, ...]) -> module.RowScores:
+    """Score rows with these log likelihoods (chain, draw, row), in blocks of some sizes."""
+    ends = np.cumsum(sizes)
+    blocks = [
+        RowBlock(end - size, values[..., end - size : end], np.zeros(size), None)
+        for end, size in zip(ends, sizes, strict=True)
+    ]
+    monkeypatch.setattr(module, "held_out_blocks", lambda *_: iter(blocks))
+    monkeypatch.setattr(module, "Shards", lambda _: SimpleNamespace(held_out_clusters=lambda: None))
+    found = module.score_held_out(SimpleNamespace(num_draws=CHAINS * DRAWS), SimpleNamespace(path=None))
+    assert found is not None
+    return found
+
+
+def test_the_error_of_the_sum_is_its_spread_over_posteriors_where_rows_share_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator, found = np.random.default_rng(0), []
+    for _ in range(200):
+        shared = generator.normal(size=(CHAINS, DRAWS, 1))
+        values = -0.5 * (shared + 0.1 * generator.normal(size=(CHAINS, DRAWS, ROWS))) ** 2
+        one, parts = score(monkeypatch, values, (ROWS,)), score(monkeypatch, values, (2, 4))
+        np.testing.assert_allclose(parts.elpd, one.elpd, rtol=1e-12)
+        np.testing.assert_allclose(parts.monte_carlo_error, one.monte_carlo_error, rtol=1e-9)
+        found.append((one.elpd.sum(), one.monte_carlo_error))
+    sums, errors = np.array(found).T
+    np.testing.assert_allclose(errors.mean(), sums.std(), rtol=0.15)
+
+
+def test_nothing_is_scored_without_held_out_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "held_out_blocks", lambda *_: iter(()))
+    assert module.score_held_out(SimpleNamespace(num_draws=8), SimpleNamespace(path=None)) is None

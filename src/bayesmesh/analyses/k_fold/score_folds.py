@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, score_held_out
-from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
+from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows
+from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject, asking_model
 from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
 from bayesmesh.analyses.k_fold.joint_fold_models import KEY

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from bayesmesh.analyses._analysis_density import LogDensity
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
-from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
+from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo.loo_sums import summarise, write_sums
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments

@@ -17,10 +17,11 @@ from bayesmesh.store.score_store import RowScores, sum_error
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "p_loo", "p_loo_se", "num_rows", "num_draws", "good_k", "largest_k", "num_high_k",
     "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows", "pit_p_value", "pit_mean", "pit_sd", "num_matched",
-    "num_refit", "num_parameters",
+    "num_refit", "num_parameters", "held_out_mcse",
 )  # fmt: skip
 """Columns of ``loo.csv``, one row; sums in nats. Those of `pit` are empty for classes, which have no order;
-`num_parameters` counts the coordinates of the latents."""
+`num_parameters` counts the coordinates of the latents. `held_out_mcse` is the Monte Carlo error of `held_out_elpd`, to which the
+effects of new groups add, drawn once for each draw."""
 
 
 def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: float = math.nan) -> dict[str, float]:
@@ -40,7 +41,7 @@ def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: f
         float(effective.sum()), sum_error(effective),
         num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held, *pit,
         *(0 if each is None else int(each.sum()) for each in (left_out.is_matched, left_out.is_refit)),
-        num_parameters,
+        num_parameters, math.nan if held_out is None else held_out.monte_carlo_error,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -112,6 +112,7 @@ def test_a_normal_mean_has_its_exact_leave_one_out_scores(
     x, variance = bound.shards.read_rows(0, 41)["x"][:, 0], 1 / (1 + 41 / NOISE**2)
     held = stats.norm.logpdf(x[:5] + 1, variance * x.sum() / NOISE**2, np.sqrt(variance + NOISE**2))
     np.testing.assert_allclose(found["held_out"].elpd, held, atol=0.02)
+    assert 0 < found["held_out"].monte_carlo_error < 0.1
     section = build_section(files)
     assert "below the limit of 0.70" in section.body
     assert "elpd −" in describe(files)

@@ -31,6 +31,10 @@ def test_sums_and_errors_are_those_of_the_rows(tmp_path: Path) -> None:
     assert (sums["good_k"], sums["largest_k"], sums["num_high_k"], sums["num_k_above_1"]) == (good_k(1000), 1.2, 2, 1)
     assert (sums["held_out_elpd"], sums["held_out_se"], sums["held_out_rows"]) == (-10, pytest.approx(2), 2)
     assert (sums["num_matched"], sums["num_refit"]) == (1, 0)
+    assert sums["held_out_mcse"] == 0
+    noisy = RowScores(np.array([-4.0, -6.0]), "e", False, 1000, sum_mcse=0.3)
+    assert summarise(SCORES, noisy)["held_out_mcse"] == 0.3
+    assert math.isnan(summarise(SCORES, None)["held_out_mcse"])
     assert math.isnan(sums["pit_p_value"])
     write_sums(tmp_path / "loo.csv", sums)
     found = read_sums(tmp_path / "loo.csv")
