@@ -45,7 +45,7 @@ _SAME_DTYPE = (
     " of jnp.float32(1.5); convert integer fields with .astype(latent.dtype)"
 )
 _OF_INTEGERS = re.compile(r"integer (?:or boolean )?type")
-_WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare that column of a table an `integer` (data.options.types)"
+_WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare the column as `integer` (data.types)"
 _LONGEST = 300
 """Characters kept of the text of an exception."""
 

@@ -33,7 +33,7 @@ from bayesmesh.diagnostics.gates import evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
-from bayesmesh.diagnostics.precision_gate import likelihood_gate, precision_gate, resolution_gate
+from bayesmesh.diagnostics.precision_gate import likelihood_gate, precision_gate, resolution_gate, worst_of
 from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
@@ -123,7 +123,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
             left.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
     of_likelihood = likelihood_gate(reader.rounded_likelihood)
-    rounding = precision_gate(reader.rounded) or of_likelihood or resolution_gate(monitored, in_float32)
+    rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(monitored, in_float32))
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))
     # Rounding may be why the others are missed, and tails are not.

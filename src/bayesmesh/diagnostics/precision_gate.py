@@ -20,7 +20,10 @@ WIDEST = 1.0
 """Step between numbers of float32, in standard deviations of the draws there: with it they are 4% too large."""
 
 MOST_NATS = 0.2
-"""Rounding of the log likelihood, in nats: a mean moves by at most as many of its standard deviations."""
+"""Rounding of the log likelihood, in nats: a posterior mean moves by up to that many posterior standard deviations."""
+
+NOT_FINITE = 1e300
+"""What is stored where the log likelihood has no finite value in float64 is above this."""
 
 FAR_TOO_MANY_NATS = 1.0
 """Such rounding with which means may be a standard deviation off."""
@@ -60,7 +63,9 @@ def likelihood_gate(nats: float | None) -> GateResult | None:
         return None
     told = (
         f"float32 changes the log likelihood by {nats:.2g} nats from draw to draw (standard deviation of its difference from "
-        f"float64), limit {MOST_NATS:g}: means may be off by as many of their standard deviations"
+        f"float64), limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
+        if nats < NOT_FINITE
+        else "the log likelihood of draws is finite in float32, and infinite or not a number in float64"
     )
     remedy = "set `compute: {dtype: float64}`, or write the formula so that it loses no digits"
     return _missed(nats, MOST_NATS, "log_likelihood", "fail" if nats > FAR_TOO_MANY_NATS else "warn", told, remedy)
@@ -93,6 +98,12 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
         f"; so do {int((values > WIDEST).sum())} of {len(values)} values, limit one step in a standard deviation"
     )
     return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
+
+
+def worst_of(*found: GateResult | None) -> GateResult | None:
+    """Return the first failure, else the first warning, of those that exist."""
+    there = [gate for gate in found if gate is not None]
+    return min(there, key=lambda gate: gate.verdict != "fail", default=None)
 
 
 def _missed(

@@ -3,8 +3,8 @@
 Data and draws may keep their values in float32 while the formula of a likelihood does not: a difference of two times, or
 terms that are large beside their sum. Chains then sample another density, which looks as healthy as the right one.
 
-What is added to a log density, e, moves the mean of any quantity f by cov(f, e) to first order, so at most by sd(e) of f's own
-standard deviations. The standard deviation over draws, in nats, is therefore what is measured.
+What is added to a log density, e, moves the posterior mean of any quantity f by cov(f, e) to first order, so by at most sd(e)
+posterior standard deviations of f. That standard deviation over draws, in nats, is what is measured.
 """
 
 from __future__ import annotations
@@ -12,60 +12,60 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+import zarr
+from jaxtyping import Array, Float, Int
 
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.shards import Shards
+from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.zarr_arrays import read_part
 
 _log = logging.getLogger("bayesmesh")
 
-NUM_DRAWS = 32
-"""Draws that are compared. Half of them decide, so that a few lost chains do not."""
+NUM_DRAWS, FEWEST_DRAWS = 32, 8
+"""Draws that are compared, and fewest of which a standard deviation says anything."""
 
-_MOST_ROWS = 2**15
-_BYTES_OF_ROWS = 2**25
-"""What one call of the program takes at most."""
+_BYTES = 2**26
+"""Draws, or rows, that are in memory at once at most."""
 
-_TO_SD = 1.4826
-"""Standard deviation of a normal distribution, in its median absolute deviations."""
+_LOST, _LOST_SPREADS = 50.0, 20.0
+"""A draw is lost, and not compared, from so many nats below the median of the log likelihood and so many times its interquartile
+range: at -1e8, float32 has steps of 8 nats."""
 
 
 def is_rounded(spec: DataSpec) -> bool:
-    """Return whether the likelihood of these data may be rounded, and is compared: not that of many datasets."""
-    return spec.dtype == "float32" and not spec.dataset_counts
+    """Return whether the likelihood of these rows, from which chains are sampled, may be rounded; not that of many datasets."""
+    return spec.dtype == "float32" and not spec.are_sums and not spec.dataset_counts
 
 
 def lower_likelihood(
     model: Model, spec: DataSpec, latents: Mapping[str, jax.ShapeDtypeStruct], num_draws: int
 ) -> Iterator[jax.stages.Lowered]:
-    """Yield the program that `likelihood_rounding` runs, if it runs any.
+    """Yield the program that `likelihood_rounding` runs, unless the model's code takes no float64.
 
     Args:
         model: the model.
         spec: its data.
         latents: latent -> shape and dtype of one draw.
-        num_draws: of all chains together, in the first block of the posterior.
+        num_draws: of all chains together.
     """
-    if not is_rounded(spec):
-        return
-    count = _rows_of_call(spec)
-    rows = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, np.dtype("float64"))) for k, f in spec.fields.items()}  # fmt: skip
-    aligned = resize_local(latents, model.local_latents, count)
-    draws = {k: jax.ShapeDtypeStruct((min(num_draws, NUM_DRAWS), *v.shape), np.float64) for k, v in aligned.items()}
+    count, double = _rows_of_call(spec), np.dtype("float64")
+    rows = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, double)) for k, f in spec.fields.items()}
+    num_compared = _num_compared({k: v.shape for k, v in latents.items()}, num_draws)
+    draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), double) for k, v in latents.items()}
+    entries, num_rows = jax.ShapeDtypeStruct((count,), np.int64), jax.ShapeDtypeStruct((), np.int32)
     with contextlib.suppress(ConfigError), explaining(method=model.log_likelihood):
-        yield _compiled(model, spec).lower(draws, rows, jax.ShapeDtypeStruct((), np.int32))
+        yield _compiled(model, spec).lower(draws, rows, entries, num_rows)
 
 
 def likelihood_rounding(
@@ -79,77 +79,111 @@ def likelihood_rounding(
         model: the model.
         spec: its data.
         shards: the data themselves.
-        posterior: the draws; those of its first block are compared, evenly spaced.
+        posterior: the draws; some of them are compared, evenly spaced.
         program: of `lower_likelihood`, compiled; compiled here if None.
 
     Returns:
-        The standard deviation; infinite where most draws have no finite value in float64; None where nothing is rounded,
-        and where the model's own code fails with latents and rows of float64, which the log says.
+        The standard deviation; infinite where a draw has no finite value in float64; None with too few draws, and where the
+        model's own code fails with latents and rows of float64: the log says so.
     """
-    if not is_rounded(spec):
-        return None
-    block, sampled = next(posterior.blocks()), next(posterior.blocks(["log_likelihood"], group="sample_stats"))
-    there = min(len(next(iter(block.values()))), len(sampled["log_likelihood"]))
-    chosen = np.unique(np.linspace(0, there - 1, NUM_DRAWS).round().astype(np.int64))
-    draws = {k: v[chosen].astype(np.float64) for k, v in block.items()}
+    total = posterior.num_chains * posterior.num_draws
+    arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
+    numbers = np.linspace(0, total - 1, _num_compared({k: a.shape[2:] for k, a in arrays.items()}, total)).round()
+    places = np.divmod(numbers.astype(np.int64), posterior.num_chains)
+    draws = {name: _read_draws(array, *places).astype(np.float64) for name, array in arrays.items()}
+    sampled = _read_draws(posterior.array("sample_stats", "log_likelihood"), *places).astype(np.float64)
     try:
         with explaining(method=model.log_likelihood):
-            total = _in_double(model, spec, shards, draws, program or _compiled(model, spec))
+            found = _in_double(model, spec, shards, draws, program or _compiled(model, spec))
     except ConfigError as error:
         _log.warning(
             "warning: the log likelihood is not compared with its value in float64, which the model cannot compute: %s",
             error,
         )
         return None
-    return deviation(sampled["log_likelihood"][chosen].astype(np.float64) - total)
+    kept = ~is_lost(sampled)
+    if kept.sum() < FEWEST_DRAWS:
+        _log.info("the log likelihood is not compared with its value in float64: %d draws", kept.sum())
+        return None
+    return deviation(sampled[kept] - found[kept])
+
+
+def is_lost(log_likelihood: Float[np.ndarray, " draw"]) -> Any:
+    """Return whether each draw lies so far below the others that its rounding says nothing about them, (draw,) bool.
+
+    >>> is_lost(np.array([-103.0, -101.0, -100.0, -102.0, -1e8, np.nan])).tolist()
+    [False, False, False, False, True, True]
+    """
+    finite = log_likelihood[np.isfinite(log_likelihood)]
+    if not len(finite):
+        return np.ones(len(log_likelihood), bool)
+    low, middle, high = np.quantile(finite, [0.25, 0.5, 0.75])
+    return ~(log_likelihood >= middle - _LOST - _LOST_SPREADS * min(high - low, 2 * (high - middle)))
+
+
+def deviation(differences: Float[np.ndarray, " draw"]) -> float:
+    """Return the standard deviation of differences, infinite where one is not finite.
+
+    >>> deviation(np.array([3.0, 5.0])), deviation(np.array([np.nan, 1.0]))
+    (1.0, inf)
+    """
+    return float(differences.std()) if np.isfinite(differences).all() else math.inf
+
+
+def _num_compared(shapes: Mapping[str, Sequence[int]], total: int) -> int:
+    """Return how many draws are compared, of latents of these shapes."""
+    of_draw = sum(8 * math.prod(shape) for shape in shapes.values())
+    return min(total, max(FEWEST_DRAWS, min(NUM_DRAWS, _BYTES // max(1, of_draw))))
+
+
+def _read_draws(array: zarr.Array, draw: Int[np.ndarray, " chosen"], chain: Int[np.ndarray, " chosen"]) -> np.ndarray:
+    """Return chosen draws of an array (chain, draw, ...)."""
+    if array.nbytes <= _BYTES:
+        return np.asarray(read_part(array)[chain, draw])
+    each = zip(chain.tolist(), draw.tolist(), strict=True)
+    return np.stack([read_part(array, slice(c, c + 1), slice(d, d + 1))[0, 0] for c, d in each])
 
 
 def _in_double(
     model: Model, spec: DataSpec, shards: Shards, draws: Mapping[str, np.ndarray], evaluate: Callable[..., Any]
 ) -> Float[np.ndarray, " draw"]:
     """Return the log likelihood of draws, summed over all rows."""
-    total, count = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec)
-    for start in range(0, spec.num_rows, count):
-        num_rows = min(count, spec.num_rows - start)
-        # The last call repeats a row, which does not count.
-        numbers = np.minimum(np.arange(start, start + count), start + num_rows - 1)
-        read = shards.read_rows(start, start + num_rows)
-        rows = {k: v[numbers - start].astype(device_dtype(v.dtype.name, np.dtype("float64"))) for k, v in read.items()}
-        entries = spec.entries_of(numbers)
-        aligned = {k: np.take(draws[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
-        total += jax.device_get(evaluate({**draws, **aligned}, jax.device_put(rows), np.int32(num_rows)))
+    total, count, double = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec), np.dtype("float64")
+    on_device = jax.device_put(dict(draws))
+    # Sorted rows are collected from all of the data at every reading.
+    of_reading = count * max(1, _BYTES // (count * _row_bytes(spec)))
+    for first in range(0, spec.num_rows, of_reading):
+        read = shards.read_rows(first, min(first + of_reading, spec.num_rows))
+        for start in range(first, min(first + of_reading, spec.num_rows), count):
+            num_rows = min(count, spec.num_rows - start)
+            # The last call repeats a row, which does not count.
+            numbers = np.minimum(np.arange(start, start + count), start + num_rows - 1)
+            rows = {k: v[numbers - first].astype(device_dtype(v.dtype.name, double)) for k, v in read.items()}
+            entries = np.asarray(spec.entries_of(numbers), np.int64)
+            total += jax.device_get(evaluate(on_device, jax.device_put(rows), entries, np.int32(num_rows)))
     return total
 
 
-def deviation(differences: Float[np.ndarray, " draw"]) -> float:
-    """Return the standard deviation of differences by their median absolute deviation; infinite where most are not finite.
-
-    >>> deviation(np.array([3.0, 3.1, 2.9, 3.0, 1e9])), deviation(np.array([np.nan, np.inf, 1.0]))
-    (0.14826, inf)
-    """
-    finite = differences[np.isfinite(differences)]
-    if 2 * len(finite) <= len(differences):
-        return math.inf
-    # Rounded here, because float64 has no more digits of a large log likelihood.
-    return float(np.round(_TO_SD * np.median(np.abs(finite - np.median(finite))), 12))
-
-
 def _rows_of_call(spec: DataSpec) -> int:
-    of_row = sum(8 * math.prod(field.shape) for field in spec.fields.values())
-    return max(1, min(spec.num_rows, _MOST_ROWS, _BYTES_OF_ROWS // max(1, of_row)))
+    return max(1, min(spec.num_rows, READ_ROWS, _BYTES // _row_bytes(spec)))
+
+
+def _row_bytes(spec: DataSpec) -> int:
+    return max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
 
 
 def _compiled(model: Model, spec: DataSpec) -> jax.stages.Wrapped:
-    """Return the function from draws in float64, rows, and their number, to the log likelihood of each draw."""
+    """Return the function from draws in float64, rows, their entries and number, to the log likelihood of each draw."""
     double = type(model)(model.options, spec.with_dtype("float64"))
 
-    def of_draw(latents: Latents, rows: Rows, num_rows: Array) -> Array:
-        values = double.log_likelihood(latents, rows)
+    def of_draw(latents: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:
+        aligned = {k: jnp.take(latents[k], entries, axis=axis) for k, axis in model.local_latents.items()}
+        values = double.log_likelihood({**latents, **aligned}, rows)
         return jnp.sum(jnp.where(jnp.arange(len(values)) < num_rows, values, 0), dtype=jnp.float64)
 
-    def of_draws(draws: Latents, rows: Rows, num_rows: Array) -> Array:
+    def of_draws(draws: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:
         # One after the other: together they may take 32 times the memory of a model with large temporary arrays.
-        found: Array = jax.lax.map(lambda each: of_draw(each, rows, num_rows), draws)
+        found: Array = jax.lax.map(lambda each: of_draw(each, rows, entries, num_rows), draws)
         return found
 
     is_on_cpu = jax.default_backend() == "cpu"

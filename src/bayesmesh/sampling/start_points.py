@@ -157,7 +157,7 @@ def _sample_starts(
 
 def _center(draws: Float[Array, "draw ..."]) -> Float[Array, "..."]:
     """Return the median of three means, each of a third of the draws, which a far draw does not move; no sort to compile."""
-    one, other, third = (part.mean(axis=0) for part in jnp.array_split(draws, 3))
+    one, other, third = (jnp.nanmean(part, axis=0) for part in jnp.array_split(draws, 3))
     return jnp.maximum(jnp.minimum(one, other), jnp.minimum(jnp.maximum(one, other), third))
 
 

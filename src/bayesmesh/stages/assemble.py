@@ -23,7 +23,7 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import take_later
-from bayesmesh.sampling.likelihood_rounding import likelihood_rounding
+from bayesmesh.sampling.likelihood_rounding import is_rounded, likelihood_rounding
 from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.sampling_model_check import check_described
@@ -190,9 +190,10 @@ def _derive(
         derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes, ahead)
         truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
         derived |= {TRUTH: truth} if truth else {}
-        rounding = likelihood_rounding(model, data_spec, shards, posterior, next(ahead, None))
-        # JSON has no infinity.
-        root.attrs.update({} if rounding is None else {ROUNDED_LIKELIHOOD: min(rounding, sys.float_info.max)})
+        if is_rounded(data_spec) and is_rounded(shards.condensed().spec(spec.compute.dtype)):
+            rounding = likelihood_rounding(model, data_spec, shards, posterior, next(ahead, None))
+            # JSON has no infinity.
+            root.attrs.update({} if rounding is None else {ROUNDED_LIKELIHOOD: min(rounding, sys.float_info.max)})
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}

@@ -212,9 +212,10 @@ def test_rounded_data_or_draws_miss_a_gate_that_comes_first(run, tmp_path: Path,
     groups = good_posterior()
     groups["summaries"]["level"] = (3e5 + 0.006 * drawn(9).astype(np.float64)).astype(np.float32)
     assert run(groups)[0]["gates"][0]["where"] == "level"
-    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": 0.3}
-    first = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
-    assert (first.name, first.verdict, first.where) == ("precision", "warn", "year")
+    for errors, expected in ((0.3, "level"), (3.0, "year")):
+        open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": errors}
+        first = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
+        assert (first.name, first.verdict, first.where) == ("precision", "fail", expected)
 
 
 def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
@@ -228,6 +229,11 @@ def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
     first, r_hat, *_ = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates
     assert (first.name, first.verdict, first.where, first.value) == ("precision", "fail", "log_likelihood", 30.0)
     assert is_prior not in r_hat.message
+    # The worst comes first: a field that is rounded a little hides nothing.
+    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": 0.3}
+    assert diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].where == "log_likelihood"
+    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 1.7e308
+    assert "not a number in float64" in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
 
 
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:

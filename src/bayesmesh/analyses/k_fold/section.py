@@ -78,7 +78,7 @@ def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> 
         held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
         said.append(
             f"Rows that no fold has seen have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average under all draws "
-            f"({formats.count(sums['held_out_rows'])} rows; the Monte Carlo error of their sum is {formats.real(sums['held_out_mcse'], 2)} nats)."
+            f"({formats.count(sums['held_out_rows'])} rows; Monte Carlo error {formats.real(sums['held_out_mcse'] / sums['held_out_rows'], 2)})."
         )
     if num_clusters < FEW_CLUSTERS and num_clusters < num_rows:
         what = "folds" if is_joint else "groups"

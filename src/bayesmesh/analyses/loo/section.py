@@ -156,7 +156,7 @@ def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> lis
         held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
         said.append(
             f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
-            f"({formats.count(sums['held_out_rows'])} rows; the Monte Carlo error of their sum is {formats.real(sums['held_out_mcse'], 2)} nats)."
+            f"({formats.count(sums['held_out_rows'])} rows; Monte Carlo error {formats.real(sums['held_out_mcse'] / sums['held_out_rows'], 2)})."
         )
     inside = math.nan if scores is None else share_inside(scores)
     return [*filter(None, (*said, _trust(sums), _refits(sums, scores), _calibration(sums, inside)))]

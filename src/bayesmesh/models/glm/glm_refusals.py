@@ -55,13 +55,8 @@ def without_spread(what: str, value: float, remedy: str) -> ConfigError:
     return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
 
 
-def check_trials(name: str | None, outcome: float, offset: float, trials: float) -> tuple[float, float, float]:
-    """Return the means of outcome, offset and trials as they are; without a column of trials, that is 1.
-
-    Raises:
-        ConfigError: no row has a trial.
-    """
-    if not trials:
+def check_trials(name: str | None, mean: float) -> None:
+    """Refuse rows without any trial, by their mean number, which is 1 without a column of trials."""
+    if not mean:
         problem = f"key 'model.trials': '{name}' is 0 in all rows: there are no trials"
         raise ConfigError(problem, "name the column with the number of trials, or use other rows")
-    return outcome, offset, trials

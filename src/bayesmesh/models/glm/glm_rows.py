@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import Condensed, FieldLike, HostRows, Latents, Preparation, SpecLike
+from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
 from bayesmesh.models.glm.design import (
     LARGEST,
     Columns,
@@ -222,10 +223,7 @@ def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterat
 
     reduction = Reduction(options, formula, tuple(columns), tuple(map(tuple, effects)), family, constants, local)
     arrays = reduction.fit(read_fields)
-
-    def condense() -> Condensed | None:
-        return reduction.condense(read_fields, arrays, spec.num_rows)
-
+    condense = functools.partial(reduction.condense, read_fields, arrays, spec.num_rows)
     if local is None:
         return Preparation(of_rows, constants, arrays=arrays, condense=condense)
     group, num_levels = formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
@@ -292,7 +290,8 @@ class _Reader(NamedTuple):
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
-        mean, offset, trials = check_trials(self.options.trials, *map(float, found.mean[-3:]))
+        mean, offset, trials = found.mean[-3:].tolist()
+        check_trials(self.options.trials, trials)
         # Without an intercept, coefficients, effects or sigma account for the mean as well.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}

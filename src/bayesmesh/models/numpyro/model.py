@@ -27,7 +27,13 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
-from bayesmesh.models.numpyro.numpyro_sites import MANY, Site, Sites
+from bayesmesh.models.numpyro.numpyro_sites import MANY, VALUES, Site, Sites
+
+_NON_CENTRED = "write numbers into the prior; or give the latent a standard normal prior, and scale and move it by the data where it is used"
+_WHOLE = (
+    "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
+    "    model:\n      whole: true"
+)
 
 
 class Options(Settings):
@@ -99,11 +105,12 @@ class NumpyroFunction(Model):
         # Constants of a traced call must not become its tracers: the model is used again in other calls.
         with jax.ensure_compile_time_eval():
             sites = Sites(load_function(own.function), name, self._rows, self.spec.constants, is_whole=own.whole)
-            for term, what in sites.terms_of_rows(self.spec.num_rows) if not own.whole else ():
+            for term, what in sites.terms_of_rows(None if own.whole else self.spec.num_rows):
+                # The prior is computed without the data, also where these are one row.
+                is_prior = term in sites.latents and what == VALUES
                 raise ConfigError(
-                    f"model {name}: '{term}' depends on {what}, and has no axis of rows",
-                    "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
-                    "    model:\n      whole: true",
+                    f"model {name}: '{term}' depends on {what}" + ("" if own.whole else ", and has no axis of rows"),
+                    _NON_CENTRED if is_prior else _WHOLE,
                 )
         return sites
 

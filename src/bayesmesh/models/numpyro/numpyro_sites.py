@@ -24,6 +24,9 @@ from bayesmesh.errors import ConfigError, suggest
 Arrays = Mapping[str, Array]
 Site = Mapping[str, Any]
 
+VALUES, NUMBER = "the values of the rows", "the number of rows"
+"""What a term may depend on."""
+
 MANY, MORE = 2, 3
 """Numbers of rows that tell the axis of the rows from others."""
 
@@ -194,11 +197,12 @@ class Sites:
         found: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(self.draw, jax.random.key(0))
         return found
 
-    def terms_of_rows(self, num_rows: int) -> Iterator[tuple[str, str]]:
+    def terms_of_rows(self, num_rows: int | None) -> Iterator[tuple[str, str]]:
         """Yield latents and factors whose log density depends on the rows, and on what of them: their values, or their number.
 
         Args:
-            num_rows: of the data, which may be what a term counts.
+            num_rows: of the data, which may be what a term counts; None where all data are one row, whose shapes are those
+                of the data.
         """
         latents, names = self.draw(jax.random.key(1)), (*self.latents, *self._factors)
 
@@ -206,9 +210,12 @@ class Sites:
             sites = self._trace(rows, latents)
             return [_log_prob(sites[name]) for name in names]
 
-        def evaluate(count: int) -> list[Array | None]:
+        def evaluate(count: int | None) -> list[Array | None]:
             """Return each term for so many rows without values; None where it needs these."""
-            rows = {k: jax.ShapeDtypeStruct((count, *v.shape[1:]), v.dtype) for k, v in self._some.items()}
+            rows = {
+                k: jax.ShapeDtypeStruct(v.shape if count is None else (count, *v.shape[1:]), v.dtype)
+                for k, v in self._some.items()
+            }
             traced = jax.make_jaxpr(terms)(rows)
             found: list[Array | None] = []
             for place in range(len(names)):
@@ -216,12 +223,12 @@ class Sites:
                 found.append(None if any(is_used) else jax.core.eval_jaxpr(alone, traced.consts)[0])
             return found
 
-        few, *others = (evaluate(count) for count in (MANY, MORE, num_rows))
+        few, *others = (evaluate(count) for count in ((None,) if num_rows is None else (MANY, MORE, num_rows)))
         for name, value, *more in zip(names, few, *others, strict=True):
             if value is None:
-                yield name, "the values of the rows"
+                yield name, VALUES
             elif not all(jnp.array_equal(value, other, equal_nan=True) for other in more):
-                yield name, "the number of rows"
+                yield name, NUMBER
 
 
 def _is_improper(distribution: Any) -> bool:

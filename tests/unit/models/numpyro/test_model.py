@@ -116,6 +116,17 @@ def test_its_version_is_recorded() -> None:
     assert make("rich")[0].packages == ("numpyro",)
 
 
+@pytest.mark.parametrize("name", ["from_the_data", "of_their_spread", "process"])
+def test_priors_of_the_data_are_refused_where_they_are_one_row_too(name: str) -> None:
+    """The prior is computed without the data; of their shapes it may know."""
+    model, spec = make(name, whole=True)
+    with pytest.raises(ConfigError, match=r"depends on the values of the rows\n  remedy: .*standard normal prior"):
+        model.prior(spec)
+    counted, spec = make("of_their_number", whole=True)
+    latents = {"mean": jnp.asarray(0.3)}
+    np.testing.assert_allclose(counted.prior(spec).log_prob(latents), stats.norm.logpdf(0.3, 0, 7**-0.5), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -124,7 +135,7 @@ def test_its_version_is_recorded() -> None:
         ("blind", "no observed site has the rows on an axis\n  remedy: .*plate"),
         ("summed", "'fit' depends on the values of the rows.*\n  remedy: .*whole: true"),
         ("from_the_data", "'mean' depends on the values of the rows"),
-        ("of_their_spread", "'mean' depends on the values of the rows"),
+        ("of_their_spread", "'mean' depends on the values of the rows.*\n  remedy: .*standard normal prior"),
         ("of_their_number", "'mean' depends on the number of rows, .*\n  remedy: .*whole: true"),
         ("penalised_by_their_number", "'penalty' depends on the number of rows"),
         ("in_a_part", "the plate 'rows' takes a subsample\n  remedy: leave subsample_size out"),
