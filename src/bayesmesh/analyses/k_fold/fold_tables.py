@@ -15,7 +15,7 @@ from bayesmesh.store.score_store import RowScores
 
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "num_rows", "num_clusters", "num_folds", "num_failed", "joint_elpd", "num_draws",
-    "held_out_elpd", "held_out_se", "held_out_rows", "scheme", "held_out_mcse",
+    "held_out_elpd", "held_out_se", "held_out_rows", "held_out_mcse", "scheme",
 )  # fmt: skip
 """Columns of ``k_fold.csv``, one row; sums in nats. Without groups, there are as many clusters as rows, or as folds that are
 scored as one."""
@@ -64,7 +64,7 @@ def write_tables(
     joint = sum(fold.joint_elpd for fold in folds)
     row = (elpd, error, mcse, num_rows, clusters, len(folds), num_failed, joint, left_out.num_draws, *held)
     held_mcse = math.nan if held_out is None else held_out.monte_carlo_error
-    write_text(sums, render_csv(COLUMNS, [[*row, left_out.scheme, held_mcse]]))
+    write_text(sums, render_csv(COLUMNS, [[*row, held_mcse, left_out.scheme]]))
     write_text(table, render_csv(Fold._fields, folds))
     failed = f", {num_failed} of {len(folds)} folds have failed their gates" if num_failed else ""
     return f"elpd {elpd:.1f} ± {error:.1f} on {num_rows} rows, {left_out.scheme}{failed}"
