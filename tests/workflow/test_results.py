@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.reproduction.benchmarks.benchmark_history import add_row
+from bayesmesh.store.layout import ROUNDED_LIKELIHOOD
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,6 +67,8 @@ def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: st
     assert found["r_hat"] > 0.9
     assert found["elpd"] < 0
     assert found["bfmi"] == 4
+    root = json.loads((completed.results / name / "posterior.zarr" / "zarr.json").read_text())["attributes"]
+    assert 0 < root[ROUNDED_LIKELIHOOD] < 1e-3, (completed.results / name / "logs" / "assemble.log").read_text()
 
 
 def test_a_gate_that_fails_is_reported_and_the_run_kept(completed: Any) -> None:

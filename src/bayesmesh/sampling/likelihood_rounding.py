@@ -26,6 +26,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import read_part
@@ -61,15 +62,17 @@ def lower_likelihood(
     """
     count, double = _rows_of_call(spec), np.dtype("float64")
     rows = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, double)) for k, f in spec.fields.items()}
-    num_compared = _num_compared({k: v.shape for k, v in latents.items()}, num_draws)
-    draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), double) for k, v in latents.items()}
+    # Those of one program may be padded, or of one of several processes.
+    stored = resize_local(latents, model.local_latents, spec.num_entries)
+    num_compared = _num_compared({k: v.shape for k, v in stored.items()}, num_draws)
+    draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), double) for k, v in stored.items()}
     entries, num_rows = jax.ShapeDtypeStruct((count,), np.int64), jax.ShapeDtypeStruct((), np.int32)
     with contextlib.suppress(ConfigError), explaining(method=model.log_likelihood):
         yield _compiled(model, spec).lower(draws, rows, entries, num_rows)
 
 
 def likelihood_rounding(
-    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, program: Callable[..., Any] | None = None
+    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, program: jax.stages.Compiled | None = None
 ) -> float | None:
     """Return by how much the log likelihood of a draw differs from its value in float64: a standard deviation over draws, in nats.
 
@@ -80,7 +83,7 @@ def likelihood_rounding(
         spec: its data.
         shards: the data themselves.
         posterior: the draws; some of them are compared, evenly spaced.
-        program: of `lower_likelihood`, compiled; compiled here if None.
+        program: of `lower_likelihood`, compiled; compiled here if None, or if it is for other draws.
 
     Returns:
         The standard deviation; infinite where a draw has no finite value in float64; None with too few draws, and where the
@@ -94,7 +97,10 @@ def likelihood_rounding(
     sampled = _read_draws(posterior.array("sample_stats", "log_likelihood"), *places).astype(np.float64)
     try:
         with explaining(method=model.log_likelihood):
-            found = _in_double(model, spec, shards, draws, program or _compiled(model, spec))
+            if program is None or _shapes(program.in_avals[0][0]) != _shapes(draws):
+                found = _in_double(model, spec, shards, draws, _compiled(model, spec))
+            else:
+                found = _in_double(model, spec, shards, draws, program)
     except ConfigError as error:
         _log.warning(
             "warning: the log likelihood is not compared with its value in float64, which the model cannot compute: %s",
@@ -162,6 +168,10 @@ def _in_double(
             entries = np.asarray(spec.entries_of(numbers), np.int64)
             total += jax.device_get(evaluate(on_device, jax.device_put(rows), entries, np.int32(num_rows)))
     return total
+
+
+def _shapes(draws: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each.shape) for name, each in draws.items()}
 
 
 def _rows_of_call(spec: DataSpec) -> int:
