@@ -23,7 +23,7 @@ MOST_NATS = 0.2
 """Rounding of the log likelihood, in nats: a posterior mean moves by up to that many posterior standard deviations."""
 
 NOT_FINITE = 1e300
-"""What is stored where the log likelihood has no finite value in float64 is above this."""
+"""Values above this stand for a log likelihood that is infinite or NaN in float64."""
 
 FAR_TOO_MANY_NATS = 1.0
 """Such rounding with which means may be a standard deviation off."""

@@ -3,8 +3,8 @@
 Data and draws may keep their values in float32 while the formula of a likelihood does not: a difference of two times, or
 terms that are large beside their sum. Chains then sample another density, which looks as healthy as the right one.
 
-What is added to a log density, e, moves the posterior mean of any quantity f by cov(f, e) to first order, so by at most sd(e)
-posterior standard deviations of f. That standard deviation over draws, in nats, is what is measured.
+To first order, an error e in the log density shifts the posterior mean of a quantity f by cov(f, e), hence by at most sd(e) of
+f's posterior standard deviations. The check estimates sd(e), in nats, over some of the draws.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.sampling_summaries import in_dtype, spread_evenly
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import read_part
 
@@ -91,8 +92,8 @@ def likelihood_rounding(
     """
     total = posterior.num_chains * posterior.num_draws
     arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
-    numbers = np.linspace(0, total - 1, _num_compared({k: a.shape[2:] for k, a in arrays.items()}, total)).round()
-    places = np.divmod(numbers.astype(np.int64), posterior.num_chains)
+    numbers = spread_evenly(total, _num_compared({k: a.shape[2:] for k, a in arrays.items()}, total))
+    places = np.divmod(numbers, posterior.num_chains)
     draws = {name: _read_draws(array, *places).astype(np.float64) for name, array in arrays.items()}
     sampled = _read_draws(posterior.array("sample_stats", "log_likelihood"), *places).astype(np.float64)
     try:
@@ -154,7 +155,7 @@ def _in_double(
     model: Model, spec: DataSpec, shards: Shards, draws: Mapping[str, np.ndarray], evaluate: Callable[..., Any]
 ) -> Float[np.ndarray, " draw"]:
     """Return the log likelihood of draws, summed over all rows."""
-    total, count, double = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec), np.dtype("float64")
+    total, count, double = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec), spec.with_dtype("float64")
     on_device = jax.device_put(dict(draws))
     # Sorted rows are collected from all of the data at every reading.
     of_reading = count * max(1, _BYTES // (count * _row_bytes(spec)))
@@ -164,7 +165,7 @@ def _in_double(
             num_rows = min(count, spec.num_rows - start)
             # The last call repeats a row, which does not count.
             numbers = np.minimum(np.arange(start, start + count), start + num_rows - 1)
-            rows = {k: v[numbers - first].astype(device_dtype(v.dtype.name, double)) for k, v in read.items()}
+            rows = in_dtype({k: v[numbers - first] for k, v in read.items()}, double)
             entries = np.asarray(spec.entries_of(numbers), np.int64)
             total += jax.device_get(evaluate(on_device, jax.device_put(rows), entries, np.int32(num_rows)))
     return total

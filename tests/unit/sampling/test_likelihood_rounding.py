@@ -19,21 +19,13 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import likelihood_rounding as module
 from bayesmesh.sampling.likelihood_rounding import is_lost, is_rounded, likelihood_rounding, lower_likelihood
+from bayesmesh.sampling.sampling_summaries import spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
+from rows_in_memory import Rows
 
 CHAINS, DRAWS = 2, 40
-
-
-class Rows:
-    """Row shards in memory."""
-
-    def __init__(self, rows: dict[str, np.ndarray]) -> None:
-        self.rows = rows
-
-    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        return {name: value[start:stop] for name, value in self.rows.items()}
 
 
 class Durations(Model):
@@ -87,7 +79,7 @@ def test_a_plain_likelihood_is_hardly_rounded(
     found = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior, ahead)
     assert 0 < found < 1e-4 * np.abs(sampled).max()
     truth = as_sampled(case.model, draws, case.rows, entries, "float64")
-    chosen = np.linspace(0, CHAINS * DRAWS - 1, module.NUM_DRAWS).round().astype(int)
+    chosen = spread_evenly(CHAINS * DRAWS, module.NUM_DRAWS)
     compared = sampled.T.ravel()[chosen]
     expected = (compared - truth.T.ravel()[chosen])[~is_lost(compared)].std()
     np.testing.assert_allclose(found, expected, rtol=1e-3)

@@ -18,6 +18,7 @@ from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
 from levels import GROUP_SIZES, groups_case
+from rows_in_memory import Rows
 
 CHAINS, DRAWS, PROBES = 2, 23, 4
 MODELS = {
@@ -25,20 +26,6 @@ MODELS = {
     "softmax_regression": ["biases", "logits"],
     "matrix_factorization": ["film_biases", "logits"],
 }
-
-
-class Rows:
-    """Row shards in memory."""
-
-    def __init__(self, rows: dict[str, np.ndarray]) -> None:
-        self.rows = rows
-        self.num_rows = len(next(iter(rows.values())))
-
-    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        return {name: value[start:stop] for name, value in self.rows.items()}
-
-    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: value[rows] for name, value in self.rows.items()}
 
 
 @pytest.fixture(params=[*MODELS, "groups"])

@@ -17,23 +17,10 @@ from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
 from posteriors import POSTERIORS
+from rows_in_memory import Rows
 
 CHAINS, DRAWS = 2, 5
 MODELS = ["gaussian", "softmax_regression", "matrix_factorization"]
-
-
-class Rows:
-    """Row shards in memory."""
-
-    def __init__(self, rows: dict[str, np.ndarray]) -> None:
-        self.rows = rows
-        self.num_rows = len(next(iter(rows.values())))
-
-    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        return {name: value[start:stop] for name, value in self.rows.items()}
-
-    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: value[rows] for name, value in self.rows.items()}
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -58,5 +58,5 @@ def without_spread(what: str, value: float, remedy: str) -> ConfigError:
 def check_trials(name: str | None, mean: float) -> None:
     """Refuse rows without any trial, by their mean number, which is 1 without a column of trials."""
     if not mean:
-        problem = f"key 'model.trials': '{name}' is 0 in all rows: there are no trials"
+        problem = f"key 'model.trials': '{name}' is 0 in every row, so the data hold no trials"
         raise ConfigError(problem, "name the column with the number of trials, or use other rows")

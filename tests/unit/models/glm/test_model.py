@@ -311,7 +311,7 @@ def test_rows_without_any_trial_are_refused() -> None:
     spec, table = trees(NUM_ROWS)
     own = read_options(component_path("model", "glm"))(formula="plots ~ age", family="binomial", trials="plots")
     none = {**table, "plots": np.zeros_like(table["plots"])}
-    with pytest.raises(ConfigError, match=r"key 'model.trials': 'plots' is 0 in all rows"):
+    with pytest.raises(ConfigError, match=r"key 'model.trials': 'plots' is 0 in every row"):
         prepare_rows(functools.partial(Glm.prepare, own), spec, none)
 
 
