@@ -60,7 +60,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     relatives = draws.statistics.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(relatives[:, -1])
     found = non_finite.gate(), movement.gate(), in_modes
-    return complete_gates(results, found, few, lp, _latent_blocks(draws.latents))
+    return complete_gates(results, found, few, lp, lambda: _latent_blocks(draws.latents))
 
 
 def _place(name: str, position: int, shape: tuple[int, ...]) -> str:

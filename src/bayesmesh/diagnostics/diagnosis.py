@@ -60,7 +60,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
         that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`,
         and a summary whose mean draws do not tell warns by a gate `tails`. These
-        exist only then. A latent that a missed gate is likely to come from is named by a gate `funnel`. If `energy` or
+        exist only then. A latent that a missed gate is likely to come from is named by a gate `drift` or `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
 
@@ -169,7 +169,9 @@ def _assess(
     in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
-    return complete_gates(results, (non_finite.gate(), movement.gate(), in_modes), few, lp, _latent_blocks(*drawn))
+    return complete_gates(
+        results, (non_finite.gate(), movement.gate(), in_modes), few, lp, lambda: _latent_blocks(*drawn)
+    )
 
 
 def _num_restarted(restarted: zarr.Array | None) -> int:

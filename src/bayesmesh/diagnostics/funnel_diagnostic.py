@@ -7,12 +7,13 @@ hierarchical models").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates import has_edge, put_first, withdraw_isolated
+from bayesmesh.diagnostics.drift_gate import drift_gate
+from bayesmesh.diagnostics.gates import defer, has_edge, has_second_mode, put_first, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
@@ -108,7 +109,7 @@ def complete_gates(
     found: Sequence[GateResult | None],
     ancestors: GateResult | None,
     lp: Float[np.ndarray, "chain draw"] | None,
-    blocks: Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]],
+    read_blocks: Callable[[], Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]]],
 ) -> list[GateResult]:
     """Return the results of all gates, with those that exist only where something is wrong.
 
@@ -116,10 +117,18 @@ def complete_gates(
         results: of the gates that every run has.
         found: gates on draws that are not finite, on chains that do not move, and on modes. Where the first or the last is
             missed, correlations with the log density do not reflect the geometry, and the search for a funnel is skipped.
-        ancestors: a gate that says nothing about the geometry, and so does not start that search.
-        lp, blocks: see `funnel_gate`.
+            Chains that drift are looked for unless draws are not finite, or chains stay in several modes.
+        ancestors: a gate that says nothing about the geometry, and so does not start these searches.
+        lp: log density of every draw, nats.
+        read_blocks: starts to read the names and draws of latents.
     """
-    results = put_first(found, results)
-    if lp is not None and found[0] is None and found[-1] is None:
-        results = judge_funnel(results, lp, blocks)
+    outcome, results = overall(results), put_first(found, results)
+    if lp is not None and found[0] is None:
+        drift = None
+        if outcome != "pass" and not has_second_mode(found):
+            drift = drift_gate(lp, read_blocks(), outcome)
+        if drift is not None:
+            results = [drift, *(defer(result, "drift") for result in results)]
+        elif found[-1] is None:
+            results = judge_funnel(results, lp, read_blocks())
     return results if ancestors is None else [*results, ancestors]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -36,9 +37,9 @@ _ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a m
 
 
 _OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
-"""Gates on what chains that are in several modes do not agree about."""
+"""Gates on what chains do not agree about that are in several modes, or drift."""
 
-_AFTER_MODES = "; it follows from the modes, whose remedy comes first"
+_CHANCE = "; chance explains it"
 
 
 def evaluate_gates(
@@ -107,15 +108,21 @@ def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult])
     Where chains stay in several modes, more draws or a longer warmup make no R-hat smaller, so that the others refer to the gate `modes`.
     """
     first = [gate for gate in found if gate is not None]
-    has_modes = any(gate.name == "modes" and gate.message.startswith(SECOND_MODE) for gate in first)
-    return first + [_defer_to_modes(gate) if has_modes else gate for gate in results]
+    return first + [defer(gate, "modes") if has_second_mode(first) else gate for gate in results]
 
 
-def _defer_to_modes(result: GateResult) -> GateResult:
+def has_second_mode(results: Iterable[GateResult | None]) -> bool:
+    """Return whether chains stay in several modes, by the gate `modes`, which also names chains that came late."""
+    return any(gate is not None and gate.name == "modes" and gate.message.startswith(SECOND_MODE) for gate in results)
+
+
+def defer(result: GateResult, cause: Literal["modes", "drift"]) -> GateResult:
+    """Return a missed gate on all chains with the gate that found the cause in place of its own remedy; all else as it is."""
     if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
         return result
-    said = result.message.replace(f"; {WORDINGS[result.name].hint}", _AFTER_MODES)
-    return result.model_copy(update={"message": said, "follows": "modes"})
+    said = result.message.partition(_CHANCE)[0].replace(f"; {WORDINGS[result.name].hint}", "")
+    said += f"; it follows from the {cause}, whose remedy comes first"
+    return result.model_copy(update={"message": said, "follows": cause})
 
 
 def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
@@ -182,7 +189,7 @@ def _allow_for_chance(
     rounded = f"{math.ceil(10 * times) / 10:.1f}" if times < 10 else f"{times:.0f}"
     more = f"about {rounded} times the draws" if times < 100 else "many more draws"
     said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
-    said += f"; chance explains it: chains that agree reach it with so few effective draws, and {more} would tell"
+    said += f"{_CHANCE}: chains that agree reach it with so few effective draws, and {more} would tell"
     return result.model_copy(update={"verdict": "warn", "message": said})
 
 

@@ -88,9 +88,12 @@ def test_few_ancestors_ask_for_no_funnel_and_come_last() -> None:
         name="r_hat", limit=1.01, direction="at most", value=1.0, where="", severity="fail", verdict="pass", message="",
     )  # fmt: skip
     lp, blocks = funnel()
-    assert [r.name for r in complete_gates([passed], (None, None, None), few, lp, blocks)] == ["r_hat", "ancestors"]
+    assert [r.name for r in complete_gates([passed], (None, None, None), few, lp, lambda: blocks)] == [
+        "r_hat",
+        "ancestors",
+    ]
     missed = passed.model_copy(update={"verdict": "fail"})
-    found = complete_gates([missed], (None, None, None), few, lp, blocks)
+    found = complete_gates([missed], (None, None, None), few, lp, lambda: blocks)
     assert [r.name for r in found] == ["funnel", "r_hat", "ancestors"]
 
 
@@ -102,4 +105,4 @@ def test_no_funnel_is_looked_for_where_draws_are_not_finite_or_in_several_modes(
     found = [None, None, None]
     found[place] = missed.model_copy(update={"name": "finite" if place == 0 else "modes"})
     lp, blocks = funnel()
-    assert [r.name for r in complete_gates([missed], found, None, lp, blocks)] == [found[place].name, "r_hat"]
+    assert [r.name for r in complete_gates([missed], found, None, lp, lambda: blocks)] == [found[place].name, "r_hat"]

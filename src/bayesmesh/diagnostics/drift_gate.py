@@ -1,0 +1,76 @@
+"""Name a latent that nothing bounds, where a posterior misses its gates: chains drift far along it, at the same log density.
+
+Flat priors on terms that offset each other, or on a coefficient that separates the outcomes, leave a density without a
+finite integral, and no number of draws helps (Gelman et al. 2013, "Bayesian Data Analysis", section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Float, Real
+
+from bayesmesh.diagnostics.convergence import convergence_table
+from bayesmesh.diagnostics.verdict import GateResult, Outcome
+
+FAR = 1e3
+"""Standard deviation from which a latent is looked at: chains start within 2 of 0, or where the prior and the data say."""
+
+MOST_EFFECTIVE = 3.0
+"""Bulk effective sample size per chain up to which a chain does not return to where it was; random walks have 1.1 to 1.7."""
+
+LEAST_FALL = 0.5
+"""Nats by which the log density must fall from the third of the draws that is nearest to the median to the farthest third.
+It falls by 1.1 for a normal distribution, whatever the number of other latents, and by more with heavier tails."""
+
+
+def fall_of_density(lp: Float[np.ndarray, "chain draw"], draws: Real[np.ndarray, "chain draw"]) -> float:
+    """Return how much lower the mean log density of the third of draws farthest from the median is than that of the nearest, nats.
+
+    >>> fall_of_density(-0.5 * np.array([[0.0, 1.0, 4.0, 9.0, 4.0, 9.0]]), np.array([[0.0, 1.0, 2.0, 3.0, -2.0, -3.0]]))
+    4.25
+    """
+    distance = np.abs(draws - np.median(draws)).ravel()
+    order, third = np.argsort(distance, kind="stable"), max(1, distance.size // 3)
+    sorted_lp = lp.astype(np.float64).ravel()[order]
+    return float(sorted_lp[:third].mean() - sorted_lp[-third:].mean())
+
+
+def drift_gate(
+    lp: Float[np.ndarray, "chain draw"],
+    blocks: Iterable[tuple[list[str], Real[np.ndarray, "chain draw _"]]],
+    outcome: Outcome,
+) -> GateResult | None:
+    """Return a missed gate that names the latent along which chains drift farthest; None if there is none.
+
+    Args:
+        lp: log density of every draw, nats.
+        blocks: names and draws of latents.
+        outcome: of the other gates.
+    """
+    found: dict[str, float] = {}
+    for names, draws in blocks:
+        values = draws.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = values.std(axis=(0, 1))
+        far = np.flatnonzero((spread > FAR) & np.isfinite(spread))
+        effective = convergence_table(values[:, :, far])["ess_bulk"] / len(lp)
+        for at, size in zip(far, effective, strict=True):
+            if size < MOST_EFFECTIVE and fall_of_density(lp, values[:, :, at]) < LEAST_FALL:
+                found[names[at]] = float(spread[at])
+    if not found:
+        return None
+    worst = max(found, key=lambda name: found[name])
+    others = f", and along {len(found) - 1} more" if len(found) > 1 else ""
+    return GateResult(
+        name="drift", limit=FAR, direction="at most", value=found[worst], where=worst,
+        severity="fail" if outcome == "fail" else "warn", verdict=outcome,
+        message=(
+            f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
+            " stays the same. The posterior may not exist, and more draws do not help: look for flat priors on terms that"
+            " offset each other, such as an intercept beside effects of all groups, on a coefficient that separates the outcomes,"
+            " or on a latent that the likelihood does not use, and give them proper priors; if there are bounds that chains have"
+            " not reached, center and scale the predictors"
+        ),
+    )  # fmt: skip
