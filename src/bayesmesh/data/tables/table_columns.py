@@ -258,6 +258,20 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
     return others[0] if others and is_doubtful else None
 
 
+def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two levels that differ in case or spaces alone, as misspelt ones do; None if there are none.
+
+    >>> levels_alike(["Male", "f", "male "]), levels_alike(["New York", "Newark"])
+    (('Male', 'male '), None)
+    """
+    first: dict[str, str] = {}
+    for level in levels:
+        other = first.setdefault(" ".join(level.split()).casefold(), level)
+        if other != level:
+            return other, level
+    return None
+
+
 def _is_number(text: str) -> bool:
     try:
         return "_" not in text and bool(np.isfinite(float(text)))

@@ -19,6 +19,7 @@ from bayesmesh.data.tables.table_columns import (
     choose_columns,
     doubtful_number,
     infer_kind,
+    levels_alike,
     to_numbers,
     without_missing,
 )
@@ -296,13 +297,18 @@ class TableReader:
         return described
 
     def _check_guess(self, name: str, levels: Sequence[str]) -> None:
-        """Refuse a category that nobody declared and whose levels seem to be numbers."""
+        """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways."""
         if (text := doubtful_number(levels)) is not None:
             shown = ", ".join(f"'{level}'" for level in levels[:4])
             raise DataError(
                 f"{self._files[0].path}: '{name}' would be a category, because '{text}' is not a number, but its cells seem to be ({shown})",
                 "write numbers as 1500.5, list other texts in the key 'data.missing_values', or say that it is one:\n"
                 f"    data:\n      types:\n        {name}: category",
+            )
+        if (alike := levels_alike(levels)) is not None:
+            raise DataError(
+                f"{self._files[0].path}: '{alike[0]}' and '{alike[1]}' would be two levels of '{name}', and differ in case or spaces alone",
+                f"write them alike in the file, or say that they are two:\n    data:\n      types:\n        {name}: category",
             )
 
 

@@ -260,6 +260,8 @@ def test_a_role_that_does_not_fit_is_refused(tmp_path: Path, text: str, options:
         ("x,y\nn/a,1\n2.5,2\n3.5,3\n", {}, "'x' would be a category, because 'n/a' is not a number"),
         ('x,y\n"1,500",1\n900,2\n', {}, "'x' would be a category, because '1,500' is not a number"),
         ("x,y\n5%,1\n6%,2\n", {}, "because '5%' is not a number"),
+        ("x,y\nMale,1\nf,2\nmale,3\n", {}, "'Male' and 'male' would be two levels of 'x'"),
+        ("x,y\nNew York,1\nf,2\nNew  York,3\n", {}, "'New  York' and 'New York' would be two levels of 'x'"),
         ("id\n1\n9007199254740993\n", {}, "row 2: 'id' is not a number but '9007199254740993'"),
         ("id\n9007199254740993\n1\n", {"types": {"id": "integer"}}, "row 1: 'id' is not a whole number"),
         ('x,t\n1,"abc\n2,d\n3,e\n', {}, "a quote is not closed"),
@@ -278,6 +280,8 @@ def test_what_is_declared_or_plain_is_read_as_it_is(tmp_path: Path) -> None:
     dataset = read(tmp_path, text, types={"x": "category"})
     assert dataset.variables["x"].levels == ("2.5", "3.5", "n/a")
     assert dataset.variables["size"].levels == ("4", '5" pipe', "a\nb")
+    (tmp_path / "cases").mkdir()
+    assert read(tmp_path / "cases", "x\na\nA\n", types={"x": "category"}).variables["x"].levels == ("A", "a")
     # The same letter, written in two ways.
     assert dataset.rows["t"][:].tolist() == [1, 1, 0]
 
