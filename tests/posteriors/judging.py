@@ -75,8 +75,8 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite_gate import NonFinite
-    from bayesmesh.diagnostics.funnel_diagnostic import funnel_gate
-    from bayesmesh.diagnostics.gates import evaluate_gates, put_first
+    from bayesmesh.diagnostics.funnel_diagnostic import complete_gates
+    from bayesmesh.diagnostics.gates import evaluate_gates
     from bayesmesh.diagnostics.mode_gate import modes_gate
     from bayesmesh.diagnostics.mode_stays import ModeStays
     from bayesmesh.diagnostics.movement_gate import Movement
@@ -105,10 +105,8 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
     in_modes = modes_gate(statistics["lp"]) or apart.gate()
-    gates = put_first((finite.gate(), movement.gate(), in_modes), gates)
-    if in_modes is None and overall(gates) != "pass":
-        blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())
-        gates = [g for g in (funnel_gate(statistics["lp"], blocks, overall(gates)),) if g is not None] + gates
+    blocks = [([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items()]
+    gates = complete_gates(gates, (finite.gate(), movement.gate(), in_modes), None, statistics["lp"], lambda: blocks)
     missed = tuple(g.message for g in gates if g.verdict != "pass")
     return Judged(overall(gates), missed, *_errors(name, table), gradients_of_a_chain(run))
 

@@ -45,5 +45,5 @@ def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | Non
     lost = "a mode from which no chain descends is in none of these draws, and the shares of modes are rough"
     return GateResult(
         name="ancestors", limit=FEWEST, direction="at least", value=value, where="", severity="warn", verdict="warn",
-        message=f"{told}: {lost}; {WORDINGS['ancestors'].hint}",
+        found=f"{told}: {lost}", hint=WORDINGS["ancestors"].hint,
     )  # fmt: skip

@@ -133,7 +133,7 @@ def _worst(results: list[tuple[str, GateResult]], total: int) -> GateResult:
     num_missed = sum(gate.verdict != "pass" for _, gate in results)
     where = f"dataset {name}" + (f", {worst.where}" if worst.where else "")
     missed = f"{num_missed} of {total} datasets miss it; " if num_missed else ""
-    return worst.model_copy(update={"where": where, "message": f"{missed}the worst, dataset {name}: {worst.message}"})
+    return worst.model_copy(update={"where": where, "found": f"{missed}the worst, dataset {name}: {worst.found}"})
 
 
 def count_outcomes(datasets: Sequence[Assessed]) -> dict[Outcome, int]:

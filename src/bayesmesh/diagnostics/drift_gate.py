@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Real
 
 from bayesmesh.diagnostics.convergence import convergence_table
+from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult, Outcome
 
 FAR = 1e3
@@ -66,11 +67,10 @@ def drift_gate(
     return GateResult(
         name="drift", limit=FAR, direction="at most", value=found[worst], where=worst,
         severity="fail" if outcome == "fail" else "warn", verdict=outcome,
-        message=(
+        found=(
             f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
-            " stays the same. The posterior may not exist, and more draws do not help: look for flat priors on terms that"
-            " offset each other, such as an intercept beside effects of all groups, on a coefficient that separates the outcomes,"
-            " or on a latent that the likelihood does not use, and give them proper priors; if there are bounds that chains have"
-            " not reached, center and scale the predictors"
+            " stays the same. The posterior may not exist, and more draws do not help"
         ),
+        hint=WORDINGS["drift"].hint,
+        beyond_draws=True,
     )  # fmt: skip

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from bayesmesh.diagnostics.drift_gate import drift_gate
-from bayesmesh.diagnostics.gates import defer, has_edge, has_second_mode, put_first, withdraw_isolated
+from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.gates import has_edge, put_first, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
@@ -76,11 +77,11 @@ def funnel_gate(
     return GateResult(
         name="funnel", limit=LEAST, direction="at most", value=float(abs(correlations[at])), where=names[at],
         severity="fail" if outcome == "fail" else "warn", verdict=outcome,
-        message=(
+        found=(
             f"a funnel: the log density {falls} with {names[at]} (rank correlation {correlations[at]:.2f} within chains),"
-            " on which the scale of other latents seems to depend; where the data say little about each of those, write"
-            " them as location + scale x standard normal (non-centred), and where they say much, directly (centred)"
+            " on which the scale of other latents seems to depend"
         ),
+        hint=WORDINGS["funnel"].hint,
     )  # fmt: skip
 
 
@@ -122,13 +123,15 @@ def complete_gates(
         lp: log density of every draw, nats.
         read_blocks: starts to read the names and draws of latents.
     """
-    outcome, results = overall(results), put_first(found, results)
-    if lp is not None and found[0] is None:
-        drift = None
-        if outcome != "pass" and not has_second_mode(found):
-            drift = drift_gate(lp, read_blocks(), outcome)
-        if drift is not None:
-            results = [drift, *(defer(result, "drift") for result in results)]
-        elif found[-1] is None:
-            results = judge_funnel(results, lp, read_blocks())
+    drift = None
+    if (
+        lp is not None
+        and found[0] is None
+        and overall(results) != "pass"
+        and not any(g and g.beyond_draws for g in found)
+    ):
+        drift = drift_gate(lp, read_blocks(), overall(results))
+    results = put_first((drift, *found), results)
+    if lp is not None and drift is None and found[0] is None and found[-1] is None:
+        results = judge_funnel(results, lp, read_blocks())
     return results if ancestors is None else [*results, ancestors]

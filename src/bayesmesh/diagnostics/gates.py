@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ import pandas as pd
 from bayesmesh.config.config_blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.gate_messages import WORDINGS
-from bayesmesh.diagnostics.mode_gate import SECOND_MODE
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
@@ -25,21 +23,20 @@ have been, move no mean by a tenth of a standard deviation unless they are a hun
 still be the edge of a region that chains do not enter, and that a warning says. Draws are counted even where they take a
 trajectory of each of many units: one unit that always diverges has a small share of these, and is wrong."""
 
-_IS_PRIOR = "; log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
+_IS_PRIOR = "log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
 
 MOST_DIVERGENT = 0.5
 """Share of divergent trajectories beyond which they have another cause than curvature: warmup would have found shorter steps.
 Funnels have up to 5%; where a latent has no bound at which the density falls to 0, nearly all trajectories meet that edge."""
 
-_HAS_EDGE = "; most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
+_HAS_EDGE = "most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
 
-_ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
+_ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
 
+_NOT_ALLOWED = "few, but in a funnel they are the edge of a neck that chains do not enter"
 
 _OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
-"""Gates on what chains do not agree about that are in several modes, or drift."""
-
-_CHANCE = "; chance explains it"
+"""Gates that are missed where chains of any length disagree, whatever the cause."""
 
 
 def evaluate_gates(
@@ -98,31 +95,30 @@ def evaluate_gates(
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     r_hat = _allow_for_chance(results[0], statistics["r_hat"], is_explained, places)
     if is_prior:
-        r_hat = r_hat.model_copy(update={"message": r_hat.message + _IS_PRIOR})
+        r_hat = _noted(r_hat, _IS_PRIOR)
     return [r_hat, *results[1:]]
 
 
 def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult]) -> list[GateResult]:
     """Return all results, those that exist only where something is wrong first.
 
-    Where chains stay in several modes, more draws or a longer warmup make no R-hat smaller, so that the others refer to the gate `modes`.
+    Where chains stay in several modes, or drift, more draws or a longer warmup make no R-hat smaller, so that the others refer to that gate.
     """
     first = [gate for gate in found if gate is not None]
-    return first + [defer(gate, "modes") if has_second_mode(first) else gate for gate in results]
+    cause = next((gate.name for gate in first if gate.beyond_draws), None)
+    return first + [gate if cause is None else _defer(gate, cause) for gate in results]
 
 
-def has_second_mode(results: Iterable[GateResult | None]) -> bool:
-    """Return whether chains stay in several modes, by the gate `modes`, which also names chains that came late."""
-    return any(gate is not None and gate.name == "modes" and gate.message.startswith(SECOND_MODE) for gate in results)
-
-
-def defer(result: GateResult, cause: Literal["modes", "drift"]) -> GateResult:
+def _defer(result: GateResult, cause: str) -> GateResult:
     """Return a missed gate on all chains with the gate that found the cause in place of its own remedy; all else as it is."""
     if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
         return result
-    said = result.message.partition(_CHANCE)[0].replace(f"; {WORDINGS[result.name].hint}", "")
-    said += f"; it follows from the {cause}, whose remedy comes first"
-    return result.model_copy(update={"message": said, "follows": cause})
+    follows = f"it follows from the {cause}, whose remedy comes first"
+    return result.model_copy(update={"notes": (follows,), "hint": "", "follows": cause})
+
+
+def _noted(result: GateResult, note: str, **changed: object) -> GateResult:
+    return result.model_copy(update={"notes": (*result.notes, note), **changed})
 
 
 def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +137,7 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
     is_missed = result.name == "divergences" and result.verdict != "pass"
     if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
-    return result.model_copy(update={"verdict": "warn", "message": result.message + _ALLOWED})
+    return _noted(result, _ALLOWED, verdict="warn")
 
 
 def has_edge(result: GateResult) -> bool:
@@ -151,10 +147,7 @@ def has_edge(result: GateResult) -> bool:
 
 def _with_edge(result: GateResult) -> GateResult:
     """Return the gate on divergences with the likely cause where most trajectories diverge; all else as it is."""
-    if not has_edge(result):
-        return result
-    said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
-    return result.model_copy(update={"message": said + _HAS_EDGE})
+    return _noted(result, _HAS_EDGE, hint="") if has_edge(result) else result
 
 
 def withdraw_isolated(result: GateResult) -> GateResult:
@@ -164,13 +157,12 @@ def withdraw_isolated(result: GateResult) -> GateResult:
     """
     if result.name != "divergences" or result.verdict != "warn" or result.severity == "warn":
         return result
-    said = f"{result.message.removesuffix(_ALLOWED)}; few, but in a funnel they are the edge of a neck that chains do not enter"
-    return result.model_copy(update={"verdict": result.severity, "message": said})
+    return result.model_copy(update={"verdict": result.severity, "notes": (_NOT_ALLOWED,)})
 
 
 def withdraw_prior(result: GateResult) -> GateResult:
     """Return the gate on R-hat without the claim that the posterior is the prior: rounding makes a log likelihood constant, too."""
-    return result.model_copy(update={"message": result.message.replace(_IS_PRIOR, "")})
+    return result.model_copy(update={"notes": tuple(note for note in result.notes if note != _IS_PRIOR)})
 
 
 def _allow_for_chance(
@@ -183,14 +175,12 @@ def _allow_for_chance(
         return result
     if beyond.size:
         worst = places[int(beyond[r_hat[beyond].argmax()])]
-        said = f"{result.message}; chance explains all but {beyond.size} of them, of which {worst} is the worst"
-        return result.model_copy(update={"message": said})
+        return _noted(result, f"chance explains all but {beyond.size} of them, of which {worst} is the worst")
     times = (result.value - 1) / (result.limit - 1) if result.limit > 1 else math.inf
     rounded = f"{math.ceil(10 * times) / 10:.1f}" if times < 10 else f"{times:.0f}"
     more = f"about {rounded} times the draws" if times < 100 else "many more draws"
-    said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
-    said += f"{_CHANCE}: chains that agree reach it with so few effective draws, and {more} would tell"
-    return result.model_copy(update={"verdict": "warn", "message": said})
+    said = f"chance explains it: chains that agree reach it with so few effective draws, and {more} would tell"
+    return _noted(result, said, verdict="warn", hint="")
 
 
 def _reason(sd: float) -> str:
@@ -215,14 +205,19 @@ def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], 
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.
     holds = within(values, gate.limit, is_upper=direction == "at most")
     worst = worst_position(values, is_upper=direction == "at most")
-    value, place, message = float("nan"), "", f"{WORDINGS[name].title}: no value; a gate without a value is missed"
+    value, place, hint, said = (
+        float("nan"),
+        "",
+        "",
+        f"{WORDINGS[name].title}: no value; a gate without a value is missed",
+    )
     if worst is not None:
         value, place = float(values[worst]), places[worst]
         missed = (
             f"; {int((~holds).sum())} of {values.size} values miss it" if values.size > 1 and not holds.all() else ""
         )
-        message = _message(name, gate.limit, value, f" of {place}" if place else "", reasons[worst], missed)
-        message += f"; {WORDINGS[name].hint}" if np.isfinite(value) and not holds.all() else ""
+        said = _statement(name, gate.limit, value, f" of {place}" if place else "", reasons[worst], missed)
+        hint = WORDINGS[name].hint if np.isfinite(value) and not holds.all() else ""
     return GateResult(
         name=name,
         limit=gate.limit,
@@ -231,11 +226,12 @@ def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], 
         where=place,
         severity=gate.severity,
         verdict="pass" if worst is not None and holds.all() else gate.severity,
-        message=message,
+        found=said,
+        hint=hint,
     )
 
 
-def _message(name: str, limit: float, value: float, place: str, reason: str, missed: str) -> str:
+def _statement(name: str, limit: float, value: float, place: str, reason: str, missed: str) -> str:
     title, direction = WORDINGS[name].title, WORDINGS[name].direction
     if np.isnan(value):
         return f"{title}{place} is not a number: {reason}{missed}"

@@ -18,9 +18,6 @@ FEWEST_NATS = 3.0
 """Distance that chains are allowed where the density hardly varies within them."""
 
 
-SECOND_MODE = "a second mode"
-"""Beginning of a message on chains that more draws do not bring together."""
-
 NUM_PARTS = 10
 """Parts of the draws by which late chains are found."""
 
@@ -81,7 +78,8 @@ def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
         return None
     messages = [_describe_separated(found)] if found else []
     messages += [_describe_late(late)] if late else []
-    return _failed(found | {chain: nats for chain, (_, nats) in late.items()}, ". ".join(messages))
+    apart = found | {chain: nats for chain, (_, nats) in late.items()}
+    return _failed(apart, ". ".join(messages), is_second=bool(found))
 
 
 def chains_apart(lp: Float[np.ndarray, "chain draw"]) -> list[int]:
@@ -104,16 +102,23 @@ def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[i
     return found, {chain: each for chain, each in late.items() if chain not in found}
 
 
-def _failed(found: Mapping[int, float], message: str) -> GateResult:
+def _failed(found: Mapping[int, float], message: str, *, is_second: bool) -> GateResult:
     worst = max(found, key=lambda chain: abs(found[chain]))
-    return failed_by_modes(len(found), f"chain {worst}", message)
+    return failed_by_modes(len(found), f"chain {worst}", message, is_second=is_second)
 
 
-def failed_by_modes(num_chains: int, where: str, message: str) -> GateResult:
-    """Return the failed gate `modes`: how many chains are in another mode or came late, where that is seen, and words for both."""
+def failed_by_modes(num_chains: int, where: str, message: str, *, is_second: bool) -> GateResult:
+    """Return the failed gate `modes`.
+
+    Args:
+        num_chains: how many are in another mode or came late.
+        where: a place where that is seen.
+        message: words for both.
+        is_second: whether any stays in another mode, so that more draws do not bring chains together.
+    """
     return GateResult(
         name="modes", limit=0.0, direction="at most", value=float(num_chains), where=where, severity="fail", verdict="fail",
-        message=message,
+        found=message, beyond_draws=is_second,
     )  # fmt: skip
 
 
@@ -127,7 +132,7 @@ def _describe_separated(found: Mapping[int, float]) -> str:
         for side, chains in groups
         if chains
     ]
-    return f"{SECOND_MODE}, or lost chains: {'; '.join(said)}"
+    return f"a second mode, or lost chains: {'; '.join(said)}"
 
 
 def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:

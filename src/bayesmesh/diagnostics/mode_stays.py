@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from bayesmesh.diagnostics.mode_gate import SECOND_MODE, describe_late, failed_by_modes, name_chains
+from bayesmesh.diagnostics.mode_gate import describe_late, failed_by_modes, name_chains
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates
@@ -96,9 +96,8 @@ class ModeStays:
         if found is None:
             return None
         late = chains_that_went_over(found.is_above)
-        return failed_by_modes(
-            max(1, len(found.chains)), found.place, _describe_late(found, late) if late else _describe(found)
-        )
+        said = _describe_late(found, late) if late else _describe(found)
+        return failed_by_modes(max(1, len(found.chains)), found.place, said, is_second=not late)
 
 
 def chains_that_went_over(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
@@ -132,7 +131,7 @@ def _describe(found: TwoModes) -> str:
     num_moves = _count_changes(found.is_above)
     went = "never went" if not num_moves else f"went only {'once' if num_moves == 1 else f'{num_moves:,} times'}"
     return (
-        f"{SECOND_MODE}: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
+        f"a second mode: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
         f" {found.is_above.size:,} draws and above it in the others, and chains {went} from one side to the other"
         f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree. Order components that may change"
         " places, or reparametrise"

@@ -82,5 +82,5 @@ class Movement:
         return GateResult(
             name="movement", limit=0.0, direction="at most", value=float(len(said)),
             where=f"chain {constant[0] if constant else stuck[0].chain}", severity=outcome, verdict=outcome,
-            message=f"{len(said)} chain{'s do' if len(said) > 1 else ' does'} not move: {', '.join([*said[:MOST_CHAINS], *more])}",
+            found=f"{len(said)} chain{'s do' if len(said) > 1 else ' does'} not move: {', '.join([*said[:MOST_CHAINS], *more])}",
         )  # fmt: skip

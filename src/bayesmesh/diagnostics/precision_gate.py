@@ -116,5 +116,5 @@ def _missed(
 ) -> GateResult:
     return GateResult(
         name="precision", limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
-        message=f"{told}; {remedy}",
+        found=told, hint=remedy,
     )  # fmt: skip

@@ -71,7 +71,7 @@ class HeavyTails:
         others = f"; {len(self.found)} values have such tails" if len(self.found) > 1 else ""
         return GateResult(
             name="tails", limit=LIMIT, direction="at most", value=k, where=worst, severity="warn", verdict="warn",
-            message=f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: it {means}{others}; {WORDINGS['tails'].hint}",
+            found=f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: it {means}{others}", hint=WORDINGS["tails"].hint,
         )  # fmt: skip
 
 

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    computed_field,
+)
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_json, write_json
@@ -33,7 +42,12 @@ class _Record(BaseModel):
 class GateResult(_Record):
     """One gate: its worst value, the position of that value, and the outcome; a non-finite value never passes.
 
-    Where `follows` names another gate, this one is missed because of what that one found, whose remedies are the right ones.
+    Attributes:
+        found: what was found, in words; another version may have the whole message here.
+        notes: what else is known about it, such as its cause.
+        hint: remedies in brief.
+        follows: another gate, whose finding is the cause that this one is missed, and whose remedies are the right ones.
+        beyond_draws: whether chains of any length would disagree.
     """
 
     name: str
@@ -43,8 +57,17 @@ class GateResult(_Record):
     where: str
     severity: Literal["warn", "fail"]
     verdict: Outcome
-    message: str
+    found: str = Field(validation_alias=AliasChoices("found", "message"))
+    notes: tuple[str, ...] = ()
+    hint: str = ""
     follows: str = ""
+    beyond_draws: bool = False
+
+    @computed_field  # type: ignore[prop-decorator]  # as Pydantic documents
+    @property
+    def message(self) -> str:
+        """All of it in one line."""
+        return "; ".join(filter(None, (self.found, *self.notes, self.hint)))
 
 
 class NumCoordinates(_Record):

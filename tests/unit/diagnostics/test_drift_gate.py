@@ -20,9 +20,10 @@ def drifting(scale: float = FAR) -> tuple[np.ndarray, np.ndarray]:
     return -0.5 * np.square(others).sum(axis=-1), scale * random.standard_normal(SHAPE).cumsum(axis=1)
 
 
-def missed(name: str = "r_hat", verdict: str = "fail", message: str = "") -> GateResult:
+def missed(name: str = "r_hat", verdict: str = "fail", found: str = "", notes: tuple[str, ...] = ()) -> GateResult:
     return GateResult(
-        name=name, limit=1.01, direction="at most", value=2.0, where="", severity="fail", verdict=verdict, message=message,
+        name=name, limit=1.01, direction="at most", value=2.0, where="", severity="fail", verdict=verdict, found=found,
+        notes=notes, hint="run more draws",
     )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_the_density_of_a_normal_distribution_falls_by_as_much_with_any_number_o
 def test_other_gates_refer_to_a_drift_instead_of_more_draws() -> None:
     lp, draws = drifting()
     names = [
-        missed("r_hat", "warn", "R-hat is 2; chance explains it: more draws"),
+        missed("r_hat", "warn", "R-hat is 2", ("chance explains it",)),
         missed("ess_bulk"),
         missed("divergences"),
     ]
@@ -71,7 +72,7 @@ def test_other_gates_refer_to_a_drift_instead_of_more_draws() -> None:
 
 def test_a_drift_is_looked_for_where_chains_came_late_and_not_where_they_stay_in_modes() -> None:
     lp, draws = drifting()
-    late, second = (failed_by_modes(1, "chain 2", message) for message in ("chains that came late", "a second mode"))
+    late, second = (failed_by_modes(1, "chain 2", "modes", is_second=is_second) for is_second in (False, True))
     for modes, expected in ((late, ["drift", "modes", "r_hat"]), (second, ["modes", "r_hat"])):
         found = complete_gates([missed()], (None, None, modes), None, lp, lambda: [(["a"], draws[..., None])])
         assert [gate.name for gate in found] == expected

@@ -59,7 +59,7 @@ def test_chains_that_disagree_are_not_a_funnel() -> None:
 @pytest.mark.parametrize(("share", "names"), [(0.05, ["funnel", "divergences"]), (0.9, ["divergences"])])
 def test_where_most_trajectories_diverge_no_funnel_is_named(share: float, names: list[str]) -> None:
     missed = GateResult(
-        name="divergences", limit=0.0, direction="at most", value=share, where="", severity="fail", verdict="fail", message="",
+        name="divergences", limit=0.0, direction="at most", value=share, where="", severity="fail", verdict="fail", found="",
     )  # fmt: skip
     assert [result.name for result in judge_funnel([missed], *funnel())] == names
 
@@ -85,7 +85,7 @@ def test_few_ancestors_ask_for_no_funnel_and_come_last() -> None:
     """They say nothing about the geometry."""
     few = ancestors_gate(np.full(16, 10, np.int32))
     passed = GateResult(
-        name="r_hat", limit=1.01, direction="at most", value=1.0, where="", severity="fail", verdict="pass", message="",
+        name="r_hat", limit=1.01, direction="at most", value=1.0, where="", severity="fail", verdict="pass", found="",
     )  # fmt: skip
     lp, blocks = funnel()
     assert [r.name for r in complete_gates([passed], (None, None, None), few, lp, lambda: blocks)] == [
@@ -100,7 +100,7 @@ def test_few_ancestors_ask_for_no_funnel_and_come_last() -> None:
 @pytest.mark.parametrize("place", [0, 2])
 def test_no_funnel_is_looked_for_where_draws_are_not_finite_or_in_several_modes(place: int) -> None:
     missed = GateResult(
-        name="r_hat", limit=1.01, direction="at most", value=2.0, where="", severity="fail", verdict="fail", message="",
+        name="r_hat", limit=1.01, direction="at most", value=2.0, where="", severity="fail", verdict="fail", found="",
     )  # fmt: skip
     found = [None, None, None]
     found[place] = missed.model_copy(update={"name": "finite" if place == 0 else "modes"})

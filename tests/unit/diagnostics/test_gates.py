@@ -182,7 +182,7 @@ def test_the_more_values_the_less_chance_one_of_them_needs() -> None:
 def test_one_value_beyond_chance_fails_and_is_named() -> None:
     gate = r_hat_gate([(1.03, 0.2), (1.02, 1e-9), (1.0, 1.0)])
     assert (gate["verdict"], gate["where"]) == ("fail", "v0")
-    assert gate["message"].endswith("chance explains all but 1 of them, of which v1 is the worst")
+    assert "; chance explains all but 1 of them, of which v1 is the worst; chains disagree" in gate["message"]
     assert r_hat_gate([(np.nan, np.nan), (1.02, 0.5)])["verdict"] == "fail"
     assert r_hat_gate([(np.inf, 0.0)])["verdict"] == "fail"
 
@@ -193,13 +193,14 @@ def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
     hint = WORDINGS[name].hint
     alone = {gate.name: gate for gate in put_first((None, None), missed)}
     assert hint in alone[name].message
-    found = put_first((None, failed_by_modes(1, "chain 2", "a second mode")), missed)
+    found = put_first((None, failed_by_modes(1, "chain 2", "a second mode", is_second=True)), missed)
     assert [gate.name for gate in found] == ["modes", *NAMES]
     behind = {gate.name: gate for gate in found}[name]
     assert hint not in behind.message
     assert behind.message.endswith("it follows from the modes, whose remedy comes first")
     late = put_first(
-        (failed_by_modes(1, "chain 2", "chains that came late, from a second mode or a far start"),), missed
+        (failed_by_modes(1, "chain 2", "chains that came late, from a second mode or a far start", is_second=False),),
+        missed,
     )
     assert hint in {gate.name: gate for gate in late}[name].message
     assert (behind.verdict, behind.value, behind.where) == ("fail", alone[name].value, alone[name].where)

@@ -16,7 +16,7 @@ from bayesmesh.errors import StoreError
 
 def gate(name: str, value: float, verdict: str) -> GateResult:
     return GateResult(
-        name=name, limit=1.0, direction="at most", value=value, where="", severity="fail", verdict=verdict, message=name
+        name=name, limit=1.0, direction="at most", value=value, where="", severity="fail", verdict=verdict, found=name
     )
 
 
@@ -43,6 +43,18 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert math.isnan(found.gates[1].value)
     assert math.isnan(found.bfmi[1])
     assert "null" in path.read_text()
+
+
+def test_the_message_is_all_that_is_known_and_may_be_that_of_another_version(tmp_path: Path) -> None:
+    known = VERDICT.gates[2].model_copy(update={"notes": ("a cause", "another"), "hint": "a remedy"})
+    assert known.message == "third; a cause; another; a remedy"
+    path = tmp_path / "verdict.json"
+    content = VERDICT.model_dump(mode="json")
+    for gate in content["gates"]:
+        for key in ("found", "notes", "hint", "beyond_draws"):
+            del gate[key]
+    path.write_text(json.dumps(content))
+    assert read_verdict(path) == VERDICT
 
 
 def test_failing_gates_come_before_warning_ones() -> None:

@@ -34,7 +34,7 @@ def layout(tmp_path: Path) -> ExperimentLayout:
         where="<mu>",
         severity="fail",
         verdict="fail",
-        message="",
+        found="",
     )
     verdict = Verdict(
         verdict="fail", gates=(gate,), experiment="a&b", num_chains=2, num_draws=3,

@@ -58,7 +58,7 @@ def test_chains_in_a_mode_of_equal_density_have_a_colour(tmp_path: Path) -> None
 def test_what_misses_the_limit_of_r_hat_comes_before_what_has_a_name(tmp_path: Path) -> None:
     open_group(tmp_path / "posterior.zarr", "w").create_group("sample_stats")
     gate = GateResult(
-        name="r_hat", limit=1.01, direction="at most", value=1.7, where="mean[1]", severity="fail", verdict="fail", message="",
+        name="r_hat", limit=1.01, direction="at most", value=1.7, where="mean[1]", severity="fail", verdict="fail", found="",
     )  # fmt: skip
     verdict = Verdict(
         verdict="fail", gates=(gate,), experiment="x", num_chains=4, num_draws=10, latents={}, bfmi=(), num_divergences=None,

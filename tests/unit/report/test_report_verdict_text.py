@@ -13,7 +13,7 @@ def sentence(
 ) -> str:
     gates = tuple(
         GateResult(
-            name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, message=""
+            name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, found=""
         )
         for name, outcome in outcomes.items()
     )
@@ -55,6 +55,6 @@ def test_a_kernel_without_accept_step_is_named_whatever_the_verdict() -> None:
 
 def test_a_small_share_of_divergences_is_told_from_its_limit() -> None:
     gate = GateResult(
-        name="divergences", limit=1e-5, direction="at most", value=1.14e-6, where="", severity="fail", verdict="pass", message=""
+        name="divergences", limit=1e-5, direction="at most", value=1.14e-6, where="", severity="fail", verdict="pass", found=""
     )  # fmt: skip
     assert (value_text(gate), limit_text(gate)) == ("0.00011%", "≤ 0.0010%")

@@ -27,7 +27,7 @@ SEGMENT = 10
 
 
 def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
-    about = {"limit": 1.0, "where": "", "severity": "fail", "verdict": "pass", "message": ""}
+    about = {"limit": 1.0, "where": "", "severity": "fail", "verdict": "pass", "found": ""}
     gates = (
         GateResult(name="r_hat", direction="at most", value=r_hat, **about),
         GateResult(name="ess_bulk", direction="at least", value=1234.5, **about),
