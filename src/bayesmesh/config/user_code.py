@@ -41,8 +41,9 @@ EXPLAINED = {
 
 _OF_DTYPES = re.compile(r"dtype|float32|float64|int32|int64")
 _SAME_DTYPE = (
-    "give numbers the dtype of the data, for example `zero = jnp.zeros((), data_spec.dtype)` and `zero + 1.5` instead"
-    " of jnp.float32(1.5); convert integer fields with .astype(latent.dtype)"
+    "give numbers the dtype of the data, for example `zero = jnp.zeros((), y.dtype)` of a field y, or of"
+    " `data_spec.dtype`, and `zero + 1.5` instead of jnp.float32(1.5); convert integer fields with .astype(latent.dtype);"
+    " or let all be float64, `compute: {dtype: float64}`"
 )
 _OF_INTEGERS = re.compile(r"integer (?:or boolean )?type")
 _WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare the column as `integer` (data.types)"
