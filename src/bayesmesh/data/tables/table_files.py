@@ -6,6 +6,7 @@ guessed from its first block would fail, or change its mind, at a later one.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import itertools
@@ -82,6 +83,8 @@ class TableFile:
         self.path, self.form = path, form or _format_of(path)
         self._delimiter = delimiter or {"tsv": "\t"}.get(self.form, ",")
         with _explaining(path, self.form):
+            if self.is_text:
+                self._check_encoding()
             if self.form == "csv" and delimiter is None:
                 self._check_delimiter()
             self.names = _NAMES[self.form](self)
@@ -93,6 +96,12 @@ class TableFile:
         for name in self.names:
             if self.names.count(name) > 1:
                 raise DataError(f"{path}: two columns are called '{name}'", "give every column a name of its own")
+
+    def _check_encoding(self) -> None:
+        """Refuse UTF-16 and UTF-32, which mark their beginning or hold zero bytes: as UTF-8 they are other texts."""
+        beginning = self.open_text().read(_HEADER_BYTES)
+        if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning:
+            raise DataError(f"{self.path}: the file is not in UTF-8, but seems to be in UTF-16", "save it as UTF-8")
 
     def _check_delimiter(self) -> None:
         """Refuse a header without commas that holds semicolons or tabs: it would be the name of a single column."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
-from jax.typing import ArrayLike
 from jaxtyping import Array
-from pymc.distributions.continuous import TruncatedNormalRV
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
@@ -36,8 +33,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
+from bayesmesh.models.pymc import pymc_samplers  # noqa: F401 - registers them
 
 Arrays = Mapping[str, Array]
+
+_SOME_ROWS = 3
+"""Rows of a draw that is only traced."""
 
 
 @jax_funcify.register(Assert)
@@ -52,19 +53,6 @@ def _outside_of_support(op: CheckParameterValue, **_: object) -> Callable[..., A
     """Give a parameter out of range the log density -inf, as PyMC does in a compiled density; a quantile is NaN."""
     instead = -np.inf if op.can_be_replaced_by_ninf else np.nan
     return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
-
-
-@jax_sample_fn.register(TruncatedNormalRV)
-def _draw_truncated_normal(op: Op, node: object) -> Callable[..., Array]:
-    """Return the function that draws a truncated normal, which PyTensor lacks."""
-    del op, node
-
-    def draw(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
-        mean, sd, lower, upper = map(jnp.asarray, parameters)
-        low, high = (lower - mean) / sd, (upper - mean) / sd
-        return mean + sd * jax.random.truncated_normal(key, low, high, shape=size, dtype=jnp.dtype(dtype))
-
-    return draw
 
 
 def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
@@ -283,14 +271,15 @@ class Graphs:
 
     def _is_traced(self, drawn: Variable, values: Sequence[Variable]) -> bool:
         """Return whether JAX traces a draw: some distributions, such as `LKJCholeskyCov`, compute shapes of which they are made."""
-        given = set(graph_inputs([drawn]))
-        inputs = [value for value in values if value in given]
-        if any(None in value.type.shape for value in inputs):
+        given, fields = set(graph_inputs([drawn])), set(self._rows.values())
+        inputs = [value for value in (*values, *fields) if value in given]
+        if any(None in value.type.shape for value in inputs if value not in fields):
             return True
-        shapes = [jax.ShapeDtypeStruct(value.type.shape, value.type.dtype) for value in inputs]
+        of_each = [tuple(_SOME_ROWS if n is None else n for n in value.type.shape) for value in inputs]
+        shapes = [jax.ShapeDtypeStruct(shape, value.type.dtype) for shape, value in zip(of_each, inputs, strict=True)]
         try:
             jax.eval_shape(self._draw(inputs, [drawn]), jax.random.key(0), shapes)
-        except TypeError:
+        except (TypeError, NotImplementedError):
             return False
         return True
 

@@ -70,6 +70,8 @@ def test_a_delimiter_and_line_breaks_in_quotes(tmp_path: Path) -> None:
     [
         ("x.csv", b"a,b\n1\n", "x.csv: not a whole table in the format csv"),
         ("x.csv", b"a\n\xff\xfe\n", "x.csv: not a whole table in the format csv: .*UTF8"),
+        ("x.csv", "a,b\n1,2\n".encode("utf-16"), "x.csv: the file is not in UTF-8, but seems to be in UTF-16"),
+        ("x.tsv", "a\tb\n1\t2\n".encode("utf-16-le"), "x.tsv: the file is not in UTF-8"),
         ("x.parquet", b"PAR1 and nothing else", "x.parquet: not a whole table in the format parquet"),
         ("x.feather", b"nothing", "x.feather: not a whole table in the format feather"),
         ("x.jsonl", b'{"a": 1}\n{"a": \n', "x.jsonl, line 2: not JSON"),

@@ -112,6 +112,32 @@ def test_an_outcome_is_predicted_if_it_is_one_and_can_be_drawn() -> None:
     assert observed(skewed).has_proper_prior
 
 
+def test_outcomes_that_are_made_of_other_distributions_are_predicted() -> None:
+    rows = {name: pt.tensor(name, dtype="float64", shape=(None,)) for name in "xy"}
+    x, most = jax.numpy.linspace(-1.0, 1.0, 20_000), 0.3
+    for name in ("censored", "mixture"):
+        with pymc.Model() as model:
+            slope = pymc.Normal("slope", 0, 1)
+            if name == "censored":
+                parts = pymc.Normal.dist(slope * rows["x"], 1)
+                pymc.Censored("y", parts, lower=None, upper=most, observed=rows["y"])
+            else:
+                pymc.NormalMixture("y", [0.2, 0.8], mu=[-3.0, 3.0], sigma=0.5, observed=rows["y"])
+        graphs = Graphs(model, rows, "some")
+        assert graphs.has_predictions, name
+        draw, log_prob, outcome = graphs.predict()
+        given = {"slope": jax.numpy.asarray(2.0)}, {"x": x, "y": jax.numpy.full_like(x, most)}
+        drawn = np.asarray(draw(jax.random.key(0), *given))
+        assert drawn.shape == x.shape
+        at_most = stats.norm.sf(most, 2 * np.asarray(x), 1)
+        if name == "censored":
+            assert drawn.max() == most
+            assert (drawn == most).mean() == pytest.approx(at_most.mean(), abs=0.02)
+            np.testing.assert_allclose(log_prob(*given, outcome(given[1])), np.log(at_most), rtol=1e-6)
+        else:
+            assert (drawn > 0).mean() == pytest.approx(0.8, abs=0.02)
+
+
 def test_a_flat_latent_of_unknown_shape_is_refused() -> None:
     size = pt.iscalar("size")
     with pytest.raises(ConfigError, match="nothing draws 'a', and its shape is not known"):
