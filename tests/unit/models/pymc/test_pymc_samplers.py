@@ -1,4 +1,4 @@
-"""Outcomes are drawn by JAX as PyMC draws them."""
+"""Outcomes are drawn by JAX as PyMC draws them, and have the log density that they have there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OUTCOMES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_draws_have_the_distribution_of_pymc_s(name: str) -> None:
+def test_draws_and_log_densities_are_those_of_pymc(name: str) -> None:
     make, parameters = OUTCOMES[name]
     with pymc.Model():
         kept = pymc.draw(make("y", **parameters, shape=NUM_DRAWS), random_seed=1, mode="FAST_COMPILE")
@@ -69,8 +69,12 @@ def test_draws_have_the_distribution_of_pymc_s(name: str) -> None:
         make("y", **parameters, observed=rows["y"])
     graphs = Graphs(model, rows, "some")
     assert graphs.has_predictions
-    draw, _, _ = graphs.predict()
+    draw, log_prob, _ = graphs.predict()
     given = {"slope": jax.numpy.zeros(())}, {"y": jax.numpy.asarray(kept)}
+    some = kept[:50]
+    expected = pymc.logp(make.dist(**parameters), some).eval(mode="FAST_COMPILE")
+    found = log_prob(given[0], {"y": jax.numpy.asarray(some)}, jax.numpy.asarray(some))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     drawn = np.asarray(draw(jax.random.key(0), *given))
     assert drawn.shape == kept.shape
     if np.issubdtype(kept.dtype, np.integer):
