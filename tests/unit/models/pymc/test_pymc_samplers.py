@@ -58,6 +58,42 @@ OUTCOMES: dict[str, tuple[Any, dict[str, Any]]] = {
 """Distribution -> its class and parameters."""
 
 
+VECTORS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "multivariate_normal": (pymc.MvNormal, {"mu": [1.0, -1.0], "cov": [[2.0, 0.7], [0.7, 0.5]]}),
+    "multivariate_student_t": (pymc.MvStudentT, {"nu": 4, "mu": [1.0, -1.0], "scale": [[2.0, 0.7], [0.7, 0.5]]}),
+    "dirichlet": (pymc.Dirichlet, {"a": [0.5, 2.0, 3.0]}),
+    "multinomial": (pymc.Multinomial, {"n": 9, "p": [0.5, 0.2, 0.3]}),
+    "dirichlet_multinomial": (pymc.DirichletMultinomial, {"n": 9, "a": [0.5, 2.0, 3.0]}),
+    "zero_sum_normal": (pymc.ZeroSumNormal, {"sigma": 2.0}),
+}
+"""Distribution of vectors -> its class and parameters."""
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_entries_of_vectors_and_their_sums_have_the_distribution_of_pymc_s(name: str) -> None:
+    make, parameters = VECTORS[name]
+    length = 3 if name in ("dirichlet", "multinomial", "dirichlet_multinomial", "zero_sum_normal") else 2
+    with pymc.Model():
+        kept = pymc.draw(make("y", **parameters, shape=(NUM_DRAWS, length)), random_seed=1, mode="FAST_COMPILE")
+    rows = {"y": pt.tensor("y", dtype=str(kept.dtype), shape=(None, length))}
+    with pymc.Model() as model:
+        pymc.Normal("slope", 0, 1)
+        make("y", **parameters, observed=rows["y"])
+    graphs = Graphs(model, rows, "some")
+    assert graphs.has_predictions
+    given = {"slope": jax.numpy.zeros(())}, {"y": jax.numpy.asarray(kept)}
+    drawn = np.asarray(graphs.predict()[0](jax.random.key(0), *given))
+    assert drawn.shape == kept.shape
+    for weights in ([1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 0, -1]):
+        sums = [each @ weights[:length] for each in (kept, drawn)]
+        if np.issubdtype(kept.dtype, np.integer):
+            counts = np.stack([np.bincount(each.astype(int) + 9, minlength=20) for each in sums])
+            counts = counts[:, counts.sum(axis=0) > 0]
+            assert stats.chi2_contingency(counts).pvalue > 1e-4
+        else:
+            assert stats.ks_2samp(*sums).pvalue > 1e-4
+
+
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_draws_and_log_densities_are_those_of_pymc(name: str) -> None:
     make, parameters = OUTCOMES[name]
