@@ -205,12 +205,8 @@ def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], 
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.
     holds = within(values, gate.limit, is_upper=direction == "at most")
     worst = worst_position(values, is_upper=direction == "at most")
-    value, place, hint, said = (
-        float("nan"),
-        "",
-        "",
-        f"{WORDINGS[name].title}: no value; a gate without a value is missed",
-    )
+    value, place, hint = float("nan"), "", ""
+    said = f"{WORDINGS[name].title}: no value; a gate without a value is missed"
     if worst is not None:
         value, place = float(values[worst]), places[worst]
         missed = (
