@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from bayesmesh.analyses._analysis_volume import log_volume
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.models._model_latents import align_local
@@ -41,6 +42,7 @@ class LogDensity:
         latents = jax.eval_shape(lambda key: self._prior.sample(seed=key), jax.random.key(0))
         free = dict(jax.eval_shape(self._bijector.inverse, latents))
         self._shapes = {name: free[name].shape for name in sorted(free)}
+        self._log_volume = log_volume(self._bijector, dict(latents), free)
         self.num_coordinates = sum(int(np.prod(shape)) for shape in self._shapes.values())
         self._prior_program = jax.jit(jax.vmap(self._log_prior))
         self._latent_program = jax.jit(
@@ -63,7 +65,8 @@ class LogDensity:
 
     def _log_prior(self, position: jax.Array) -> jax.Array:
         free = self._split(position)
-        return self._prior.log_prob(self._bijector.forward(free)) + self._bijector.forward_log_det_jacobian(free)
+        jacobian = self._bijector.forward_log_det_jacobian(free) + self._log_volume
+        return self._prior.log_prob(self._bijector.forward(free)) + jacobian
 
     def _aligned(self, position: jax.Array, entries: jax.Array) -> Latents:
         """Return the latents at a position in the experiment's dtype, local ones aligned with rows of some entries."""

@@ -213,11 +213,15 @@ def _held_out_entries(shards: Shards, num_rows: int) -> np.ndarray:
 
 def relative_efficiency(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, " row"]:
     """Return the effective sample size of each row's likelihood divided by the number of draws; 1 for few draws."""
-    num_rows, num_chains, num_draws = log_likelihood.shape
+    return efficiency_of(np.exp(log_likelihood - log_likelihood.max(axis=(1, 2), keepdims=True)))
+
+
+def efficiency_of(values: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, " row"]:
+    """Return the effective sample size of each row's mean divided by the number of draws; 1 for few draws."""
+    num_rows, num_chains, num_draws = values.shape
     if num_draws < MIN_DRAWS:
         return np.ones(num_rows)
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=(1, 2), keepdims=True))
     half = num_draws // 2
-    halves = np.concatenate([likelihood[..., :half], likelihood[..., -half:]], axis=1)
+    halves = np.concatenate([values[..., :half], values[..., -half:]], axis=1)
     size = effective_sample_size(halves) / (2 * num_chains * half)
     return np.where(np.isfinite(size), size, 1.0)

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from bayesmesh.analyses._analysis_density import LogDensity
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, efficiency_of, relative_efficiency
 from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo.loo_sums import summarise, write_sums
@@ -59,12 +60,15 @@ def leave_out_rows(
     # Columns of statistics lie in the order in which the model reads rows.
     column = np.argsort(shards.source_rows())
     known = column[np.concatenate([np.zeros(0, np.int64), *(each.row for each in exact)])]
-    left_out, outcome = _score_left_out(
+    left_out, outcome, together = _score_left_out(
         likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched, known)
     )
     for each in exact:
         check_outcomes(KEY, model, each.row, each.outcome, outcome[each.row])
     left_out = _with_refits(left_out, exact) if exact else left_out
+    assert left_out.mcse is not None
+    alone = float(np.linalg.norm(left_out.mcse[together.is_apart]))
+    left_out = dataclasses.replace(left_out, sum_mcse=math.hypot(together.error, alone))
     held_out = score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     shapes = (posterior.array("posterior", name).shape[2:] for name in posterior.latents)
@@ -72,6 +76,18 @@ def leave_out_rows(
     write_sums(files["loo.csv"], sums)
     high = f"{sums['num_high_k']:.0f} of {sums['num_rows']:.0f} rows with Pareto k above {sums['good_k']:.2f}"
     return f"elpd {sums['elpd']:.1f} ± {sums['elpd_se']:.1f}, {high}"
+
+
+class Together(NamedTuple):
+    """The Monte Carlo error of a sum over rows that share draws.
+
+    Attributes:
+        error: of the sum over the rows that Pareto k allows, in nats.
+        is_apart: (row,) whether a row is not among them; its score may come from other draws, and its error adds by itself.
+    """
+
+    error: float
+    is_apart: np.ndarray
 
 
 Repair = Callable[[Float[np.ndarray, "statistic row"]], Int[np.ndarray, " repaired"]]
@@ -101,26 +117,38 @@ def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
     )
 
 
-def _score_left_out(likelihood: RowLikelihood, shards: Shards, repair: Repair) -> tuple[RowScores, np.ndarray]:
-    """Return the scores of all rows, and their outcomes, both in the order of the data."""
-    parts, outcomes = [], []
+def _score_left_out(
+    likelihood: RowLikelihood, shards: Shards, repair: Repair
+) -> tuple[RowScores, np.ndarray, Together]:
+    """Return the scores of all rows, and their outcomes, both in the order of the data, and the error of their sum."""
+    parts, outcomes, influence = [], [], None
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
         below = None if block.is_below is None else np.moveaxis(block.is_below, -1, 0)
         step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
         for start in range(0, len(values), step):
             chosen = slice(start, start + step)
-            parts.append(leave_one_out(values[chosen], None if below is None else below[chosen]))
+            influence = np.zeros(values.shape[1:]) if influence is None else influence
+            parts.append(leave_one_out(values[chosen], None if below is None else below[chosen], influence))
         outcomes.append(block.outcome)
     order = np.argsort(shards.source_rows())
     outcome = np.concatenate(outcomes)[order]
     statistics = np.concatenate(parts, axis=1)
+    is_apart = ~(statistics[1] <= good_k(likelihood.num_draws))
     matched = np.zeros(statistics.shape[1])
     matched[repair(statistics)] = 1
     elpd, k, effective, mcse, pit = statistics[:, order]
     is_ordered = bool(np.isfinite(pit).any())
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
-    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order]), outcome
+    scores = RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order])
+    return scores, outcome, Together(error_of_influence(influence), is_apart[order])
+
+
+def error_of_influence(influence: Float[np.ndarray, "chain draw"] | None) -> float:
+    """Return the Monte Carlo standard error of a sum, from how far each draw moves it; 0 without rows."""
+    if influence is None:
+        return 0.0
+    return float(np.sqrt(np.square(influence).sum() / efficiency_of(influence[None])[0]))
 
 
 def _repair(
@@ -162,13 +190,17 @@ def _repair(
 
 
 def leave_one_out(
-    log_likelihood: Float[np.ndarray, "row chain draw"], is_below: Float[np.ndarray, "row chain draw"] | None = None
+    log_likelihood: Float[np.ndarray, "row chain draw"],
+    is_below: Float[np.ndarray, "row chain draw"] | None = None,
+    influence: Float[np.ndarray, "chain draw"] | None = None,
 ) -> Float[np.ndarray, "statistic row"]:
     """Return elpd, Pareto k, effective number of parameters, Monte Carlo error of elpd and PIT for each row.
 
     Args:
         log_likelihood: of each row at each draw, float64, in nats.
         is_below: see `RowBlock`; without it, PIT is not a number.
+        influence: how far each draw moves the sum of elpd, to which that of these rows is added, of those alone that Pareto k
+            allows: rows share draws, so that errors of single rows do not tell that of their sum.
 
     Returns:
         (5, row). A row with a log likelihood that is not finite has an elpd of minus infinity, infinite k and no PIT.
@@ -190,6 +222,8 @@ def leave_one_out(
     spread = weights * np.expm1(np.clip(flat - elpd[:, None], None, 300))
     mcse = np.sqrt(np.square(spread).sum(axis=1) / r_eff)
     found[:4, is_finite] = elpd, k, with_all - elpd, mcse
+    if influence is not None:
+        influence += spread[k <= good_k(flat.shape[1])].sum(axis=0).reshape(influence.shape)
     if is_below is not None:
         found[4, is_finite] = np.einsum("rd,rd->r", weights, is_below[is_finite].reshape(weights.shape))
     return found

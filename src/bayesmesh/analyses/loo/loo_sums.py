@@ -28,7 +28,6 @@ def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: f
     """Return column -> number; see `COLUMNS`. Without held-out rows, their sums are not a number."""
     assert left_out.pareto_k is not None
     assert left_out.effective_parameters is not None
-    assert left_out.mcse is not None
     k, effective, num_rows = left_out.pareto_k, left_out.effective_parameters, len(left_out.elpd)
     limit = good_k(left_out.num_draws)
     held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
@@ -37,7 +36,7 @@ def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: f
         found = left_out.pit[np.isfinite(left_out.pit)]
         pit = (assess_uniformity(np.clip(found, 0, 1)).p_value, float(found.mean()), float(found.std()))
     values = (
-        *left_out.total, float(np.sqrt(np.square(left_out.mcse).sum())),
+        *left_out.total, left_out.monte_carlo_error,
         float(effective.sum()), sum_error(effective),
         num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held, *pit,
         *(0 if each is None else int(each.sum()) for each in (left_out.is_matched, left_out.is_refit)),
