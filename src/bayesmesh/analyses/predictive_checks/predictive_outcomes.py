@@ -131,6 +131,13 @@ def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:
         return tuple(jax.eval_shape(bound.model.outcome, bound.shards.read_rows(0, 1)).shape[1:])
 
 
+def _num_classes(predictive: Predictive) -> int:
+    """Return how many classes an outcome may have, ordered ones included; 0 where it is a number."""
+    if isinstance(predictive, tfp.distributions.OrderedLogistic):
+        return int(predictive.cutpoints.shape[-1]) + 1
+    return int(predictive.probs_parameter().shape[-1]) if isinstance(predictive, tfp.distributions.Categorical) else 0
+
+
 def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
     low, high = np.quantile(simulated, (0.025, 0.975))
     return [name, observed, float(simulated.mean()), float(low), float(high)]
@@ -169,9 +176,8 @@ class _Simulator:
         some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
         with asking_model(KEY, self._model, list(some)):
             predictive = self._model.predict(draw, some)
-        if isinstance(predictive, tfp.distributions.Categorical):
-            self._num_classes = int(predictive.probs_parameter().shape[-1])
-        self._kind = kind_of(block.outcome, is_class=isinstance(predictive, tfp.distributions.Categorical))
+        self._num_classes = _num_classes(predictive)
+        self._kind = kind_of(block.outcome, is_class=self._num_classes > 0)
         if isinstance(predictive, tfp.distributions.Bernoulli):
             self._kind = "binary"
         values = block.outcome.astype(np.float64)

@@ -65,7 +65,7 @@ def add_sums(one: Float[np.ndarray, "draw sum"], other: Float[np.ndarray, "draw 
 
 
 def kind_of(outcome: np.ndarray, *, is_class: bool) -> Kind:
-    """Return what an outcome is; `is_class` says that its codes have no order."""
+    """Return what an outcome is; `is_class` says that its codes are of levels."""
     if is_class:
         return "class"
     if outcome.dtype.kind == "b" or (outcome.dtype.kind in "iu" and outcome.min() >= 0 and outcome.max() <= 1):

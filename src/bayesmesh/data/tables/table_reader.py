@@ -242,6 +242,12 @@ class TableReader:
             return DataError(
                 f"{where} is '{text}', which is not among its levels", f"add it to the key 'data.levels.{name}'"
             )
+        if text.lstrip("+-").isdecimal() and kind != "time":
+            return DataError(
+                f"{where} is {text}, a whole number with more digits than a float64 holds exactly",
+                f"if it is the name of something, declare the column:\n    data:\n      types:\n        {name}: category\n"
+                "  or subtract what its values have in common",
+            )
         word = {"integer": "a whole number", "time": "a time such as 2026-11-23"}.get(kind or "", "a number")
         return DataError(
             f"{where} is not {word} but '{text}'",

@@ -202,12 +202,22 @@ def test_a_band_holds_all_bins_of_a_draw_together() -> None:
     assert (high > one_by_one).all()
 
 
-def test_of_classes_the_shares_are_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["categorical", "ordinal"])
+def test_of_classes_the_shares_are_checked(tmp_path: Path, family: str) -> None:
     generator = np.random.default_rng(3)
     codes, x = generator.integers(0, 3, 60).astype(np.int32), generator.standard_normal(60)
     variables = {"kind": Variable("category", ("a", "b", "c")), "x": Variable("number")}
-    latents = {"intercept": np.broadcast_to([0.0, -3.0], (2, 30, 2)), "coefficients": np.zeros((2, 30, 1, 2))}
-    options = Options(formula="kind ~ x", family="categorical")
+    latents = {
+        "categorical": {
+            "intercept": np.broadcast_to([0.0, -3.0], (2, 30, 2)),
+            "coefficients": np.zeros((2, 30, 1, 2)),
+        },
+        "ordinal": {
+            "baseline": np.broadcast_to([0.488, 0.488, 0.024], (2, 30, 3)),
+            "coefficients": np.zeros((2, 30, 1)),
+        },
+    }[family]
+    options = Options(formula="kind ~ x", family=family)
     files = check(tmp_path, Dataset({"kind": codes, "x": x}, variables=variables), options, latents, 1000)
     table = read_checks(files["checks.csv"]).set_index("quantity")
     assert list(table.index) == [
