@@ -206,7 +206,7 @@ def test_a_band_holds_all_bins_of_a_draw_together() -> None:
 def test_of_classes_the_shares_are_checked(tmp_path: Path, family: str) -> None:
     generator = np.random.default_rng(3)
     codes, x = generator.integers(0, 3, 60).astype(np.int32), generator.standard_normal(60)
-    variables = {"kind": Variable("category", ("a", "b", "c")), "x": Variable("number")}
+    variables = {"kind": Variable("category", ("low", "mid", "high")), "x": Variable("number")}
     latents = {
         "categorical": {
             "intercept": np.broadcast_to([0.0, -3.0], (2, 30, 2)),
