@@ -5,6 +5,7 @@ The likelihood is summed over blocks of rows, so that memory is bounded by posit
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -42,7 +43,7 @@ class LogDensity:
         latents = jax.eval_shape(lambda key: self._prior.sample(seed=key), jax.random.key(0))
         free = dict(jax.eval_shape(self._bijector.inverse, latents))
         self._shapes = {name: free[name].shape for name in sorted(free)}
-        self._log_volume = log_volume(self._bijector, dict(latents), free)
+        self._free = free
         self.num_coordinates = sum(int(np.prod(shape)) for shape in self._shapes.values())
         self._prior_program = jax.jit(jax.vmap(self._log_prior))
         self._latent_program = jax.jit(
@@ -65,8 +66,7 @@ class LogDensity:
 
     def _log_prior(self, position: jax.Array) -> jax.Array:
         free = self._split(position)
-        jacobian = self._bijector.forward_log_det_jacobian(free) + self._log_volume
-        return self._prior.log_prob(self._bijector.forward(free)) + jacobian
+        return self._prior.log_prob(self._bijector.forward(free)) + self._bijector.forward_log_det_jacobian(free)
 
     def _aligned(self, position: jax.Array, entries: jax.Array) -> Latents:
         """Return the latents at a position in the experiment's dtype, local ones aligned with rows of some entries."""
@@ -106,7 +106,11 @@ class LogDensity:
 
     def log_prior(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
         """Return the log prior density with the Jacobian of the map to the latents, in nats."""
-        return _in_chunks(self._prior_program, positions)
+        return _in_chunks(self._prior_program, positions) + self._log_volume
+
+    @functools.cached_property
+    def _log_volume(self) -> float:
+        return log_volume(self._bijector, self._free)
 
     def log_prior_of_latents(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
         """Return the log prior density of the latents themselves, without a Jacobian, in nats."""

@@ -19,7 +19,7 @@ def volume_of(**distributions: object) -> float:
     prior = tfd.JointDistributionNamed(distributions)
     bijector = prior.experimental_default_event_space_bijector()
     latents = jax.eval_shape(lambda: prior.sample(seed=jax.random.key(0)))
-    return log_volume(bijector, latents, dict(jax.eval_shape(bijector.inverse, latents)))
+    return log_volume(bijector, dict(jax.eval_shape(bijector.inverse, latents)))
 
 
 def test_simplices_of_tfp_lack_half_the_log_of_their_entries() -> None:
@@ -42,11 +42,28 @@ def test_a_dirichlet_density_integrates_to_one(bijector: object) -> None:
         def forward_log_det_jacobian(self, x: dict[str, jax.Array]) -> jax.Array:
             return bijector.forward_log_det_jacobian(x["a"], event_ndims=1)
 
-    shapes = ({"a": jax.ShapeDtypeStruct((n,), np.float64)} for n in (3, 2))
-    volume = log_volume(Named(), *shapes)
+    volume = log_volume(Named(), {"a": jax.ShapeDtypeStruct((2,), np.float64)})
     density = tfd.Dirichlet(jnp.asarray([2.0, 3.0, 1.5]))
     grid = np.linspace(-25, 25, 801)
     points = jnp.stack(jnp.meshgrid(grid, grid, indexing="ij"), axis=-1)
     log_density = density.log_prob(bijector.forward(points)) + bijector.forward_log_det_jacobian(points, event_ndims=1)
     total = integrate.trapezoid(integrate.trapezoid(np.exp(log_density + volume), grid), grid)
     assert total == pytest.approx(1, abs=2e-3)
+
+
+def test_a_zero_sum_latent_is_no_simplex() -> None:
+    """Its density is one of lengths and areas, which its map keeps; and it does not matter beside a simplex."""
+    basis = np.linalg.qr(np.column_stack([np.ones(3), np.eye(3)[:, :2]]))[0][:, 1:]
+    simplex = tfb.SoftmaxCentered()
+
+    class Both:
+        def forward(self, x: dict[str, jax.Array]) -> dict[str, jax.Array]:
+            maps = {"zero": lambda z: basis @ z, "simplex": simplex.forward}
+            return {name: maps[name](value) for name, value in x.items()}
+
+        def forward_log_det_jacobian(self, x: dict[str, jax.Array]) -> jax.Array:
+            return simplex.forward_log_det_jacobian(x["simplex"], event_ndims=1) if "simplex" in x else jnp.zeros(())
+
+    shape = jax.ShapeDtypeStruct((2,), np.float64)
+    assert log_volume(Both(), {"zero": shape}) == 0
+    assert log_volume(Both(), {"zero": shape, "simplex": shape}) == pytest.approx(-np.log(3) / 2)
