@@ -47,6 +47,13 @@ def without_plate(x: Any, y: Any, num_classes: Any) -> None:
     numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
 
 
+def divided(y: Any) -> None:
+    """Counts by class, of as many as each row has: NumPyro draws them only where it knows the largest number."""
+    shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(y.shape[1])))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Multinomial(total_count=y.sum(axis=1), probs=shares), obs=y)
+
+
 def discrete(y: Any) -> None:
     """A latent that is a count."""
     numpyro.sample("y", dist.Normal(numpyro.sample("count", dist.Poisson(3)), 1), obs=y)

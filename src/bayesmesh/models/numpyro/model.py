@@ -13,6 +13,7 @@ without such an axis, or with latents inside of the plate of the rows, takes all
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,6 +29,8 @@ from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.numpyro.numpyro_sites import MANY, VALUES, Site, Sites
+
+_log = logging.getLogger("bayesmesh")
 
 _NON_CENTRED = "write numbers into the prior; or give the latent a standard normal prior, and scale and move it by the data where it is used"
 _WHOLE = (
@@ -140,12 +143,22 @@ class NumpyroFunction(Model):
 
     @functools.cached_property
     def has_predictions(self) -> bool:
-        """Whether exactly one site with a distribution is observed in the rows."""
+        """Whether exactly one site with a distribution is observed in the rows, from which NumPyro draws in a traced call."""
         if self.options.whole:
             return False
         latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
         with jax.ensure_compile_time_eval():
-            return self._sites.observed(latents, self._rows(MANY)) is not None
+            if self._sites.observed(latents, self._rows(MANY)) is None:
+                return False
+        try:
+            jax.eval_shape(self._draw_outcomes, latents, self._rows(MANY), jax.random.key(0))
+        except (NotImplementedError, TypeError, ValueError) as error:
+            _log.warning("warning: model %s: outcomes are not simulated: %s", self.options.function, error)
+            return False
+        return True
+
+    def _draw_outcomes(self, latents: Latents, rows: Rows, key: PRNGKeyArray) -> Array:
+        return self.predict(latents, rows).sample(seed=key)
 
     def predict(self, latents: Latents, inputs: Rows) -> base.Predictive:
         """Return the distribution of the site observed in the rows."""

@@ -112,6 +112,18 @@ def test_it_predicts_its_observed_site() -> None:
     check_predictions(model, check_model(type(model), model.options, spec), spec)
 
 
+def test_a_site_that_numpyro_does_not_draw_in_a_traced_call_has_no_predictions(caplog) -> None:
+    counts = np.array([[1, 2, 3], [4, 0, 1], [2, 2, 2]], np.int32)
+    spec = DataSpec(3, {"y": FieldSpec((3,), "int32")}, {}, "float64")
+    model = load_component("model", "numpyro")(OPTIONS(function="numpyro_functions:divided"), spec)
+    assert not model.has_predictions
+    assert "divided: outcomes are not simulated: Please specify total_count_max" in caplog.text
+    latents = model.prior(spec).sample(seed=jax.random.key(1))
+    found = model.log_likelihood(latents, {"y": jnp.asarray(counts)})
+    expected = stats.multinomial.logpmf(counts, counts.sum(axis=1), np.asarray(latents["shares"]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_its_version_is_recorded() -> None:
     assert make("rich")[0].packages == ("numpyro",)
 
