@@ -30,7 +30,7 @@ def fall_of_density(lp: Float[np.ndarray, "chain draw"], draws: Real[np.ndarray,
     """Return how much lower the mean log density of the third of draws farthest from the median is than that of the nearest, nats.
 
     >>> fall_of_density(-0.5 * np.array([[0.0, 1.0, 4.0, 9.0, 4.0, 9.0]]), np.array([[0.0, 1.0, 2.0, 3.0, -2.0, -3.0]]))
-    4.25
+    3.0
     """
     distance = np.abs(draws - np.median(draws)).ravel()
     order, third = np.argsort(distance, kind="stable"), max(1, distance.size // 3)
