@@ -1,4 +1,4 @@
-"""The measure of which a density of latents on a simplex, or of triangular matrices, is one, where a Jacobian takes another.
+"""The constant by which the Jacobian of a map to a simplex misses the measure that the density of the latent is of.
 
 TFP's map to a simplex of K entries (`SoftmaxCentered`) has the Jacobian of areas in the K dimensions around it, sqrt(K) times that of the
 first K - 1 entries, of which a Dirichlet density is one. Chains do not notice a constant; a marginal likelihood does.
@@ -18,7 +18,7 @@ from bayesmesh.models.base import Latents
 
 
 def log_volume(bijector: Any, free: Mapping[str, Any]) -> float:
-    """Return what must be added to a Jacobian so that it is that of the entries of latents which are free, in nats.
+    """Return what must be added to the log Jacobian of a prior so that it is that of the free entries of its latents, in nats.
 
     Args:
         bijector: map from unconstrained values to latents, which is of each latent by itself.
