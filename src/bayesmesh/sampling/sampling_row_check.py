@@ -1,11 +1,13 @@
-"""Check at three rows that a likelihood gives each row's value from that row alone, and its fast path the same sum.
+"""Check at some rows that a likelihood gives each row's value from that row alone, and its fast path the same sum.
 
-Shapes cannot tell: a model that takes a mean over the rows it is given has another posterior for every tile and device.
+Shapes cannot tell: a model that takes a mean over the rows it is given, or reads the row a season before, has another
+posterior for every tile and device.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,25 +21,43 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.starts import ReadRows
 
-NUM_ROWS = 3
+FEWEST_ROWS, MOST_ROWS = 3, 509
+"""Rows that are compared. A shift by more rows than there are, or by a multiple of their number, would not show; 509 is a prime,
+and more than the hours of two weeks or the days of a year."""
+
+_BYTES = 2**24
+"""Rows that are in memory at most, unless three take more."""
 
 _RELATIVE = {"float32": 1e-3, "float64": 1e-8}
 """Difference that rounding can explain, relative to the largest value or slope."""
 
 
 _QUICK = {"xla_backend_optimization_level": 0}
-"""The program runs once, on three rows: compiling it takes nearly all the time."""
+"""The program runs once, on few rows: compiling it takes nearly all the time."""
 
 
 class _Values(NamedTuple):
-    """Log likelihoods of rows, (row,), of all rows but the first in reverse, of each row alone, and of two ways to sum the outer two."""
+    """Log likelihoods of rows, (row,), of the last two in reverse, of each row alone, and two ways to sum the first and last."""
 
     whole: jax.Array
     part: jax.Array
     alone: jax.Array
     plain: tuple[jax.Array, Mapping[str, jax.Array]]
     fast: tuple[jax.Array, Mapping[str, jax.Array]]
+
+
+def choose_rows(first: int, end: int, spec: DataSpec, read_rows: ReadRows) -> dict[str, np.ndarray]:
+    """Read the rows that `check_rows` compares: the first, a block in the middle, and the last, of rows `first` to ``end - 1``.
+
+    Neighbours are among them, which a model may read, and rows that lie far apart, such as the largest of a sorted table.
+    """
+    of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
+    between = min(end - first, MOST_ROWS, max(FEWEST_ROWS, _BYTES // of_row)) - 2
+    start = first + (end - first - between) // 2
+    parts = [read_rows(first, first + 1), read_rows(start, start + between), read_rows(end - 1, end)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
@@ -47,13 +67,13 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
         model_class: class of the model.
         options: its options.
         spec: its data, in the experiment's dtype.
-        rows: field -> (3, ...), rows of the data that lie far apart.
+        rows: field -> (row, ...), at least three rows of the data, of `choose_rows`.
 
     Raises:
         ConfigError: the value of a row depends on the other rows, or `log_likelihood_and_gradient` differs from
             `log_likelihood`; the message names file, line and method.
     """
-    few = dataclasses.replace(spec, num_rows=NUM_ROWS)
+    few = dataclasses.replace(spec, num_rows=len(next(iter(rows.values()))))
     model = model_class(options, few)
     in_dtype = {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
     with explaining(method=model.log_likelihood):
@@ -63,14 +83,15 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
     for number, fewer in (("two", found.part[::-1]), ("one", found.alone)):
         among = found.whole[-len(fewer) :]
-        if _agree(among, fewer, scale):
+        differing = _differing(among, fewer, scale)
+        if not len(differing):
             continue
-        at = int(np.nanargmax(np.abs(np.asarray(among, np.float64) - np.asarray(fewer, np.float64))))
+        at = int(differing[0])
         raise ConfigError(
             f"{place_of(model.log_likelihood)}: the value of a row changes with the rows beside it:"
-            f" {among[at]:.6g} among three rows, {fewer[at]:.6g} among {number}",
-            "compute each row's value from that row and the latents alone: no mean, sum, sort or count over the axis of"
-            f" rows; numbers of the whole dataset belong into the data{_whole(model)}",
+            f" {among[at]:.6g} among {few.num_rows} rows, {fewer[at]:.6g} among {number}",
+            "compute each row's value from that row and the latents alone: no mean, sum, sort, shift or count over the"
+            f" axis of rows; numbers of the whole dataset belong into the data{_whole(model)}",
         )
     for name, plain, fast in (
         ("its value", found.plain[0], found.fast[0]),
@@ -105,14 +126,15 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
         entries = jnp.asarray(spec.entries_of(np.asarray(order)))
         return align_local(model, latents, entries), {k: v[at] for k, v in rows.items()}
 
-    every, is_row = of([0, 1, 2]), jnp.asarray([True, False, True])
+    every = of(list(range(spec.num_rows)))
+    three, is_row = of([0, 1, spec.num_rows - 1]), jnp.asarray([True, False, True])
 
     def summed(draw: dict[str, jax.Array]) -> jax.Array:
-        return jnp.sum(jnp.where(is_row, model.log_likelihood(draw, every[1]), 0))
+        return jnp.sum(jnp.where(is_row, model.log_likelihood(draw, three[1]), 0))
 
-    plain = jax.value_and_grad(summed)(every[0])
+    plain = jax.value_and_grad(summed)(three[0])
     has_own = type(model).log_likelihood_and_gradient is not Model.log_likelihood_and_gradient
-    value, gradient = model.log_likelihood_and_gradient(*every, is_row) if has_own else plain
+    value, gradient = model.log_likelihood_and_gradient(*three, is_row) if has_own else plain
     axes = model.local_latents
     local = {k: jnp.moveaxis(every[0][k], axis, 0)[:, None] for k, axis in axes.items()}
 
@@ -122,7 +144,7 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
 
     return _Values(
         model.log_likelihood(*every),
-        model.log_likelihood(*of([2, 1])),
+        model.log_likelihood(*of([spec.num_rows - 1, spec.num_rows - 2])),
         jax.vmap(alone)(local, {k: v[:, None] for k, v in every[1].items()}),
         plain,
         (value, {k: gradient[k] for k in plain[1]}),
@@ -134,5 +156,20 @@ def _agree(one: Any, other: Any, relative: float) -> bool:
     one, other = (np.asarray(x, np.float64) for x in (one, other))
     known = np.isfinite(one) & np.isfinite(other)
     one, other = one[known], other[known]
-    size = max(1.0, np.abs(one).max(initial=0.0))
-    return bool((np.abs(one - other) <= relative * size).all())
+    return bool((np.abs(one - other) <= relative * max(1.0, np.abs(one).max(initial=0.0))).all())
+
+
+def _differing(one: np.ndarray, other: np.ndarray, relative: float) -> np.ndarray:
+    """Return the places, the worst first, where the values of rows differ by more than rounding; one large row hides no other.
+
+    >>> _differing(np.array([-3.0, -2.0, -9e9]), np.array([-3.0, -2.5, -9e9]), 1e-3).tolist()
+    [1]
+    """
+    one, other = (np.asarray(x, np.float64) for x in (one, other))
+    known = np.flatnonzero(np.isfinite(one) & np.isfinite(other))
+    if not len(known):
+        return known
+    size = np.abs(one[known])
+    ratio = np.abs(one[known] - other[known]) / np.maximum(size, max(1.0, float(np.median(size))))
+    worst = known[np.argsort(-ratio)]
+    return worst[: int((ratio > relative).sum())]

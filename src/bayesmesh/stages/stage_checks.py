@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-import numpy as np
-
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
@@ -22,7 +20,7 @@ from bayesmesh.sampling.sampling_model_check import (
     check_summaries,
 )
 from bayesmesh.sampling.sampling_monitor import summary_names
-from bayesmesh.sampling.sampling_row_check import NUM_ROWS, check_rows
+from bayesmesh.sampling.sampling_row_check import FEWEST_ROWS, check_rows, choose_rows
 from bayesmesh.stages.stage_inputs import in_file_of, key_of_model
 
 _ANALYSE = "bayesmesh.stages.analyse"
@@ -48,15 +46,14 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
 
 
 def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
-    """Check at three rows of this process that each row's likelihood is its own; fewer rows are not checked.
+    """Check at some rows of this process that each row's likelihood is its own; fewer than three are not checked.
 
     Raises:
         ConfigError: it is not; the message names the experiment's file.
     """
     first, end = rows_here
-    if end - first >= NUM_ROWS:
-        parts = [shards.read_rows(row, row + 1) for row in (first, (first + end) // 2, end - 1)]
-        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if end - first >= FEWEST_ROWS:
+        rows = choose_rows(first, end, data_spec, shards.read_rows)
         with in_file_of(spec, key_of_model(spec)):
             check_rows(*spec.component("model"), data_spec, rows)
 
