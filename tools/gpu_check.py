@@ -25,6 +25,7 @@ _WORKFLOW = ("snakemake", "--profile", "profiles/local-gpu")
 
 PIECES: Mapping[str, Sequence[str]] = {
     "devices": ("bayesmesh", "doctor"),
+    "paths": ("python", "tools/gpu_paths.py"),
     "gradients": (*_BENCHMARK, "gradients"),
     "metropolis": (*_BENCHMARK, "metropolis"),
     "primer": (*_BENCHMARK, "primer"),

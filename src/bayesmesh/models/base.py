@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
+from bayesmesh.models._gpu_model import OnGpu
 from bayesmesh.models._unit_model import ByUnit
 
 Latents = Mapping[str, Array]
@@ -171,7 +172,7 @@ class Predictive(Protocol):
     def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]: ...
 
 
-class Model(ByUnit, ABC):
+class Model(OnGpu, ByUnit, ABC):
     """A prior over named latents and a likelihood that is a sum over rows.
 
     Write a model as if all rows were in one place and for one draw; batching over chains, tiles of rows and devices is
@@ -328,16 +329,6 @@ class Model(ByUnit, ABC):
             return jnp.sum(jnp.where(is_row, self.log_likelihood(latents, rows), 0), dtype=jnp.float64)
 
         return jax.value_and_grad(total)(latents)
-
-    def log_likelihood_and_gradient_on_gpu(
-        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
-    ) -> tuple[Float[Array, ""], Latents]:
-        """Return what `log_likelihood_and_gradient` does, by a path for programs on NVIDIA GPUs with tensor cores.
-
-        A model may override it where these are faster. A test holds it to the plain path, with the precision of float32.
-        Second derivatives are those of the plain path.
-        """
-        return self.log_likelihood_and_gradient(latents, rows, is_row)
 
     def observed_information(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]

@@ -17,11 +17,15 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models._factor_symmetry import redraw_factors
+from bayesmesh.models._gpu_model import GpuPath
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
 _FACTORS = 32
+_MOST_FACTORS = 32
+_MOST_SCALE = 1000.0
+"""Columns of the two sides, and scale of their entries, up to which a GPU takes the fused kernel: its float16 numbers end at 65,504."""
 
 
 class Options(Settings):
@@ -43,6 +47,7 @@ class MatrixFactorization(Model):
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}
     unit_groups = ("local", "films")
+    gpu_path = GpuPath(9.0, 9.0, num_devices=1)
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
@@ -87,6 +92,34 @@ class MatrixFactorization(Model):
         residual = (watched - jnp.where(logits >= 0, 1, decay) / (1 + decay)) * counts
         gradient = _by_user(residual @ film_side) | _by_film(residual.T @ user_side)
         return jnp.sum(jnp.where(is_row, per_row, 0), dtype=jnp.float64), gradient
+
+    @property
+    def _is_fused(self) -> bool:
+        is_small = self.options.width + 2 <= _MOST_FACTORS and self.options.prior_scale <= _MOST_SCALE
+        return is_small and self.spec.dtype == "float32"
+
+    def rows_on_gpu(self, rows: Rows) -> Rows:
+        """Return the watch matrix as words of 32 bits."""
+        if not self._is_fused:
+            return {}
+        from bayesmesh.models import _fused_cells
+
+        return {"watched_bits": _fused_cells.pack_bits(rows["watched"])}
+
+    def log_likelihood_and_gradient_on_gpu(
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
+        """One pass over the cells that writes no logit to memory, for embeddings of width 30 at most in float32."""
+        if not self._is_fused:
+            return self.log_likelihood_and_gradient(latents, rows, is_row)
+        # Loaded here: other devices have no use for it, and it takes 0.3 s.
+        from bayesmesh.models import _fused_cells
+
+        user_side, film_side = _sides(latents)
+        user_side = jnp.where(is_row[:, None], user_side, 0)
+        value, by_user, by_film = _fused_cells.sum_cells(user_side, film_side, rows["watched_bits"])
+        gradient = _by_user(jnp.where(is_row[:, None], by_user, 0)) | _by_film(by_film)
+        return jnp.sum(jnp.where(is_row, value, 0), dtype=jnp.float64), {k: gradient[k] for k in latents}
 
     def unit_likelihood(
         self, group: str, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"], *, with_value: bool

@@ -9,6 +9,8 @@ explains why it does not use TFP's `Sharded` distributions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -20,22 +22,26 @@ from bayesmesh.sampling.program_rows import RowLayout
 from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
-_LEAST_CAPABILITY = 8.0
-"""Compute capability of GPUs whose tensor cores take bfloat16."""
-
 
 def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
     """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
     stated = sharding == "shard_map"
     target = CollectiveTarget(model, spec, layout, mesh) if stated else Target(model, spec, layout)
-    target.has_tensor_cores = all(_has_tensor_cores(device) for device in mesh.devices.flat)
+    target.uses_gpu_path = _takes_gpu_path(model, list(mesh.devices.flat))
     return target
 
 
-def _has_tensor_cores(device: jax.Device) -> bool:
-    """Return whether a device is an NVIDIA GPU of the generation of the A100 or a later one."""
-    capability = str(getattr(device, "compute_capability", ""))
-    return device.platform == "gpu" and capability[:1].isdigit() and float(capability) >= _LEAST_CAPABILITY
+def _takes_gpu_path(model: Model, devices: Sequence[jax.Device]) -> bool:
+    """Return whether all devices are NVIDIA GPUs that the model's path for GPUs is for."""
+    path = model.gpu_path
+    if path.num_devices is not None and len(devices) > path.num_devices:
+        return False
+    for device in devices:
+        capability = str(getattr(device, "compute_capability", ""))
+        is_known = device.platform == "gpu" and capability[:1].isdigit()
+        if not (is_known and path.least_capability <= float(capability) <= path.most_capability):
+            return False
+    return True
 
 
 class CollectiveTarget(Target):

@@ -46,10 +46,10 @@ class Target:
         position: how latents lie in a position.
         dtype: of positions and stored draws, which is the experiment's.
         likelihood_dtype: of rows and latents in the likelihood.
-        has_tensor_cores: whether all devices are GPUs that have them, for which models may have a path of their own.
+        uses_gpu_path: whether all devices are GPUs of the kind that the model's path for GPUs is for.
     """
 
-    has_tensor_cores = False
+    uses_gpu_path = False
 
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
         self.model, self.spec, self.layout = model, spec, layout
@@ -178,7 +178,7 @@ class Target:
 
         aligned, to_entries = self.align(local, data)
         evaluate = (
-            functools.partial(_on_gpu, self.model) if self.has_tensor_cores else self.model.log_likelihood_and_gradient
+            functools.partial(_on_gpu, self.model) if self.uses_gpu_path else self.model.log_likelihood_and_gradient
         )
         value, gradient = evaluate({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
@@ -199,6 +199,13 @@ class Target:
             return {k: jnp.moveaxis(v, 0, axes[k]) for k, v in taken.items()}
 
         return jax.vjp(align, local)
+
+    def add_gpu_rows(self, data: Arrays) -> dict[str, jax.Array]:
+        """Return data with the fields that the model's path for GPUs reads instead of those that are stored."""
+        if not self.uses_gpu_path:
+            return dict(data)
+        rows = {name: data[name] for name in self.spec.fields}
+        return {**data, **jax.vmap(jax.vmap(self.model.rows_on_gpu))(rows)}
 
     # -- data on the devices ---------------------------------------------------------------------------------------
 
@@ -252,7 +259,7 @@ class BoundTarget:
     """
 
     def __init__(self, target: Target, data: Arrays) -> None:
-        self.target, self.data = target, dict(data)
+        self.target, self.data = target, target.add_gpu_rows(data)
         self.normal: NormalAtMode | None = None
         self._likelihood: Likelihood = functools.partial(target.likelihood_and_gradient, data=self.data)
 

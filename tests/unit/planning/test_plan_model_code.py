@@ -86,7 +86,8 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         files = [tmp_path / f"own/{name}.py" for name in texts]
         return sorted(
             digest_without(
-                [*files, *(PACKAGE_ROOT / "models" / name for name in ("base.py", "_unit_model.py"))], members
+                [*files, *(PACKAGE_ROOT / "models" / name for name in ("base.py", "_gpu_model.py", "_unit_model.py"))],
+                members,
             ).values()
         )
 
