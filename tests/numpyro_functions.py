@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpyro
+from jax.experimental.ode import odeint
 from numpyro import distributions as dist
+from numpyro.contrib.control_flow import scan
 
 
 def level(rows: Any) -> None:
@@ -127,3 +130,32 @@ def correlated(x: Any, y: Any) -> None:
     with numpyro.plate("rows", len(y)):
         numpyro.sample("x", dist.MultivariateNormal(0.0, scale_tril=root), obs=x)
         numpyro.sample("y", dist.Normal(0.0, 1.0 + corr[0, 1] ** 2), obs=y)
+
+
+def volatility(y: Any) -> None:
+    """GARCH(1, 1): a scan carries the variance, which begins at that of the data and goes on with the latents."""
+    base, recent = numpyro.sample("base", dist.HalfNormal(1)), numpyro.sample("recent", dist.Uniform(0, 1))
+
+    def step(variance: Any, value: Any) -> tuple[Any, Any]:
+        return base + recent * value**2 + 0.5 * variance, variance
+
+    numpyro.sample("y", dist.Normal(0, jnp.sqrt(jax.lax.scan(step, jnp.var(y), y)[1])), obs=y)
+
+
+def growth(t: Any, y: Any) -> None:
+    """Logistic growth: the solver of a differential equation has latents and times of the data in one state."""
+    rate, start = numpyro.sample("rate", dist.LogNormal(-1, 1)), numpyro.sample("start", dist.LogNormal(0, 1))
+    path = odeint(lambda size, _: rate * size * (1 - size), start, t)
+    numpyro.sample("y", dist.Normal(path, 1), obs=y)
+
+
+def walk(y: Any) -> None:
+    """A random walk in NumPyro's own scan, which draws its steps as latents."""
+    step_size = numpyro.sample("step_size", dist.HalfNormal(1))
+
+    def step(level: Any, value: Any) -> tuple[Any, None]:
+        level = numpyro.sample("level", dist.Normal(level, step_size))
+        numpyro.sample("y", dist.Normal(level, 1), obs=value)
+        return level, None
+
+    scan(step, jnp.zeros((), y.dtype), y)

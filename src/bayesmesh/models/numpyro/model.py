@@ -70,7 +70,7 @@ class Prior:
 
     def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
         """Return a draw; the same key gives the same draw."""
-        return {name: jnp.asarray(value, self._dtype) for name, value in self._sites.draw(seed).items()}
+        return self._sites.draw(seed, self._dtype)
 
     def experimental_default_event_space_bijector(self) -> Bijector:
         """Return the map from unconstrained space."""
@@ -107,8 +107,9 @@ class NumpyroFunction(Model):
         own, name = self.options, self.options.function
         # Constants of a traced call must not become its tracers: the model is used again in other calls.
         with jax.ensure_compile_time_eval():
-            sites = Sites(load_function(own.function), name, self._rows, self.spec.constants, is_whole=own.whole)
-            for term, what in sites.terms_of_rows(None if own.whole else self.spec.num_rows):
+            spec, function = self.spec, load_function(own.function)
+            sites = Sites(function, name, self._rows, spec.constants, spec.dtype, is_whole=own.whole)
+            for term, what in sites.terms_of_rows(None if own.whole else spec.num_rows):
                 # The prior is computed without the data, also where these are one row.
                 is_prior = term in sites.latents and what == VALUES
                 raise ConfigError(

@@ -39,6 +39,8 @@ class Sites:
         name: of the function, for messages.
         rows: number of rows -> field -> values without meaning, with the shapes of so many rows.
         constants: numbers that arguments may name beside fields.
+        dtype: of draws of continuous latents. NumPyro draws float64, which beside data in float32 gives the carry of a scan
+            two dtypes.
         is_whole: whether all data are one row, so that no axis of rows is needed.
 
     Attributes:
@@ -56,10 +58,11 @@ class Sites:
         name: str,
         rows: Callable[[int], dict[str, Array]],
         constants: Mapping[str, float | int],
+        dtype: str,
         *,
         is_whole: bool = False,
     ) -> None:
-        self._function, self._name, self._constants = function, name, constants
+        self._function, self._name, self._constants, self._dtype = function, name, constants, dtype
         self._some = rows(MANY)
         self._parameters = self._read_parameters(self._some)
         few, more = (self._shapes(rows(count)) for count in (MANY, MORE))
@@ -95,11 +98,13 @@ class Sites:
                 raise ConfigError(f"model {self._name}: its argument '{each}' is not a field of the data", remedy)
         return tuple(p.name for p in parameters if p.name in valid)
 
-    def _trace(self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None) -> dict[str, Site]:
-        """Run the model with some latents given, and return its sites of random variables."""
+    def _trace(
+        self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None, dtype: str | None = None
+    ) -> dict[str, Site]:
+        """Run the model with some latents given and others drawn, and return its sites of random variables."""
         # A key only for what no latent determines: drawing the prior, or asking for shapes.
         seeded = handlers.seed(self._function, jax.random.key(0) if key is None else key)
-        drawn = handlers.substitute(seeded, substitute_fn=_place_improper)
+        drawn = handlers.substitute(seeded, substitute_fn=lambda site: _draw(site, dtype or self._dtype, latents))
         given = handlers.trace(handlers.substitute(drawn, data=dict(latents)))
         args, kwargs = self._given(rows)
         # Rows without meaning may be what no distribution takes.
@@ -143,22 +148,27 @@ class Sites:
 
     # -- functions of arrays -----------------------------------------------------------------------------------------------
 
-    def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
+    def draw(self, key: PRNGKeyArray, dtype: str | None = None) -> dict[str, Array]:
         """Return a draw of the latents from the prior; of an improper one, a point near 0 in unconstrained space."""
-        sites = self._trace(self._some, {}, key)
+        dtype = dtype or self._dtype
+        sites = self._trace(self._some_rows(dtype), {}, key, dtype)
         return {name: sites[name]["value"] for name in self.latents}
 
     def log_prior(self, latents: Arrays) -> Float[Array, ""]:
         """Return the log density of the latents, and of factors that have no rows."""
-        sites = self._trace(self._some, latents)
+        sites = self._trace(self._some_rows(_dtype(latents)), latents)
         return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
 
     def constrain(self, z: Arrays) -> dict[str, Array]:
         """Return the latents of unconstrained values."""
         function = handlers.seed(self._function, jax.random.key(0))
         with validation_enabled(False):
-            found = constrain_fn(function, *self._given(self._some), dict(z))
+            found = constrain_fn(function, *self._given(self._some_rows(_dtype(z))), dict(z))
         return {name: found[name] for name in self.latents}
+
+    def _some_rows(self, dtype: str | jnp.dtype) -> Arrays:
+        """Return rows without meaning in the dtype of the latents beside which they are used."""
+        return {k: v.astype(dtype) if jnp.issubdtype(v.dtype, jnp.floating) else v for k, v in self._some.items()}
 
     def _given(self, rows: Arrays) -> tuple[tuple[Arrays, ...], dict[str, Any]]:
         """Return the arguments of the function, by place and by name."""
@@ -169,13 +179,13 @@ class Sites:
 
     def unconstrain(self, latents: Arrays) -> dict[str, Array]:
         """Return the unconstrained values of latents."""
-        sites = self._trace(self._some, latents)
+        sites = self._trace(self._some_rows(_dtype(latents)), latents)
         return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
 
     def log_jacobian(self, z: Arrays) -> Float[Array, ""]:
         """Return the log determinant of the Jacobian of `constrain`."""
         latents = self.constrain(z)
-        sites = self._trace(self._some, latents)
+        sites = self._trace(self._some_rows(_dtype(latents)), latents)
         maps = {name: biject_to(sites[name]["fn"].support) for name in self.latents}
         terms = (maps[name].log_abs_det_jacobian(z[name], latents[name]).sum() for name in self.latents)
         return sum(terms, start=jnp.zeros(()))
@@ -238,14 +248,25 @@ def _is_improper(distribution: Any) -> bool:
     return isinstance(distribution, ImproperUniform)
 
 
-def _place_improper(site: Site) -> Array | None:
-    """Return a value of an improper latent, standard normal in unconstrained space; None for all other sites."""
-    if site["type"] != "sample" or site["is_observed"] or not _is_improper(site["fn"]):
+def _dtype(latents: Arrays) -> jnp.dtype:
+    """Return the dtype of latents, all of which are continuous."""
+    return jnp.result_type(*latents.values())
+
+
+def _draw(site: Site, dtype: str, latents: Arrays) -> Array | None:
+    """Return a draw of a continuous latent in the dtype of the run; None for all other sites, and where the latent is given.
+
+    An improper latent is standard normal in unconstrained space.
+    """
+    if site["type"] != "sample" or site["value"] is not None or site["name"] in latents:
         return None
-    to_support = biject_to(site["fn"].support)
-    shape = to_support.inverse_shape(site["fn"].shape(site["kwargs"]["sample_shape"]))
-    value: Array = to_support(jax.random.normal(site["kwargs"]["rng_key"], shape))
-    return value
+    if _is_improper(site["fn"]):
+        to_support = biject_to(site["fn"].support)
+        shape = to_support.inverse_shape(site["fn"].shape(site["kwargs"]["sample_shape"]))
+        value: Array = to_support(jax.random.normal(site["kwargs"]["rng_key"], shape))
+    else:
+        value = site["fn"](*site["args"], **site["kwargs"])
+    return value.astype(dtype) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 def _log_prob(site: Site) -> Array:

@@ -124,6 +124,26 @@ def test_a_site_that_numpyro_does_not_draw_in_a_traced_call_has_no_predictions(c
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["volatility", "growth", "walk"])
+def test_loops_carry_latents_and_data_in_float32(name: str) -> None:
+    """JAX refuses a carry whose dtype changes, as where NumPyro draws float64 beside fields in float32."""
+    data = {"t": np.linspace(0, 3, 7), "y": DATA["y"]}
+    spec = DataSpec(1, {k: FieldSpec(v.shape, "float64") for k, v in data.items()}, {}, "float32")
+    model = load_component("model", "numpyro")(OPTIONS(function=f"numpyro_functions:{name}", whole=True), spec)
+    shapes = check_model(type(model), model.options, spec)
+    latents = model.prior(spec).sample(seed=jax.random.key(1))
+    assert {k: (v.shape, v.dtype) for k, v in latents.items()} == {k: (v.shape, np.float32) for k, v in shapes.items()}
+    found = model.prior(spec).log_prob(latents)
+    found += model.log_likelihood(latents, {k: jnp.asarray(v, "float32")[None] for k, v in data.items()}).sum()
+    doubled = {k: v.astype("float64") for k, v in latents.items()}
+    given = {k: jnp.asarray(v) for k, v in data.items() if name == "growth" or k == "y"}
+    np.testing.assert_allclose(found, log_density(seeded(name), (), given, doubled)[0], rtol=1e-4)
+    bijector = model.prior(spec).experimental_default_event_space_bijector()
+    for latent, value in bijector.forward(bijector.inverse(latents)).items():
+        assert value.dtype == np.float32
+        np.testing.assert_allclose(value, latents[latent], rtol=1e-5)
+
+
 def test_its_version_is_recorded() -> None:
     assert make("rich")[0].packages == ("numpyro",)
 
