@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax.experimental.ode import odeint
 from numpyro import distributions as dist
@@ -130,6 +131,24 @@ def correlated(x: Any, y: Any) -> None:
     with numpyro.plate("rows", len(y)):
         numpyro.sample("x", dist.MultivariateNormal(0.0, scale_tril=root), obs=x)
         numpyro.sample("y", dist.Normal(0.0, 1.0 + corr[0, 1] ** 2), obs=y)
+
+
+def grouped(y: Any) -> None:
+    """Effects of as many groups as the data have, counted as in NumPyro's tutorials."""
+    with numpyro.plate("groups", len(np.unique(y))):
+        numpyro.sample("effect", dist.Normal(0, 1))
+
+
+def grouped_by_jax(y: Any) -> None:
+    """The same by the functions that a remedy may suggest."""
+    with numpyro.plate("groups", len(jnp.unique(y))):
+        numpyro.sample("effect", dist.Normal(0, 1))
+
+
+def grouped_by_python(y: Any) -> None:
+    """The same with a set."""
+    with numpyro.plate("groups", len(set(y))):
+        numpyro.sample("effect", dist.Normal(0, 1))
 
 
 def volatility(y: Any) -> None:

@@ -21,12 +21,20 @@ from bayesmesh.errors import ConfigError, DeviceError, UserError, explain_os_err
 _VALUE_NEEDED = (
     "Python code needs the value of a traced array, in `if`, `while`, `and`, `int()`, `range()`, a shape or a mask"
 )
-_WITHOUT_VALUE = "use jnp.where, jax.lax.cond or jax.lax.fori_loop; no shape may depend on values"
+_GROUPS = (
+    "a number of groups is a constant, `data: {constants: {num_groups: 8}}`, which a NumPyro function takes as the argument"
+    " `num_groups`, and other models find in `data_spec.constants`"
+)
+_WITHOUT_VALUE = f"use jnp.where, jax.lax.cond or jax.lax.fori_loop; no shape may depend on values: {_GROUPS}"
+_OF_SYMBOLS = re.compile(
+    r"TensorVariable cannot be converted|Length of .* cannot be determined|no implementation found for 'numpy"
+)
+_UNHASHABLE = re.compile(r"unhashable type: '\w*Tracer'")
 
 EXPLAINED = {
     "TracerArrayConversionError": (
         "NumPy was given a traced array",
-        "use jax.numpy (`jnp`) instead of NumPy (`np`) for whatever depends on latents or rows",
+        f"use jax.numpy (`jnp`) instead of NumPy (`np`) for whatever depends on latents or rows; {_GROUPS}",
     ),
     "UnexpectedTracerError": (
         "a traced array was kept in an attribute or a global variable, and used in a later call",
@@ -39,6 +47,11 @@ EXPLAINED = {
 }  # fmt: skip
 """Class of an exception of JAX -> what happened, and remedy."""
 
+_WITHOUT_SYMBOLS = (
+    "write the number itself, such as `shape=8` for eight groups, or in a subclass of `PymcModel` a number of"
+    " `self.spec.constants`; or give the function the values of all rows, which are then one row:\n"
+    "    model:\n      given: arrays"
+)
 _OF_DTYPES = re.compile(r"dtype|float32|float64|int32|int64")
 _SAME_DTYPE = (
     "give numbers the dtype of the data, for example `zero = jnp.zeros((), y.dtype)` of a field y, or of"
@@ -133,6 +146,10 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         near = difflib.get_close_matches(error.name, dir(error.obj), n=1)
         return _text(error), f"did you mean '{near[0]}'?" if near else "correct the line"
+    if isinstance(error, TypeError) and _UNHASHABLE.search(str(error)):
+        return _VALUE_NEEDED, _WITHOUT_VALUE
+    if isinstance(error, TypeError | ValueError) and _OF_SYMBOLS.search(str(error)):
+        return f"Python or NumPy needs the value of a symbol of PyTensor ({_text(error)})", _WITHOUT_SYMBOLS
     if isinstance(error, TypeError) and _OF_INTEGERS.search(str(error)):
         return _text(error), _WHOLE_NUMBERS
     if isinstance(error, TypeError | ValueError) and _OF_DTYPES.search(str(error)):

@@ -30,9 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
-import pytensor.tensor as pt
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.config.named_code import check_arguments, load_function
@@ -106,6 +106,17 @@ class Predictive:
         return self._log_prob(self._latents, self._rows, value)
 
 
+class FieldSymbol(TensorVariable):
+    """The values of a field. NumPy would take it for one object, of which there is one unique value."""
+
+    def __array_function__(
+        self, function: Any, types: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Have NumPy refuse `np.unique`, by its protocol; other functions look at attributes, or raise by themselves."""
+        del types
+        return NotImplemented if function is np.unique else function._implementation(*args, **kwargs)
+
+
 class PymcModel(Model):
     """Base of PyMC models in the pipeline: subclass it and declare the variables in `build`.
 
@@ -126,10 +137,10 @@ class PymcModel(Model):
     @functools.cached_property
     def _graphs(self) -> Graphs:
         rows = {
-            name: pt.tensor(
-                name,
-                dtype=_symbol_dtype(field.dtype),
-                shape=field.shape if self._is_whole else (None, *field.shape),
+            name: FieldSymbol(
+                TensorType(_symbol_dtype(field.dtype), shape=field.shape if self._is_whole else (None, *field.shape)),
+                None,
+                name=name,
             )
             for name, field in self.spec.fields.items()
         }

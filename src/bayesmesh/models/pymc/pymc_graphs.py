@@ -159,8 +159,11 @@ class Graphs:
         if rv.dtype not in ("float32", "float64"):
             raise ConfigError(f"{said} is {rv.dtype}", "sum discrete variables out: kernels need gradients")
         if self._uses_rows(rv):
-            remedy = "latents are shared by all rows; take a static shape, such as rows[...].type.shape[1]"
-            raise ConfigError(f"{said} depends on the rows", remedy)
+            raise ConfigError(
+                f"{said} depends on the rows",
+                "latents are shared by all rows; take a static shape, rows[...].type.shape[1] or `shape=8` for eight groups; or"
+                " give the function the values of all rows, which are then one row:\n    model:\n      given: arrays",
+            )
 
     def _split_terms(self, observed: Mapping[Variable, Variable]) -> None:
         """Split log density terms by whether they depend on rows; all in constrained space, without Jacobians."""

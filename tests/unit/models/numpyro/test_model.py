@@ -144,6 +144,14 @@ def test_loops_carry_latents_and_data_in_float32(name: str) -> None:
         np.testing.assert_allclose(value, latents[latent], rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["grouped", "grouped_by_jax", "grouped_by_python"])
+def test_a_number_of_groups_that_is_counted_is_said_to_be_a_constant(name: str) -> None:
+    model, spec = make(name)
+    said = rf"line \d+: {name}: .* traced array(?s:.*)constants: {{num_groups: 8}}"
+    with pytest.raises(ConfigError, match=said):
+        check_model(type(model), model.options, spec)
+
+
 def test_its_version_is_recorded() -> None:
     assert make("rich")[0].packages == ("numpyro",)
 

@@ -166,6 +166,18 @@ class Local(Regression):
         pymc.Normal("y", pymc.Normal("effects", 0, 1, shape=rows["y"].shape), 1, observed=rows["y"])
 
 
+class Unique(Regression):
+    """NumPy would find one unique value in the symbol of the field."""
+
+    def build(self, rows: Mapping[str, Any]) -> None:
+        pymc.Normal("effects", 0, 1, shape=len(np.unique(rows["y"])))
+
+
+class Largest(Regression):
+    def build(self, rows: Mapping[str, Any]) -> None:
+        pymc.Normal("effects", 0, 1, shape=int(rows["y"].max()))
+
+
 class Blind(Regression):
     def build(self, rows: Mapping[str, Any]) -> None:
         pymc.Normal("y", pymc.Normal("mean", 0, 1), 1, observed=np.zeros(3))
@@ -178,7 +190,9 @@ class Blind(Regression):
         (Wholesale, r"Wholesale: 'fit' has a log density of shape \(\) for 2 rows"),
         (Across, r"Across: 'z' has a log density of shape \(1, 2\) for 2 rows"),
         (Summed, r"Summed: 'fit' has a log density of shape \(1,\) for 2 rows"),
-        (Local, "'effects' depends on the rows"),
+        (Local, r"'effects' depends on the rows(?s:.*)`shape=8` for eight groups(?s:.*)given: arrays"),
+        (Unique, r"Unique\.build: .*needs the value of a symbol.*numpy\.unique(?s:.*)write the number itself"),
+        (Largest, r"Largest\.build: .*needs the value of a symbol(?s:.*)`shape=8`(?s:.*)given: arrays"),
         (Blind, "nothing in it depends on the rows"),
     ],
 )
