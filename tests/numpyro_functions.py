@@ -151,6 +151,12 @@ def grouped_by_python(y: Any) -> None:
         numpyro.sample("effect", dist.Normal(0, 1))
 
 
+def nearly_flat(y: Any) -> None:
+    """A prior whose draws underflow to 0, which is outside of its support."""
+    precision = numpyro.sample("precision", dist.Gamma(0.001, 0.001))
+    numpyro.sample("y", dist.LogNormal(0, precision**-0.5), obs=y)
+
+
 def volatility(y: Any) -> None:
     """GARCH(1, 1): a scan carries the variance, which begins at that of the data and goes on with the latents."""
     base, recent = numpyro.sample("base", dist.HalfNormal(1)), numpyro.sample("recent", dist.Uniform(0, 1))

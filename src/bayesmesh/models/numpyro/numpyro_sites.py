@@ -271,7 +271,9 @@ def _draw(site: Site, dtype: str, latents: Arrays) -> Array | None:
 
 def _log_prob(site: Site) -> Array:
     """Return the log density of a site, over its batch, as NumPyro counts it."""
-    value = site["fn"].log_prob(site["value"], site["intermediates"]) if site["intermediates"] else site["fn"].log_prob(site["value"])  # fmt: skip
+    # NumPyro checks no values while a call is traced, and draws and rows without meaning are not the user's data.
+    with validation_enabled(False):
+        value = site["fn"].log_prob(site["value"], site["intermediates"]) if site["intermediates"] else site["fn"].log_prob(site["value"])  # fmt: skip
     scale = site["scale"]
     return value if scale is None or is_identically_one(scale) else scale * value
 

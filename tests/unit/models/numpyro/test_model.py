@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -150,6 +151,15 @@ def test_a_number_of_groups_that_is_counted_is_said_to_be_a_constant(name: str) 
     said = rf"line \d+: {name}: .* traced array(?s:.*)constants: {{num_groups: 8}}"
     with pytest.raises(ConfigError, match=said):
         check_model(type(model), model.options, spec)
+
+
+def test_values_that_are_not_the_user_s_data_are_not_said_to_be_out_of_support() -> None:
+    """Neither draws that underflow, nor rows without meaning, here zeros of a log-normal outcome."""
+    model, spec = make("nearly_flat")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_model(type(model), model.options, spec)
+        model.prior(spec).log_prob({"precision": jnp.zeros(())})
 
 
 def test_its_version_is_recorded() -> None:
