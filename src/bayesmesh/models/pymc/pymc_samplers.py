@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array
-from pymc.distributions.continuous import TruncatedNormalRV
+from pymc.distributions.continuous import TruncatedNormalRV, WaldRV
+from pymc.distributions.discrete import DiscreteUniformRV
 from pytensor.link.jax.dispatch.random import jax_sample_fn
 from pytensor.tensor.random import basic
 from tensorflow_probability.substrates import jax as tfp
@@ -39,6 +40,29 @@ def _weibull(op: object, node: object) -> Sampler:
 
     def draw(key: Array, size: Any, dtype: str, shape: ArrayLike) -> Array:
         return jax.random.weibull_min(key, 1.0, jnp.asarray(shape), size, jnp.dtype(dtype))
+
+    return draw
+
+
+@jax_sample_fn.register(WaldRV)
+def _wald(op: object, node: object) -> Sampler:
+    del op, node
+
+    def draw(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+        mean, shape, shift = map(jnp.asarray, parameters)
+        # JAX draws with the shape 1: a multiple of an inverse Gaussian is one, of as large a multiple of mean and shape.
+        return shift + shape * jax.random.wald(key, mean / shape, size, jnp.dtype(dtype))
+
+    return draw
+
+
+@jax_sample_fn.register(DiscreteUniformRV)
+def _discrete_uniform(op: object, node: object) -> Sampler:
+    del op, node
+
+    def draw(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+        low, high = jnp.broadcast_arrays(*parameters)
+        return jax.random.randint(key, low.shape if size is None else size, low, high + 1, jnp.dtype(dtype))
 
     return draw
 

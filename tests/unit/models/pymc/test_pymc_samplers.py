@@ -35,6 +35,7 @@ OUTCOMES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gamma": (pymc.Gamma, {"alpha": 0.7, "beta": 3}),
     "inverse_gamma": (pymc.InverseGamma, {"alpha": 3, "beta": 2}),
     "chi_squared": (pymc.ChiSquared, {"nu": 3}),
+    "wald": (pymc.Wald, {"mu": 2, "lam": 3, "alpha": 0.5}),
     "weibull": (pymc.Weibull, {"alpha": 1.5, "beta": 2}),
     "beta": (pymc.Beta, {"alpha": 0.7, "beta": 3}),
     "kumaraswamy": (pymc.Kumaraswamy, {"a": 2, "b": 3}),
@@ -49,6 +50,7 @@ OUTCOMES: dict[str, tuple[Any, dict[str, Any]]] = {
     "zero_inflated_poisson": (pymc.ZeroInflatedPoisson, {"psi": 0.7, "mu": 3}),
     "zero_inflated_negative_binomial": (pymc.ZeroInflatedNegativeBinomial, {"psi": 0.7, "mu": 3, "alpha": 2}),
     "zero_inflated_binomial": (pymc.ZeroInflatedBinomial, {"psi": 0.7, "n": 7, "p": 0.3}),
+    "discrete_uniform": (pymc.DiscreteUniform, {"lower": 1, "upper": 4}),
     "geometric": (pymc.Geometric, {"p": 0.3}),
     "categorical": (pymc.Categorical, {"p": [0.1, 0.6, 0.3]}),
     "ordered_logistic": (pymc.OrderedLogistic, {"eta": 0.5, "cutpoints": CUTS, "compute_p": False}),
@@ -123,11 +125,11 @@ def test_draws_and_log_densities_are_those_of_pymc(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "parameters"), [(pymc.Wald, {"mu": 2, "lam": 3}), (pymc.HurdlePoisson, {"psi": 0.7, "mu": 3})]
+    ("make", "parameters"), [(pymc.Moyal, {"mu": 2, "sigma": 3}), (pymc.HurdlePoisson, {"psi": 0.7, "mu": 3})]
 )
 def test_what_jax_cannot_draw_has_no_predictions(make: Any, parameters: dict[str, Any]) -> None:
     """A hurdle draws until it is passed, by a loop that PyTensor does not convert."""
-    y = pt.tensor("y", dtype="float64" if make is pymc.Wald else "int64", shape=(None,))
+    y = pt.tensor("y", dtype="float64" if make is pymc.Moyal else "int64", shape=(None,))
     with pymc.Model() as model:
         pymc.Normal("slope", 0, 1)
         make("y", **parameters, observed=y)
