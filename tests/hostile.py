@@ -163,7 +163,7 @@ MODELS = (
             _prior("return tfd.JointDistributionSequential([tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0)])")),
     Hostile("no latents", (OF_PRIOR, "remedy: "), _prior("return tfd.JointDistributionNamed({})")),
     Hostile("nothing returned", (OF_PRIOR, "returns NoneType instead of a joint distribution"), _prior("pass")),
-    Hostile("a latent with a slash", (OF_PRIOR, "'a/b' is not a valid name for a latent"),
+    Hostile("a latent with a slash", (OF_PRIOR, "'a/b' is not a valid name for a latent", "letters, digits, spaces"),
             _prior("return tfd.JointDistributionNamed({'a/b': tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0)})")),
     Hostile("a discrete latent", (OF_PRIOR, "latent 'k' is discrete", "marginalise"),
             _prior("return tfd.JointDistributionNamed({'k': tfd.Poisson(jnp.ones((), data_spec.dtype)), 'mean': tfd.Sample(tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0), (2,))})"), ),

@@ -157,6 +157,13 @@ def nearly_flat(y: Any) -> None:
     numpyro.sample("y", dist.LogNormal(0, precision**-0.5), obs=y)
 
 
+def greek(y: Any) -> None:
+    """Latents with names of other scripts."""
+    numpyro.sample(
+        "y", dist.Normal(numpyro.sample("α", dist.Normal(0, 1)), numpyro.sample("σ²", dist.HalfNormal(1))), obs=y
+    )
+
+
 def volatility(y: Any) -> None:
     """GARCH(1, 1): a scan carries the variance, which begins at that of the data and goes on with the latents."""
     base, recent = numpyro.sample("base", dist.HalfNormal(1)), numpyro.sample("recent", dist.Uniform(0, 1))

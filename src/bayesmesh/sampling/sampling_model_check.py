@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -39,7 +40,7 @@ _JOINT = (
     'return one TFP joint distribution over named latents, for example\n    tfd.JointDistributionNamed({"mean": tfd.Normal'
     "(zero, zero + 1)})"
 )
-_NAME = re.compile(r"[A-Za-z_][\w .:()-]*")
+_NAME = re.compile(r"[^\W\d][\w .:()-]*")
 
 
 def check_model(model_class: type[Model], options: Settings, spec: DataSpec) -> Shapes:
@@ -301,7 +302,11 @@ def _check_latent(method: Callable[..., Any], name: object, value: Any, *, is_di
 def _check_name(method: Callable[..., Any], what: str, name: object) -> None:
     """Refuse a name that cannot be that of a stored array."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        _refuse(method, f"{name!r} is not a valid name for a {what}", "begin it with a letter, and use no slash")
+        _refuse(method, f"{name!r} is not a valid name for a {what}", "begin it with a letter, of any script, and go on with letters, digits, spaces and . : ( ) - _")  # fmt: skip
+    try:
+        name.encode(encoding := sys.getfilesystemencoding())
+    except UnicodeEncodeError:
+        _refuse(method, f"{name!r} names a folder, and names of files have the encoding {encoding} here", "set the environment variable PYTHONUTF8=1, or spell it in ASCII, such as 'alpha'")  # fmt: skip
 
 
 def _refuse(of: Callable[..., Any], problem: str, remedy: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -160,6 +161,14 @@ def test_values_that_are_not_the_user_s_data_are_not_said_to_be_out_of_support()
         warnings.simplefilter("error")
         check_model(type(model), model.options, spec)
         model.prior(spec).log_prob({"precision": jnp.zeros(())})
+
+
+def test_latents_may_have_names_of_any_script_that_names_of_files_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, spec = make("greek")
+    assert set(check_model(type(model), model.options, spec)) == {"α", "σ²"}
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    with pytest.raises(ConfigError, match=r"'α' names a folder, .* encoding ascii here\n  remedy: .*PYTHONUTF8=1"):
+        check_model(type(model), model.options, spec)
 
 
 def test_its_version_is_recorded() -> None:
