@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.prior_texts import parse_prior
+from bayesmesh.config.prior_texts import Prior, parse_prior
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._model_priors import distribution_of, has_location, scaled, split_parameters
 from bayesmesh.models.base import Bijector, Latents, SpecLike
@@ -102,7 +102,8 @@ def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
 
 def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
     valid = [*plan.parameters, *(["intercept"] if plan.has_intercept else [])]
-    valid += ["coefficients", *plan.parts] if plan.columns else []
+    # Of all terms, of which a formula may have none; a term that it lacks may be a misspelt one.
+    valid += ["coefficients", *plan.parts]
     valid += ["sd", *(g.sd for g in plan.groups)] if plan.groups else []
     correlated = [g.correlation for g in plan.groups if g.is_correlated]
     valid += ["correlation", *correlated] if correlated else []
@@ -119,6 +120,9 @@ class _Maker:
         self._family = FAMILIES[options.family]
         self._outcome_scale = float(spec.constants["outcome_scale"])
         self._unit = self._outcome_scale if self._family.is_in_unit else 1.0
+        if "coefficients" in self._given:
+            # Also where no column takes it.
+            self._prior_on_line("coefficients")
 
     def _array(self, values: Any) -> Array:
         return jnp.asarray(values, self._dtype)
@@ -133,11 +137,15 @@ class _Maker:
         return scaled("normal", self._array(location), self._array(DEFAULT_SCALE * self._unit), shape)
 
     def _on_line(self, name: str, shape: tuple[int, ...]) -> tfp.distributions.Distribution:
+        prior = self._prior_on_line(name)
+        location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
+        return scaled(prior.family, location, scale, shape, *degrees)
+
+    def _prior_on_line(self, name: str) -> Prior:
         prior = parse_prior(self._given[name], f"key 'model.priors.{name}'")
         if prior.shape or not has_location(prior.family):
             raise self._misfit(name, "normal, student_t, cauchy or laplace, without a shape")
-        location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
-        return scaled(prior.family, location, scale, shape, *degrees)
+        return prior
 
     def _misfit(self, name: str, wanted: str) -> ConfigError:
         return ConfigError(f"key 'model.priors.{name}': '{self._given[name]}' does not fit", f"use {wanted}")
@@ -151,9 +159,7 @@ class _Maker:
             if key not in self._given:
                 rows.append((0.0, DEFAULT_SCALE * self._unit / self._plan.sd[i]))
                 continue
-            prior = parse_prior(self._given[key], f"key 'model.priors.{key}'")
-            if prior.shape or not has_location(prior.family):
-                raise self._misfit(key, "normal, student_t, cauchy or laplace, without a shape")
+            prior = self._prior_on_line(key)
             family = prior.family
             location, scale, degrees = split_parameters(prior.family, prior.parameters)
             rows.append((location, scale, *degrees))

@@ -332,6 +332,22 @@ def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> 
         model.prior(model.spec)
 
 
+def test_a_formula_without_predictors_takes_a_prior_of_all_coefficients() -> None:
+    """One file sweeps formulas with and without predictors; a name that no formula has stays an error."""
+    given = {"coefficients": "student_t(4, 0, 0.5)"}
+    model, _, _ = make("growth ~ 1", priors=given)
+    assert draw(model).keys() == draw(make("growth ~ 1")[0]).keys()
+    assert "coefficients" not in str(model.described()["facts"])
+    for priors, said in (
+        ({"age": "normal(0, 1)"}, "the model has no 'age'"),
+        ({"coeficients": "normal(0, 1)"}, "the model has no 'coeficients'"),
+        ({"coefficients": "half_normal(1)"}, "key 'model.priors.coefficients': 'half_normal(1)' does not fit"),
+    ):
+        wrong, _, _ = make("growth ~ 1", priors=priors)
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            wrong.prior(wrong.spec)
+
+
 def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     spec, table = trees(NUM_ROWS)
     columns, variables, raw = dict(table), dict(spec.variables), dict(table)
