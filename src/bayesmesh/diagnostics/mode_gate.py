@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayesmesh.diagnostics.finite_gate import MOST_CHAINS
+from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
 
 SEPARATION = 5.0
@@ -113,12 +114,12 @@ def failed_by_modes(num_chains: int, where: str, message: str, *, is_second: boo
     Args:
         num_chains: how many are in another mode or came late.
         where: a place where that is seen.
-        message: words for both.
+        message: words for both; of chains that came late also the remedy.
         is_second: whether any stays in another mode, so that more draws do not bring chains together.
     """
     return GateResult(
         name="modes", limit=0.0, direction="at most", value=float(num_chains), where=where, severity="fail", verdict="fail",
-        found=message, beyond_draws=is_second,
+        found=message, hint=WORDINGS["modes"].hint if is_second else "", beyond_draws=is_second,
     )  # fmt: skip
 
 

@@ -133,8 +133,7 @@ def _describe(found: TwoModes) -> str:
     return (
         f"a second mode: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
         f" {found.is_above.size:,} draws and above it in the others, and chains {went} from one side to the other"
-        f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree. Order components that may change"
-        " places, or reparametrise"
+        f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree"
     )
 
 

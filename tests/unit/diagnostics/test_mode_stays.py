@@ -35,7 +35,7 @@ def test_components_that_change_places_are_named_with_their_chains() -> None:
     assert (found.name, found.verdict, found.value) == ("modes", "fail", 1.0)
     below, above = ("chains 0, 1 and 3", "chain 2") if found.where == "mean[0]" else ("chain 2", "chains 0, 1 and 3")
     assert f"never went from one side to the other: {below} always below, {above} always above" in found.message
-    assert "Order components" in found.message
+    assert "order components" in found.message
 
 
 def test_chains_that_seldom_go_over_are_counted() -> None:
@@ -57,7 +57,7 @@ def test_a_chain_that_comes_late_is_called_late() -> None:
     assert "came late" in found.message
     assert "chains 0 and 2 had location[0] below" in found.message
     assert "until draw 500; run a longer warmup" in found.message
-    assert "Order components" not in found.message
+    assert "order components" not in found.message
 
 
 def test_a_single_crossing_to_the_rarer_mode_counts_as_a_chain() -> None:
