@@ -205,7 +205,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_here(words: Sequence[str]) -> int:
     """Run one verb in this process and return the exit code."""
     if words[:1] == ["run"]:
-        importlib.import_module("bayesmesh.operations.run").run(words[1:])
+        try:
+            importlib.import_module("bayesmesh.operations.run").run(words[1:])
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
     # First of all, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         try:

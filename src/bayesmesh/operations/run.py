@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.running.fork_server import start_server
 from bayesmesh.workflow import is_profile_given
 
@@ -37,7 +39,11 @@ def run(words: Sequence[str]) -> NoReturn:
 
     Args:
         words: arguments of ``snakemake``: targets and options.
+
+    Raises:
+        ConfigError: see `refuse_missing_files`.
     """
+    refuse_missing_files(words)
     # Bound to a name: a server ends once its `stdin` here is closed.
     _server = start_server() if needs_jobs(words) else None
     import_late(_LATE)
@@ -50,6 +56,30 @@ def run(words: Sequence[str]) -> NoReturn:
     look_at_plain_values_first()
     main()
     raise AssertionError("Snakemake exits by itself")
+
+
+def refuse_missing_files(words: Sequence[str]) -> None:
+    """Refuse a file of `--configfile` that is not there, at which Snakemake ends with a traceback.
+
+    Args:
+        words: arguments of ``snakemake``.
+
+    Raises:
+        ConfigError: names the file.
+    """
+    for at, word in enumerate(words):
+        option, _, value = word.partition("=")
+        # Snakemake takes the beginning of an option for the option, and all words behind it for files.
+        if not option.startswith("--configf"):
+            continue
+        behind = itertools.takewhile(lambda other: not other.startswith("-"), words[at + 1 :])
+        for name in [value] if value else behind:
+            if not Path(name).is_file():
+                raise ConfigError(
+                    f"{option} {name}: no such file",
+                    "leave the option out: settings are read from config/config.yaml and config/experiments/NAME.yaml alone;"
+                    " names of experiments stand before it",
+                )
 
 
 def look_at_plain_values_first() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.operations.run import needs_jobs
+from bayesmesh.cli import main
+from bayesmesh.operations.run import needs_jobs, refuse_missing_files
 
 RUN = "import sys; from bayesmesh.cli import main; main(['run', *sys.argv[1:]])"
 SNAKEFILE = """
@@ -101,6 +102,24 @@ def test_arguments_and_exit_codes_are_those_of_snakemake(tmp_path: Path) -> None
     )
     assert done.returncode == 1, done.stderr
     assert "['snakemake', '--cores', '1', '--quiet', 'all'] without pandas" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["-n", "--configfile", "none.yaml"], "--configfile none.yaml"),
+        (["--configfile=none.yaml", "new"], "--configfile none.yaml"),
+        (["--configfiles", "config/experiments/new.yaml", "old", "-n"], "--configfiles old"),
+        (["--configf", "config"], "--configf config"),
+    ],
+)
+def test_a_configuration_file_that_is_not_there_is_named(
+    folder: Path, words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {named}: no such file\n  remedy: leave the option out")
+    refuse_missing_files(["--configfile", "config/experiments/new.yaml", "--config", "x=1"])
 
 
 def test_a_late_module_is_imported_once_it_is_used() -> None:
