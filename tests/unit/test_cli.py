@@ -122,7 +122,9 @@ def test_a_wrong_file_stops_no_command_about_another_experiment(
     (folder / "config" / "config.yaml").write_text("experiments: [one, two]\n")
     for arguments in (["fetch", "--experiment", "two"], ["index"]):
         assert main(arguments) == 2
-        assert f"error: {said}" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert f"error: {said}" in told
+        assert told.count(said) == 1, "not as a warning too"
     for arguments in (["status"], ["gc"]):
         assert main(arguments) == 0, "they look at what is stored"
         assert said in "".join(capsys.readouterr())

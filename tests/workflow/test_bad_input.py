@@ -71,6 +71,7 @@ def test_a_wrong_file_stops_no_other_experiment(workspace: Any) -> None:
     for refused in (page, listed):
         assert refused.returncode == 2, refused.stderr
         assert "error: config/experiments/more.yaml: unknown key 'sampling.drwas'" in refused.stderr
+        assert refused.stderr.count("unknown key 'sampling.drwas'") == 1
         assert "Traceback" not in refused.stdout + refused.stderr
 
 

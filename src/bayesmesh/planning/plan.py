@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning import plan_specs
 from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
 from bayesmesh.planning.plan_overviews import Overview, Wildcards
+from bayesmesh.planning.plan_warnings import LeftOut
 from bayesmesh.planning.planned_devices import check_devices, check_processes
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
@@ -31,8 +32,6 @@ from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.process_launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.seal_files import is_of_mirror
-
-_log = logging.getLogger("bayesmesh")
 
 
 def use_own_environment() -> None:
@@ -60,6 +59,7 @@ class _Experiments(dict[str, ExperimentBase]):
         unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, [*self, *self._plan.broken])}"
         error = self._plan.broken.get(name) or ConfigError(unknown)
         if self._plan.workflow is not None:
+            self._plan.left_out.warn([name])
             _exit_with(error)
         raise error
 
@@ -92,24 +92,25 @@ class Plan(Overview):
         workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
             cores they have; None outside Snakemake, where no spec is written.
         is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
-            otherwise the first such file is an error. Always so within Snakemake.
+            otherwise the first such file is an error. Always so within Snakemake, which warns after planning.
+        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning.
 
     Raises:
         ConfigError: the configuration is invalid.
     """
 
     def __init__(
-        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False
-    ) -> None:
+        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False, asked: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, experiments, self.broken, self.sweeps, self.refits = load_configuration(self.config)
         self.experiments = _Experiments(experiments, self)
-        for error in self.broken.values():
-            if workflow is None and not is_partial:
+        # Not by each job, for all of them read the configuration again.
+        self.left_out = LeftOut(self.broken if workflow is None or workflow.is_main_process else {})
+        if workflow is None:
+            for error in () if is_partial else self.broken.values():
                 raise error
-            # Not by each job, for all of them read the configuration again.
-            if workflow is None or workflow.is_main_process:
-                _log.warning("warning: left out: %s", error)
+            self.left_out.warn(asked)
         self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
         self._of_data = {
@@ -304,7 +305,7 @@ class Plan(Overview):
         serve(self.workflow)
 
     def force(self, job: Job, why: str) -> None:
-        _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
+        logging.getLogger("bayesmesh").warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
         self.workflow.dag.forcefiles.add(str(job.declared))
 
     def _is_noticed(self, job: Job, stage: str, name: str) -> bool:

@@ -8,6 +8,7 @@ import logging
 import os
 from pathlib import Path
 
+from bayesmesh.config.config_loading import load_run
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
@@ -37,7 +38,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
 
 def run_index(arguments: argparse.Namespace) -> int:
     """Write the index of existing pages and return the exit code."""
-    plan = Plan(is_partial=True)
+    plan = Plan(is_partial=True, asked=load_run(Path("config", "config.yaml")).experiments)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
     described = {name: describe(plan, name) for name in plan.experiments}

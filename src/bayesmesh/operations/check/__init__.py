@@ -91,7 +91,11 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
 def _options(kind: str, name: str | None, experiment: str | None) -> tuple[Mapping[str, Any], str]:
     """Return the options and the name of a source or a kernel: those of the experiment, or of the first that uses it."""
     key, word = ("data", "source") if kind == "source" else ("kernel", "name")
-    experiments = Plan(is_partial=True).experiments if Path("config/config.yaml").is_file() else {}
+    experiments = (
+        Plan(is_partial=True, asked=filter(None, [experiment])).experiments
+        if Path("config/config.yaml").is_file()
+        else {}
+    )
     blocks = {each: getattr(experiments[each], key) for each in ([experiment] if experiment else sorted(experiments))}
     for block in blocks.values():
         if name in (None, getattr(block, word)):

@@ -86,7 +86,7 @@ def find_checked(name: str, experiment: str | None, results: Path, scratch: Path
         ConfigError: an unknown name; the experiment has no posterior; options are missing.
     """
     is_configured = experiment is not None or Path("config/config.yaml").is_file()
-    plan = Plan("config", str(results), is_partial=True) if is_configured else None
+    plan = Plan("config", str(results), is_partial=True, asked=filter(None, [experiment])) if is_configured else None
     if plan is None or (experiment is None and (experiment := _first(plan, name)) is None):
         return _built_in(name, scratch)
     layout = ExperimentLayout(results, experiment or "")

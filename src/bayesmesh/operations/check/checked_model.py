@@ -70,7 +70,7 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
     Raises:
         ConfigError: an unknown name; options are missing; or no data fit the model.
     """
-    plan = Plan(str(config), results, is_partial=True)
+    plan = Plan(str(config), results, is_partial=True, asked=filter(None, [experiment]))
     if experiment is None:
         experiment = next((n for n, e in sorted(plan.experiments.items()) if e.model.name == model), None)
     if experiment is None:

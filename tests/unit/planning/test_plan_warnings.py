@@ -1,0 +1,29 @@
+"""Each invalid file is named once, and not as a warning where its error ends the command."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_warnings import LeftOut
+
+SHARED = ConfigError("many.yaml: unknown key 'a'", "remove it")
+BROKEN = {
+    "many": SHARED,
+    "many-a-1": SHARED,
+    "two": ConfigError("two.yaml: empty"),
+    "three": ConfigError("three.yaml: no"),
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [([], "many two three"), (["good", "two", "three"], "many three"), (["many-a-1"], "two three")],
+)
+def test_all_but_the_one_that_is_refused_are_named_once(
+    asked: list[str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out = LeftOut(BROKEN)
+    left_out.warn(asked)
+    left_out.warn()
+    assert [line.removeprefix("warning: left out: ").partition(".")[0] for line in caplog.messages] == said.split()
