@@ -251,7 +251,7 @@ TABLES = (
     Bad("no files at all", ("key 'data.files'",), _key("data", files=None)),
     Bad("an empty table", ("data/bad.csv", "empty"), **_table("")),
     Bad("a header alone", ("no rows",), **_table("x,y,town\n")),
-    Bad("a line with a cell too many", ("data/bad.csv", "Row #4", "Expected 3 columns, got 4"), **_table(GOOD.replace("3.5,1,Bonn", "3.5,1,Bonn,7"))),
+    Bad("a line with a cell too many", ("data/bad.csv, row 3", "4 cells, and the header has 3"), **_table(GOOD.replace("3.5,1,Bonn", "3.5,1,Bonn,7"))),
     Bad("a line with a cell too few", ("data/bad.csv",), **_table(GOOD.replace("3.5,1,Bonn", "3.5,1"))),
     Bad("another delimiter", ("data/bad.csv", "no comma, but ';'"), **_table(GOOD.replace(",", ";"))),
     Bad("a column twice", ("data/bad.csv", "two columns are called 'x'"), **_table(GOOD.replace("x,y", "x,x", 1))),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
+from bayesmesh.data.tables.csv_rows import RowCheck
 from bayesmesh.errors import DataError, suggest
 
 Format = Literal["csv", "tsv", "parquet", "feather", "jsonl"]
@@ -81,8 +82,9 @@ class TableFile:
 
     def __init__(self, path: Path, form: Format | None = None, delimiter: str | None = None) -> None:
         self.path, self.form = path, form or _format_of(path)
+        self.row_check = RowCheck()
         self._delimiter = delimiter or {"tsv": "\t"}.get(self.form, ",")
-        with _explaining(path, self.form):
+        with _explaining(self):
             if self.is_text:
                 self._check_encoding()
             if self.form == "csv" and delimiter is None:
@@ -129,7 +131,7 @@ class TableFile:
         first = 1
         # A column of the file says how many rows a block has, also if only those of folders are asked for.
         inside = [name for name in names if name not in self.keys] or self.written[:1]
-        with _explaining(self.path, self.form):
+        with _explaining(self):
             for cells in _BLOCKS[self.form](self, inside):
                 count = len(cells[inside[0]])
                 keyed = {key: pa.array([self.keys[key]] * count, pa.string()) for key in self.keys if key in names}
@@ -149,10 +151,14 @@ class TableFile:
         from pyarrow import csv
 
         types = None if names is None else dict.fromkeys(names, pa.string())
+        # Of its own, because each reader counts from the first row on.
+        self.row_check = RowCheck()
         return csv.open_csv(
             self.open_text(),
             read_options=csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-            parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            parse_options=csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self.row_check
+            ),
             convert_options=csv.ConvertOptions(
                 column_types=types, include_columns=names, null_values=[], strings_can_be_null=False
             ),
@@ -199,7 +205,12 @@ def _csv_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any
 
     written = dict(zip(file.written, file.read_csv(None).schema.names, strict=True))
     for batch in file.read_csv([written[name] for name in names]):
-        yield {name: pc.utf8_trim_whitespace(batch.column(written[name])) for name in names}
+        trimmed = {name: pc.utf8_trim_whitespace(batch.column(written[name])) for name in names}
+        if len(file.written) == 1:
+            # A line of blanks has as many cells as the header; an empty cell is written as "".
+            (cells,) = trimmed.values()
+            trimmed[names[0]] = cells.filter(pc.or_(pc.not_equal(cells, ""), pc.equal(batch.column(0), "")))
+        yield trimmed
     _check_quotes(file)
 
 
@@ -346,10 +357,11 @@ _BLOCKS: dict[Format, Callable[[TableFile, Sequence[str]], Iterable[Mapping[str,
 
 
 @contextlib.contextmanager
-def _explaining(path: Path, form: Format) -> Iterator[None]:
+def _explaining(file: TableFile) -> Iterator[None]:
     """Convert an error of a reader into one that names the file."""
     import pyarrow as pa
 
+    path = file.path
     try:
         yield
     except (pa.ArrowInvalid, OSError) as error:
@@ -358,10 +370,12 @@ def _explaining(path: Path, form: Format) -> Iterator[None]:
             raise
         if path.stat().st_size == 0:
             raise DataError(f"{path}: the file is empty", "write a header and rows into it") from error
-        said = " ".join(str(error).split())
+        if fault := file.row_check.fault:
+            raise DataError(f"{path}, {fault}", "correct the line, or quote a cell that holds the delimiter") from error
+        said = file.row_check.restate(" ".join(str(error).split()))
         said = said if len(said) <= 300 else f"{said[:300]} ..."
         raise DataError(
-            f"{path}: not a whole table in the format {form}: {said}", "correct the file, or `format`"
+            f"{path}: not a whole table in the format {file.form}: {said}", "correct the file, or `format`"
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8: {error}", "convert it, for example with iconv -t utf-8") from error

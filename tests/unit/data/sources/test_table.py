@@ -172,7 +172,7 @@ def test_every_format_and_any_number_of_files_give_the_same_data(tmp_path: Path,
     ("text", "options", "message", "remedy"),
     [
         (TOWNS.replace("2.5", ""), {}, r"towns.csv, row 2: 'price' holds no value", "missing: drop"),
-        (TOWNS.replace("2.5", "2,5"), {}, "towns.csv: not a whole table", "correct the file"),
+        (TOWNS.replace("2.5", "2,5"), {}, "towns.csv, row 2: 4 cells, and the header has 3", "correct the line"),
         (TOWNS.replace("2.5", "two"), {}, r"row 2: 'price' is not a number but 'two'", "price: category"),
         (TOWNS.replace("2.5", "inf"), {}, "row 2: 'price' is infinite", "correct the cell"),
         (TOWNS, {"types": {"price": "integer"}}, "row 1: 'price' is not a whole number but '1.5'", "data.missing_values"),

@@ -65,11 +65,38 @@ def test_a_delimiter_and_line_breaks_in_quotes(tmp_path: Path) -> None:
     assert cells(TableFile(path, delimiter=";")) == {"a": ["1"], "b": ["two\nlines"]}
 
 
+@pytest.mark.parametrize("end", ["\n", "   ", "   \n", "\n  \n\t\n", "\r\n \r\n"])
+@pytest.mark.parametrize("header", ["a,b", "a"])
+def test_lines_of_blanks_are_skipped_like_empty_ones(tmp_path: Path, header: str, end: str) -> None:
+    path, row = tmp_path / "towns.csv", header.replace("a", "1").replace("b", "")
+    path.write_text(f"{header}\n{row}\n  \n{row}\n{end}", encoding="utf-8", newline="")
+    (block,) = TableFile(path).blocks([*header.split(",")])
+    assert (block.first, block.cells["a"].to_pylist()) == (1, ["1", "1"])
+    assert "b" not in header or block.cells["b"].to_pylist() == ["", ""], "a row with an empty cell stays"
+
+
+def test_an_empty_cell_of_a_single_column_stays(tmp_path: Path) -> None:
+    path = tmp_path / "towns.csv"
+    path.write_text('a\n1\n""\n', encoding="utf-8")
+    assert cells(TableFile(path)) == {"a": ["1", ""]}
+
+
+def test_a_broken_row_in_a_later_block_is_numbered_like_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("x,y\n" + "1,2\n  \n" * 99 + '1,"2\n3"\n1,2,3\n', encoding="utf-8")
+    monkeypatch.setattr(table_files, "BLOCK_BYTES", 64)
+    with pytest.raises(DataError, match="row 101: 3 cells"):
+        cells(TableFile(path))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", b"a,b\n1\n", "x.csv: not a whole table in the format csv"),
-        ("x.csv", b"a\n\xff\xfe\n", "x.csv: not a whole table in the format csv: .*UTF8"),
+        ("x.csv", b"a,b\n1\n", "x.csv, row 1: 1 cell, and the header has 2: '1'"),
+        ("x.csv", b"a,b\n  \n1,2\n\n1,2,3\n", "x.csv, row 2: 3 cells, and the header has 2: '1,2,3'"),
+        ("x.csv", b"a\n\xff\xfe\n", "x.csv: not a whole table in the format csv: .*: row 1: .*UTF8"),
         ("x.csv", "a,b\n1,2\n".encode("utf-16"), "x.csv: the file is not in UTF-8, but seems to be in UTF-16"),
         ("x.tsv", "a\tb\n1\t2\n".encode("utf-16-le"), "x.tsv: the file is not in UTF-8"),
         ("x.parquet", b"PAR1 and nothing else", "x.parquet: not a whole table in the format parquet"),

@@ -1,0 +1,49 @@
+"""Rows of CSV that do not have the cells of the header: lines of blanks, which are skipped, and broken ones, which are named."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyarrow.csv import InvalidRow
+
+MOST_SHOWN = 60
+"""Characters of a broken row in a message."""
+
+_ARROW_ROW = re.compile(r"Row #(\d+): ")
+
+
+class RowCheck:
+    """What Arrow calls for each row with another number of cells than the header.
+
+    Attributes:
+        fault: the row that ended the reading and what is wrong with it; empty if none did.
+    """
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self._blank: list[int] = []
+
+    def __call__(self, row: InvalidRow) -> str:
+        """Return what Arrow is to do: skip a line of blanks as it skips an empty one, or end."""
+        number = row.number or 0
+        if not row.text.strip():
+            self._blank.append(number)
+            return "skip"
+        shown = row.text if len(row.text) <= MOST_SHOWN else f"{row.text[:MOST_SHOWN]} ..."
+        cells = "1 cell" if row.actual_columns == 1 else f"{row.actual_columns} cells"
+        self.fault = f"row {self.row_of_table(number)}: {cells}, and the header has {row.expected_columns}: {shown!r}"
+        return "error"
+
+    def row_of_table(self, number: int) -> int:
+        """Return the number of a row below the header, from 1, as other messages count: Arrow counts header and lines of blanks."""
+        return number - 1 - sum(blank < number for blank in self._blank)
+
+    def restate(self, said: str) -> str:
+        """Return a message of Arrow with the number of the row in the table.
+
+        >>> RowCheck().restate("In CSV column #1: Row #3: invalid UTF8 data")
+        'In CSV column #1: row 2: invalid UTF8 data'
+        """
+        return _ARROW_ROW.sub(lambda found: f"row {self.row_of_table(int(found[1]))}: ", said)
