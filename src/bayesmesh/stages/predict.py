@@ -6,7 +6,7 @@ import argparse
 import csv
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ def predict_table(
 
     Args:
         spec: with which the posterior was assembled.
-        table: a file with the columns of the experiment's table; that of the outcome may be absent.
+        table: a file with the columns of the experiment's table; that of the outcome may be absent, or empty in any rows.
         output: a CSV file, replaced when it is complete.
         probability: of the intervals.
         takes_new_levels: whether groups may have levels that the experiment's table did not have.
@@ -113,7 +113,9 @@ def predict_table(
     posterior = open_posterior(spec.layout.posterior)
     groups = model.grouping_columns()
     with tempfile.TemporaryDirectory() as folder:
-        new = NewRows(table, about, options, Path(folder), groups if takes_new_levels else (), groups)
+        outcome = find_outcome(model, shards)
+        new_levels, own = groups if takes_new_levels else (), columns_of(about, outcome.name)
+        new = NewRows(table, about, options, Path(folder), new_levels, groups, own)
         added = {column: len(levels) for column, levels in new.added.items()}
         for column, number in added.items():
             _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
@@ -121,7 +123,6 @@ def predict_table(
         rows = _RowMaker(new, shards, table)
         rows.check_absent(predictions)
         size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
-        outcome = find_outcome(model, shards)
         with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header(outcome, predictions.num_classes))
@@ -201,9 +202,17 @@ class _RowMaker:
                 other = self._stand_ins(0) | {field: values[place]}
                 changed, moved = self._finish(self._raw(0, count, count, other), count)
                 if field == self._shards.group_field or predictions.depends(given, changed, moved):
-                    columns = ", ".join(f"'{name}'" for name in self._new.absent.get(field, [field]))
-                    problem = f"{self._path}: no column {columns}, on which predictions depend"
-                    raise DataError(problem, "add it to the table, with the values for which to predict")
+                    raise self._absent(self._new.absent.get(field, [field]))
+
+    def _absent(self, columns: Sequence[str]) -> DataError:
+        """Return the error of columns that are not there, or of the first that holds no value."""
+        remedy = "add it to the table, with the values for which to predict"
+        for name in columns:
+            if row := self._new.set_aside.get(name):
+                problem = f"{self._path}, row {row}: '{name}' holds no value, and predictions depend on it"
+                return DataError(problem, remedy.replace("add it to", "write it into"))
+        listed = ", ".join(f"'{name}'" for name in columns)
+        return DataError(f"{self._path}: no column {listed}, on which predictions depend", remedy)
 
 
 def find_outcome(model: Model, shards: Shards) -> Outcome:
@@ -217,6 +226,12 @@ def find_outcome(model: Model, shards: Shards) -> Outcome:
         return Outcome("outcome", (), 0.0, 1.0)
     about = plain.variables.get(alike[0], Variable("number"))
     return Outcome(alike[0], about.levels, about.mean, about.scale)
+
+
+def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:
+    """Return the columns of a field, as the description of a table has them; none of a field that it does not have."""
+    named = about["fields"].get(field, ())
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def _is_same(values: np.ndarray, outcome: np.ndarray) -> bool:

@@ -197,6 +197,8 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
         (good.drop(columns="site"), r"new\.csv: no column 'site', on which predictions depend"),
         (good.assign(x=["1", "2", "many"]), r"new\.csv, row 3: 'x' is not a number but 'many'"),
         (good.assign(x=[1.0, None, 2.0]), r"new\.csv, row 2: 'x' holds no value"),
+        (good.assign(x=None), r"new\.csv, row 1: 'x' holds no value, and predictions depend on it"),
+        (good.assign(unused=[1.0, 2.0, None]), r"new\.csv, row 3: 'unused' holds no value"),
         (good.rename(columns={"x": "a", "site": "b"}), r"new\.csv: none of the columns"),
     ]
     for table, message in cases:
@@ -221,6 +223,29 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("formula", "family", "outcome", "some"),
+    [("y ~ x", "normal", "y", [None, 4.0, 5.0]), ("alive ~ x", "bernoulli", "alive", ["yes", None, "no"])],
+)
+def test_the_outcome_may_be_there_and_empty(
+    trained: Callable[..., StageSpec], formula: str, family: str, outcome: str, some: list[Any], ending: str
+) -> None:
+    """In all rows or in some: it is not read. So may any column be empty on which predictions do not depend."""
+    z = normal_latents()
+    names = ["intercept", "coefficients", *(["sigma"] if family == "normal" else [])]
+    spec = trained({"formula": formula, "family": family}, {name: z[name] for name in names})
+    plain = pd.DataFrame({"x": [1.0, 2.0, 3.0]})
+    found = []
+    for values in ({}, {outcome: None}, {outcome: some, "unused": None, "site": None}):
+        table = plain.assign(**values)
+        path = Path("new").with_suffix(ending)
+        table.to_csv(path, index=False) if ending == ".csv" else table.to_parquet(path)
+        assert predict_table(spec, path, Path("out.csv"), 0.9) == 3
+        found.append(Path("out.csv").read_bytes())
+    assert found[0] == found[1] == found[2]
 
 
 def test_rows_with_fewer_trials_than_a_known_outcome_are_predicted(trained: Callable[..., StageSpec]) -> None:
@@ -254,7 +279,7 @@ def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
         verdict="fail", gates=(), experiment="old", num_chains=2, num_draws=150, num_coordinates=numbers,
         latents={}, num_divergences=0, divergence_share=0.0, bfmi=(), acceptance_rate=None,
     ))  # fmt: skip
-    Path("new.csv").write_text("x,site,y\n1,bonn,\n")
+    Path("new.csv").write_text("x,site,y\n,bonn,\n1,bonn,\n")
     assert main(["predict", "old", "--table", "new.csv", "--output", "old.csv"]) == 2
     assert "--output old.csv: this is the file to read" in capsys.readouterr().err
     assert Path("old.csv").read_bytes() == old
@@ -262,7 +287,7 @@ def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
     said = capsys.readouterr().err
     assert "the verdict on the chains of 'old' is fail" in said
     # Keys of the experiment say how its own table was read, and mend nothing here.
-    assert "row 1: 'y' holds no value" in said
+    assert "row 1: 'x' holds no value" in said
     assert "leave out the column" in said
     assert "data:" not in said
 

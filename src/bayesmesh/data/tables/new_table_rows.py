@@ -13,9 +13,11 @@ import numpy as np
 from bayesmesh.data.tables.table_columns import Kind
 from bayesmesh.data.tables.table_fields import fields_of
 from bayesmesh.data.tables.table_files import Format, TableFile
-from bayesmesh.data.tables.table_reader import TableOptions, TableReader
+from bayesmesh.data.tables.table_reader import TableOptions, TableReader, is_missing
 from bayesmesh.data.tables.table_spool import Spool
 from bayesmesh.errors import DataError, suggest
+
+_REMEDY = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
 
 
 @contextlib.contextmanager
@@ -24,8 +26,7 @@ def _of_new_table() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        remedy = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
-        raise DataError(error.message, remedy) from error
+        raise DataError(error.message, _REMEDY) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +60,13 @@ class NewRows:
         folder: an empty folder for the columns.
         new_levels: categories that may have levels which that table did not have; these take the codes behind its own.
         could: categories of which the same would be true if it were asked for, for messages.
+        outcome: columns that predictions do not read, so that they may lack values in some rows.
 
     Attributes:
         num_rows: rows of the file.
         fields: field -> array of rows, for fields whose columns the file has.
-        absent: field -> the columns that the file lacks.
+        absent: field -> the columns that the file lacks, or that are set aside.
+        set_aside: column -> first row without a value: columns that are empty, and those of the outcome with an empty cell.
         added: column -> levels that are new.
 
     Raises:
@@ -79,32 +82,25 @@ class NewRows:
         folder: Path,
         new_levels: Collection[str] = (),
         could: Collection[str] = (),
+        outcome: Collection[str] = (),
     ) -> None:
         described: Mapping[str, Any] = about["columns"]
-        form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
-        delimiter = options.delimiter if path.suffix.lower() == ".csv" else None
-        with _of_new_table():
-            names = TableFile(path, form, delimiter).names
-        present = [name for name in described if name in names]
-        if not present:
-            raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
-        table = _NewTable(
-            files=(str(path),), format=form, delimiter=delimiter, columns=tuple(present),
-            types={name: described[name]["kind"] for name in present}, missing_values=options.missing_values,
-            indicate_missing=tuple(name for name in present if "missing" in described[name]),
-        )  # fmt: skip
-        with _of_new_table():
-            found = TableReader(table).spool(folder)
-        spool = Spool(folder, found["numbers"], found["codes"])
+        spool, found = self._read(path, described, options, folder)
         self.num_rows = spool.num_rows
+        present = [name for name in described if name in found]
+        numbers_missing = {name: found[name]["missing"] for name in present if "missing" not in described[name]}
+        self.set_aside = {
+            name: self._first_missing(path, spool, name, is_needed=number < self.num_rows and name not in outcome)
+            for name, number in numbers_missing.items()
+            if number
+        }
+        present = [name for name in present if name not in self.set_aside]
         self.added: dict[str, tuple[str, ...]] = {}
         columns = {}
         for name in present:
             columns[name] = dict(described[name])
             if described[name]["kind"] == "category":
-                columns[name]["codes"] = self._codes(
-                    path, spool, name, described[name], found["columns"][name], new_levels, could
-                )
+                columns[name]["codes"] = self._codes(path, spool, name, described[name], found[name], new_levels, could)
         wanted: Mapping[str, Any] = about["fields"]
         needed = {field: [named] if isinstance(named, str) else list(named) for field, named in wanted.items()}
         self.absent = {
@@ -114,6 +110,39 @@ class NewRows:
         self.fields = fields_of(
             spool, columns, {field: named for field, named in wanted.items() if field not in self.absent}
         )
+
+    @staticmethod
+    def _read(
+        path: Path, described: Mapping[str, Any], options: TableOptions, folder: Path
+    ) -> tuple[Spool, Mapping[str, Any]]:
+        """Return the rows of the columns that the experiment's table had too, and a description of each of these."""
+        form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
+        delimiter = options.delimiter if path.suffix.lower() == ".csv" else None
+        with _of_new_table():
+            names = TableFile(path, form, delimiter).names
+        present = tuple(name for name in described if name in names)
+        if not present:
+            raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
+        # Which of them must hold a value in every row is decided when they have been read.
+        table = _NewTable(
+            files=(str(path),), format=form, delimiter=delimiter, columns=present, missing_values=options.missing_values,
+            types={name: described[name]["kind"] for name in present}, indicate_missing=present,
+        )  # fmt: skip
+        with _of_new_table():
+            found = TableReader(table).spool(folder)
+        return Spool(folder, found["numbers"], found["codes"]), found["columns"]
+
+    @staticmethod
+    def _first_missing(path: Path, spool: Spool, name: str, *, is_needed: bool) -> int:
+        """Return the first row, from 1, without a value of a column; refuse it where the column is needed."""
+        row = next(
+            start + int(np.argmax(gone)) + 1
+            for start, stop in spool.blocks()
+            if (gone := is_missing(spool.read(name, start, stop))).any()
+        )
+        if is_needed:
+            raise DataError(f"{path}, row {row}: '{name}' holds no value", _REMEDY)
+        return row
 
     def _codes(
         self,

@@ -284,7 +284,7 @@ class TableReader:
             described[name] = {"kind": self._kinds[name]}
             if name in self._indicated:
                 described[name]["missing"] = sum(
-                    int(_is_missing(spool.read(name, *each)).sum()) for each in spool.blocks()
+                    int(is_missing(spool.read(name, *each)).sum()) for each in spool.blocks()
                 )
             if name in self._levels:
                 levels, codes = self._levels[name].ordered()
@@ -329,7 +329,8 @@ def _refuse_nested(file: TableFile, name: str, cells: Any) -> None:
         )
 
 
-def _is_missing(values: np.ndarray) -> np.ndarray:
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Return which numbers are NaN, or which codes those of cells without a value."""
     return np.isnan(values) if values.dtype.kind == "f" else values == NO_LEVEL
 
 
