@@ -309,7 +309,7 @@ ARRAYS = (
     Bad("complex numbers", ("data/bad.npz", "'x'"), **_arrays(_npz(x=X + 1j), "npz")),
     Bad("arrays of unequal length", ("data/bad.npz", "unequal"), **_arrays(_npz(x=X, y=X[:3]), "npz")),
     Bad("an array without rows", ("data/bad.npz", "'x'"), **_arrays(_npz(x=X[:0]), "npz")),
-    Bad("NaN in an array", ("row 1",), **_arrays(_npz(x=np.where(X == 2, np.nan, X)), "npz")),
+    Bad("NaN in an array", ("row 2, counted from 1",), **_arrays(_npz(x=np.where(X == 2, np.nan, X)), "npz")),
     Bad("an array that is not there", ("data/bad.npz", "no array 'z'"), **_arrays(_npz(x=X), "npz", arrays={"x": "z"})),
     Bad("half an HDF5 file", ("data/bad.h5",), **_arrays(_hdf5(x=X)[:900], "h5")),
     Bad("a hole in an HDF5 file", ("data/bad.h5",), **_arrays(_with_hole(_hdf5(x=X), b"\x78\x5e"), "h5")),

@@ -175,7 +175,7 @@ class RowLikelihood:
             row = int(np.argmin(is_same))
             name = type(self._model).__name__
             values = f"{found[row]:.6g}, and the log density of its outcome under `predict` {density[row]:.6g}"
-            problem = f"model {name}: the log likelihood of row {row} is {values}"
+            problem = f"model {name}: the log likelihood of row {block.start + row + 1}, counted from 1, is {values}"
             raise unsuitable(
                 self._key, f"{problem}; a likelihood with weights, for example, is not that of one observation"
             )

@@ -106,7 +106,9 @@ def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray,
     if np.array_equal(found, own):
         return
     at = int(np.argmin((found == own).reshape(len(own), -1).all(axis=1)))
-    problem = f"model {type(model).__name__} has outcome {found[at]} in row {rows[at]} where it is left out"
+    problem = (
+        f"model {type(model).__name__} has outcome {found[at]} in training row {rows[at] + 1} where it is left out"
+    )
     raise unsuitable(key, f"{problem}, and {own[at]} otherwise: its unit depends on the rows from which it is sampled")
 
 

@@ -30,7 +30,7 @@ def read_column(dataset: Dataset, key: str, name: str, use: Use) -> np.ndarray:
         vectors = [each for each, values in rows.items() if len(values.shape) == 1]
         raise DataError(f"{key}: '{name}' is not a field with one number per row", suggest(name, vectors))
     if use != "strata" and name in dataset.absent and (absent := np.asarray(dataset.absent[name][:]) != 0).any():
-        where = f"{int(absent.sum())} rows hold no '{name}', the first of them row {int(absent.argmax())}"
+        where = f"{int(absent.sum())} rows hold no '{name}', the first of them row {int(absent.argmax()) + 1}, counted from 1"
         what = "would count as one group" if use == "groups" else "would take a place among the others"
         raise DataError(
             f"{key}: {where}: they {what}",

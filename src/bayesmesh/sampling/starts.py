@@ -150,7 +150,22 @@ def choose_starts(
     return np.where(is_good.any(axis=0), is_good.argmax(axis=0), finite.argmax(axis=0)).astype(np.uint32)
 
 
-def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows: ReadRows) -> ConfigError:
+def training_row(row: int) -> str:
+    """Return how messages name a row that is counted from 0.
+
+    >>> training_row(0)
+    'training row 1'
+    """
+    return f"training row {row + 1}"
+
+
+def explain_start(
+    program: Program,
+    key: GroupKey,
+    chains: list[int],
+    read_rows: ReadRows,
+    name_row: Callable[[int], str] = training_row,
+) -> ConfigError:
     """Return an error that names the chains, and the latent or the rows at fault in the last attempt of the first one.
 
     Args:
@@ -158,10 +173,11 @@ def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows:
         key: randomness of the group.
         chains: from `NoFiniteStart`.
         read_rows: reads the rows of a range; of several processes each looks through its own rows.
+        name_row: returns the name of a row, by its number in the order of `read_rows`, from 0.
     """
     named = ", ".join(str(key.first_chain + chain) for chain in chains[:NAMED_CHAINS])
     more = f" and {len(chains) - NAMED_CHAINS} more" if len(chains) > NAMED_CHAINS else ""
-    fault = next(_faults(program, _last_start(program, key, chains[0]), read_rows))
+    fault = next(_faults(program, _last_start(program, key, chains[0]), read_rows, name_row))
     precision = ", or use compute.dtype: float64" if program.target.dtype != np.float64 else ""
     return ConfigError(
         f"no start with a finite log density and gradient in {MOST_ATTEMPTS} attempts, for chain"
@@ -183,7 +199,9 @@ def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Ar
     return program.target.position.unpack(jax.tree.map(lambda x: x[0], starts), jnp.dtype("float64"))
 
 
-def _faults(program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows) -> Iterator[str]:
+def _faults(
+    program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows, name_row: Callable[[int], str]
+) -> Iterator[str]:
     """Yield what is not finite, in the order in which the density is computed; always something."""
     target = program.target
     latents = dict(target.bijector.forward(z))
@@ -201,7 +219,7 @@ def _faults(program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows) -
     yield from _not_finite("the gradient of the log prior by the latent {}{}", gradient, latents)
     in_dtype = {k: v.astype(target.dtype) for k, v in latents.items()}
     for first, rows in _row_blocks(target, program.rows_here, read_rows):
-        yield from _likelihood_faults(target, in_dtype, first, rows)
+        yield from _likelihood_faults(target, in_dtype, first, rows, name_row)
     if program.sampling.initial.method in ("mode", "laplace"):
         yield "the start is finite and the climb from it is not: lower sampling.initial.learning_rate"
     yield "no single term is at fault: their sum over the rows overflows, or rows of another process are at fault"
@@ -226,7 +244,11 @@ def _row_blocks(
 
 
 def _likelihood_faults(
-    target: Target, latents: Mapping[str, jax.Array], first: int, rows: Mapping[str, np.ndarray]
+    target: Target,
+    latents: Mapping[str, jax.Array],
+    first: int,
+    rows: Mapping[str, np.ndarray],
+    name_row: Callable[[int], str],
 ) -> Iterator[str]:
     """Yield what is not finite in the log likelihood of a block of rows and in its gradient."""
     num_rows, shapes = len(next(iter(rows.values()))), target.data_shapes()
@@ -236,13 +258,13 @@ def _likelihood_faults(
     values = np.asarray(target.model.log_likelihood(aligned, on_device))
     if (odd := np.flatnonzero(~np.isfinite(values))).size:
         said = (
-            f"{values[i]} in row {first + i} ({', '.join(f'{k} = {_abridged(v[i])}' for k, v in rows.items())})"
+            f"{values[i]} in {name_row(first + i)} ({', '.join(f'{k} = {_abridged(v[i])}' for k, v in rows.items())})"
             for i in odd[:NAMED_ROWS]
         )
         yield f"the log likelihood is {'; '.join(said)}"
     is_row = jnp.ones(num_rows, bool)
     _, gradient = target.model.log_likelihood_and_gradient({**latents, **aligned}, on_device, is_row)
-    where = f"the gradient of the log likelihood of rows {first} to {first + num_rows - 1} by the latent {{}}{{}}"
+    where = f"the gradient of the log likelihood of {num_rows} rows, the first of them {name_row(first)}, by the latent {{}}{{}}"
     yield from _not_finite(where, gradient, latents)
 
 

@@ -34,7 +34,7 @@ from bayesmesh.sampling.sampling_mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_peers import Peers, resume_together
 from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.segment import Compiled, Loop
-from bayesmesh.sampling.starts import NoFiniteStart, explain_start
+from bayesmesh.sampling.starts import NoFiniteStart, explain_start, training_row
 from bayesmesh.stages.stage_inputs import in_file_of, shards_of
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
@@ -130,8 +130,12 @@ def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards:
     except NoFiniteStart as failed:
         with in_file_of(spec):
             if isinstance(program, DatasetPrograms):
-                raise explain_start(*program.alone(key, failed.chains, shards.read_rows)) from None
-            raise explain_start(program, key, failed.chains, shards.read_rows) from None
+                alone = program.alone(key, failed.chains, shards.read_rows)
+                raise explain_start(*alone, lambda row: f"{training_row(row)} of its dataset") from None
+            order = shards.source_rows()
+            raise explain_start(
+                program, key, failed.chains, shards.read_rows, lambda row: training_row(int(order[row]))
+            ) from None
 
 
 def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:

@@ -47,7 +47,7 @@ def test_an_outcome_whose_unit_changes_is_refused() -> None:
     rows, own = np.array([4, 7]), np.array([1.0, 2.0])
     check_outcomes("k_fold", object(), rows, own.copy(), own)
     with pytest.raises(
-        ConfigError, match=r"key 'k_fold': model object has outcome 2.5 in row 7 where it is left out, and 2.0"
+        ConfigError, match=r"key 'k_fold': model object has outcome 2.5 in training row 8 where it is left out, and 2.0"
     ):
         check_outcomes("k_fold", object(), rows, np.array([1.0, 2.5]), own)
 

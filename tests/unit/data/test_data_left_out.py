@@ -110,7 +110,9 @@ def test_the_order_of_a_category_is_that_which_is_given(layout: DataLayout) -> N
 
 def test_rows_without_a_group_are_not_one_group(layout: DataLayout) -> None:
     dataset = dataclasses.replace(MONTHS, absent={"month": (MONTHS.rows["month"] == 3).astype(float)})
-    with pytest.raises(DataError, match=r"'data.held_out_groups': 1 rows hold no 'month', the first of them row 6"):
+    with pytest.raises(
+        DataError, match=r"'data.held_out_groups': 1 rows hold no 'month', the first of them row 7, counted from 1"
+    ):
         shard(dataset, DataSettings(held_out_groups="month", held_out_fraction=0.2), layout)
     shard(dataset, DataSettings(left_out=LeftOut(folds=2, strata="month")), layout)
 

@@ -51,9 +51,15 @@ def test_counts_of_a_watch_matrix() -> None:
         (table(declared_counts={"test_rows": 1}), "test_rows: expected 1, found 0"),
         (table(declared_counts={"cells": 1}), "declared count 'cells'"),
         (table(rows={"x": np.zeros((5, 2)), "y": np.zeros(4)}), "unequal lengths"),
-        (table(rows={"x": np.array([[0.0], [np.nan], [1], [2], [3]])}), "rows/x: row 1: a value is not finite"),
-        (categories([0, 1, 2, 1, 0]), "rows/soil: row 2: 2 is not the code of a level; the column has codes 0 to 1"),
-        (categories([0, 1, 1, -1, 0]), "rows/soil: row 3: -1 is not the code"),
+        (
+            table(rows={"x": np.array([[0.0], [np.nan], [1], [2], [3]])}),
+            "rows/x: row 2, counted from 1: a value is not finite",
+        ),
+        (
+            categories([0, 1, 2, 1, 0]),
+            "rows/soil: row 3, counted from 1: 2 is not the code of a level; the column has codes 0 to 1",
+        ),
+        (categories([0, 1, 1, -1, 0]), "rows/soil: row 4, counted from 1: -1 is not the code"),
         (table(rows={}), "no rows"),
         (table(test_rows={"x": np.zeros((1, 2))}), "test rows have the fields"),
         (table(kind="interactions"), "needs rows\\['watched'\\]"),
@@ -130,7 +136,7 @@ def test_a_value_that_is_not_finite_is_named_by_its_row_in_the_source(layout: Da
     x = np.zeros(100)
     x[77] = np.inf
     for fraction in (0.0, 0.1, 0.9):
-        with pytest.raises(DataError, match="rows/x: row 77: a value is not finite"):
+        with pytest.raises(DataError, match="rows/x: row 78, counted from 1: a value is not finite"):
             shard(Dataset(rows={"x": x}), DataSettings(held_out_fraction=fraction), layout)
 
 

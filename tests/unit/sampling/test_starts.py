@@ -216,8 +216,11 @@ class Bare(Gaussian):
 
 
 CASES = {
-    Nowhere: ("the log likelihood is -inf in row 2 (x = [5000, ", "; -inf in row 4 (x = [5000, "),
-    Cornered: ("the gradient of the log likelihood of rows 0 to 4 by the latent 'mean' at [", "] is nan"),
+    Nowhere: ("the log likelihood is -inf in training row 3 (x = [5000, ", "; -inf in training row 5 (x = [5000, "),
+    Cornered: (
+        "the gradient of the log likelihood of 5 rows, the first of them training row 1, by the latent 'mean' at [",
+        "] is nan",
+    ),
     Priced: ("the log prior of the latent 'price' at ", " is -inf"),
     Bare: ("in the last attempt of chain 21, the log prior is -inf",),
     Endless: ("the latent 'mean' is ", "inf"),

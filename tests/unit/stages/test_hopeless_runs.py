@@ -59,7 +59,9 @@ def test_without_a_finite_start_the_row_and_the_file_are_named(
     assert stages("model_without_start:Nowhere", {"name": "hmc"}, "fetch", "shard", "compile", "sample") == 2
     said = capfd.readouterr().err
     assert "error: config/experiments/some.yaml: no start with a finite log density and gradient" in said
-    assert "for chains 0, 1; in the last attempt of chain 0, the log likelihood is -inf in row 3 (x = [" in said
+    assert (
+        "for chains 0, 1; in the last attempt of chain 0, the log likelihood is -inf in training row 4 (x = [" in said
+    )
     assert "sampling.initial.method" in said
     assert not list(tmp_path.glob("results/some/chains/*/*/commits/*"))
 

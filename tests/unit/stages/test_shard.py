@@ -47,7 +47,7 @@ def shard_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
         ({"x": np.array(["a", None])}, {}, "but object of shape (2,)"),
         ({"x": np.float64(3)}, {}, "rows/x: is not an array of numbers with one entry per row, but float64"),
         ({"x": X + 1j}, {}, "but complex128"),
-        ({"x": X / np.where(np.arange(5) == 3, np.nan, 1)[:, None]}, {}, "rows/x: row 3: a value is not finite"),
+        ({"x": X / np.where(np.arange(5) == 3, np.nan, 1)[:, None]}, {}, "rows/x: row 4, counted from 1: a value is not finite"),
         ({"x": X, "y": X[:4]}, {}, "fields of rows have unequal lengths: {'x': 5, 'y': 4}"),
         ({"x": X}, {"constants": {"noise_scale": "1"}}, "constant 'noise_scale' is not a finite number but '1'"),
         ({"x": X}, {"constants": {"noise_scale": float("inf")}}, "constant 'noise_scale' is not a finite number but inf"),

@@ -291,7 +291,7 @@ def _table_of(scores: RowScores, chosen: np.ndarray) -> pd.DataFrame:
     assert scores.pareto_k is not None
     assert scores.effective_parameters is not None
     columns: dict[str, object] = {
-        "Row": [str(row) for row in chosen],
+        "Training row, from 0": [str(row) for row in chosen],
         "Log score": scores.elpd[chosen],
         "Pareto k": scores.pareto_k[chosen],
         "Own share of p_loo": scores.effective_parameters[chosen],

@@ -81,7 +81,7 @@ def check_ratings(bound: BoundModel, latents: Shapes) -> None:
         raise unsuitable(KEY, "no ratings are held out; write `held_out_fraction: 0.2` under the key 'data'")
     ratings = _outcomes(bound, held_out)
     if (unknown := np.flatnonzero(~np.isfinite(ratings))).size:
-        problem = f"{unknown.size} hidden ratings are not among those that the model knows, the first in held-out row {unknown[0]}"
+        problem = f"{unknown.size} hidden ratings are not among those that the model knows, the first in held-out row {unknown[0] + 1}"
         raise unsuitable(KEY, f"{problem}; list all possible ratings under the key 'model.levels'")
 
 

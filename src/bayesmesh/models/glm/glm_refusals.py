@@ -46,7 +46,7 @@ def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
     for name, values in columns.items():
         if values.max(initial=0) > MOST_COUNT:
             row = int(np.argmax(values))
-            problem = f"{KEY}: row {start + row + 1} of those used: '{name}' is {values[row]:g}, and counts are at most {MOST_COUNT:,}"
+            problem = f"{KEY}: training row {start + row + 1}: '{name}' is {values[row]:g}, and counts are at most {MOST_COUNT:,}"
             raise ConfigError(problem, "use the family normal for the logarithm of so large counts")
 
 

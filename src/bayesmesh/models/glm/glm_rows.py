@@ -335,7 +335,7 @@ class _Reader(NamedTuple):
         if not possible.all():
             row = int(np.argmin(possible))
             of = "" if trials is None else f" of {trials[row]:g} trials"
-            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
+            raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
         if self.family.is_discrete:
             check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
@@ -344,7 +344,7 @@ class _Reader(NamedTuple):
         for row, column in np.argwhere(~(np.abs(block) <= LARGEST))[:1]:
             what = names[column] if column < len(names) else "an effect of a group, the outcome or the offset"
             remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
-            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", remedy)
+            raise ConfigError(f"{KEY}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
 
     def _check_signs(self, rows: HostRows, start: int) -> None:
         """Refuse negative weights, and exposures that are not positive."""
@@ -357,7 +357,7 @@ class _Reader(NamedTuple):
             values = np.asarray(rows[name], float)
             if not (possible := fits(values, 0)).all():
                 row = int(np.argmin(possible))
-                problem = f"key 'model.{role}': row {start + row + 1} of those used: the {word} is {values[row]:g}"
+                problem = f"key 'model.{role}': training row {start + row + 1}: the {word} is {values[row]:g}"
                 raise ConfigError(problem, f"use numbers {needs}")
 
     def _offset(self, rows: HostRows) -> np.ndarray | None:
@@ -371,7 +371,7 @@ class _Reader(NamedTuple):
         codes = np.asarray(rows[name])
         if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
             at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
-            raise ConfigError(f"{KEY}: the groups '{name}' are read as numbers (row {at + 1} of those used), and not as names of groups", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
+            raise ConfigError(f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
         return codes
 
     def fields(

@@ -255,7 +255,9 @@ def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndar
     table = np.stack([scores[name].elpd for name in order], axis=1)
     if not np.isfinite(table).all():
         row, column = np.argwhere(~np.isfinite(table))[0]
-        problem = f"experiment '{order[column]}': the log score of row {row} is {table[row, column]}"
+        problem = (
+            f"experiment '{order[column]}': the log score of row {row + 1}, counted from 1, is {table[row, column]}"
+        )
         raise ConfigError(problem, "leave this experiment out, or use a model under which every outcome is possible")
     return table
 

@@ -363,7 +363,7 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
         Loo(LooOptions()).check(silent, {"mean": np.zeros(1)})
     Loo(LooOptions()).check(bound, {"mean": np.zeros(1)})
     weighted = bound._replace(model=Weighted(GaussianOptions(), bound.data_spec))
-    with pytest.raises(ConfigError, match=r"log likelihood of row \d+ is .* weights"):
+    with pytest.raises(ConfigError, match=r"log likelihood of row \d+, counted from 1, is .* weights"):
         leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
     roles = dataclasses.replace(bound.data_spec, roles={"weights": "count"})
     with pytest.raises(ConfigError, match=r"key 'loo': rows have weights \('count'\)"):

@@ -73,8 +73,8 @@ def test_more_effective_parameters_than_the_model_has_are_a_symptom_of_misfit() 
 
 def test_rows_are_listed_by_k_and_by_score() -> None:
     by_k, by_score = rows_by_k(SCORES), rows_by_score(SCORES)
-    assert by_k["Row"].tolist() == ["2", "1", "0"]
-    assert by_score["Row"].tolist() == ["1", "2", "0"]
+    assert by_k["Training row, from 0"].tolist() == ["2", "1", "0"]
+    assert by_score["Training row, from 0"].tolist() == ["1", "2", "0"]
     assert by_score["Log score"].tolist() == [-3.0, -2.0, -1.0]
     assert "LOO-PIT" not in by_k
 

@@ -38,7 +38,7 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
         Glm.prepare(read(formula="leaves ~ age", family="poisson", exposure="age"), about, lambda: iter([rate]))
     with pytest.raises(ConfigError, match="family normal is not a log of a mean"):
         Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
-    with pytest.raises(ConfigError, match="row 1 of those used: the exposure is 0"):
+    with pytest.raises(ConfigError, match="training row 1: the exposure is 0"):
         Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
 
 
@@ -74,5 +74,5 @@ def test_a_count_beyond_32_bits_is_refused() -> None:
     own = read_options(component_path("model", "glm"))(formula="leaves ~ age", family="poisson")
     leaves = np.asarray(table["leaves"], np.int64).copy()
     leaves[7] = 3_000_000_000
-    with pytest.raises(ConfigError, match="row 8 of those used: 'leaves' is 3e\\+09, and counts are at most"):
+    with pytest.raises(ConfigError, match="training row 8: 'leaves' is 3e\\+09, and counts are at most"):
         Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))

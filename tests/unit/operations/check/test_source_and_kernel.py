@@ -81,8 +81,8 @@ def test_a_source_that_keeps_its_contract(check: Any) -> None:
     ("found", "instead", "said"),
     [
         ("np.linspace(0, 1, self.options.num_rows)", "np.random.default_rng().random(9)", "FAILS     again: read twice, the data differ"),
-        ("np.linspace(0, 1, self.options.num_rows)", "np.array([0, 1, np.nan] * 3)", "FAILS     values: rows/x: row 2: a value is not finite"),
-        ('rows={"x": x}', 'rows={"x": np.arange(9)}, variables={"x": Variable("category", ("a", "b"))}', "FAILS     values: rows/x: row 2: 2 is not the code of a level"),
+        ("np.linspace(0, 1, self.options.num_rows)", "np.array([0, 1, np.nan] * 3)", "FAILS     values: rows/x: row 3, counted from 1: a value is not finite"),
+        ('rows={"x": x}', 'rows={"x": np.arange(9)}, variables={"x": Variable("category", ("a", "b"))}', "FAILS     values: rows/x: row 3, counted from 1: 2 is not the code of a level"),
         ("self.options.num_rows}", "7}", "FAILS     read: rows: expected 7, found 9"),
         ('"scale": 2.0', '"scale": np.float64(2)', "FAILS     constants: 'scale' is float64"),
         ("offers = ()", 'offers = ("averaging",)', "FAILS     offers: `offers` is ('averaging',), and the dataset does not hold test rows"),

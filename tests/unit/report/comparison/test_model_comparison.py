@@ -189,7 +189,10 @@ def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndar
         ({"elpd": base[:-1]}, "'a' has 400 training rows, and 'b' 399"),
         ({"digest": "other"}, "'a' and 'b' have other outcomes in their training rows"),
         ({"is_discrete": True}, "'a' scores log densities of a real outcome, and 'b' log probabilities"),
-        ({"elpd": np.where(np.arange(NUM_ROWS) == 7, -np.inf, base)}, "experiment 'b': the log score of row 7 is -inf"),
+        (
+            {"elpd": np.where(np.arange(NUM_ROWS) == 7, -np.inf, base)},
+            "experiment 'b': the log score of row 8, counted from 1, is -inf",
+        ),
     ):
         other = {"left_out": dataclasses.replace(first["left_out"], **change)}
         with pytest.raises(ConfigError, match=message):
