@@ -30,7 +30,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 """An experiment that works, on `GOOD`."""
 
-GOOD = "x,y,town\n1.5,1,Bonn\n2.5,0,Aachen\n3.5,1,Bonn\n4.0,0,Aachen\n"
+GOOD = "x,y,town\n1.5,1,Bonn\n2.5,0,Aachen\n3.5,1,Bonn\n4.0,1,Aachen\n"
 
 ALL_VERBS = ("fetch", "shard", "compile")
 

@@ -66,6 +66,7 @@ def fit(
     center: float,
     *,
     has_intercept: bool,
+    look: Callable[[int, np.ndarray, np.ndarray, float], None] = lambda *_: None,
 ) -> dict[str, np.ndarray]:
     """Return what coordinates are made of, by name.
 
@@ -78,6 +79,7 @@ def fit(
         center: where the prior of the intercept lies, taken from the outcome: products of an outcome far from 0 would keep no
             digit of what it varies by. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
+        look: takes the number of each term, and what `glm_exact_fit.surplus_rows` takes, before anything is fitted.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
@@ -93,6 +95,8 @@ def fit(
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
     for _ in range(1 if is_linear else _PASSES):
         sums = _sums_of_terms(family, terms, read_fields(), state, width, center, has_intercept=has_intercept)
+        for i, own in enumerate(sums if state is None else ()):
+            look(i, own.gram, own.levels, own.num_rows)
         fits = [_expectation_maximisation(each, ridge, unit, has_dispersion=family.has_dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         state = _State(

@@ -1,0 +1,78 @@
+"""Outcomes that columns and groups explain exactly are refused, and others are not, however well they are explained."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.model import Glm
+from cases import trees
+
+
+def prepare(formula: str, outcome: Any, family: str = "normal", num_rows: int = 60, **options: Any) -> None:
+    """Prepare trees whose growth is a function of the other columns."""
+    spec, table = trees(num_rows)
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    prepare_rows(functools.partial(Glm.prepare, own), spec, {**table, "growth": np.asarray(outcome(table), float)})
+
+
+def of_site(table: Any) -> Any:
+    return np.sin(table["site"] + 1.0)
+
+
+def of_site_and_age(table: Any) -> Any:
+    return of_site(table) + 0.3 * table["age"]
+
+
+def nearly(table: Any) -> Any:
+    return of_site_and_age(table) + 1e-5 * np.cos(np.arange(len(table["age"])))
+
+
+@pytest.mark.parametrize("family", ["normal", "student_t"])
+@pytest.mark.parametrize(
+    ("formula", "outcome", "said"),
+    [
+        ("growth ~ (1 | site)", of_site, "the groups 'site' and the columns explain the outcome 'growth' exactly"),
+        ("growth ~ age + species + (1 | site)", of_site, "the groups 'site'"),
+        ("growth ~ age + (1 | site)", of_site_and_age, "the groups 'site'"),
+        ("growth ~ 0 + (1 + age | site)", of_site_and_age, "the groups 'site'"),
+        ("growth ~ age", lambda table: 2 - 3.0 * table["age"], "the columns explain the outcome 'growth' exactly"),
+        ("growth ~ species", lambda table: table["species"] ** 2, "the columns explain"),
+    ],
+)
+def test_an_exact_fit_is_refused_with_what_makes_it(formula: str, outcome: Any, family: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        prepare(formula, outcome, family)
+    assert "keep one row of each group" in caught.value.remedy
+    for proper in ("log_normal(0, 1)", "inverse_gamma(2, 1)", "gamma(80, 1)", "uniform(0.1, 3)"):
+        prepare(formula, outcome, family, priors={"sigma": proper})
+    for improper in ("half_normal(1)", "gamma(2, 1)", "uniform(0, 1)"):
+        with pytest.raises(ConfigError, match="improper"):
+            prepare(formula, outcome, family, priors={"sigma": improper})
+
+
+@pytest.mark.parametrize(
+    ("formula", "outcome"),
+    [
+        ("growth ~ (1 | site)", of_site_and_age),
+        ("growth ~ age", of_site_and_age),
+        ("growth ~ age + (1 | site)", nearly),
+        ("growth ~ 0 + (1 | site)", lambda table: 1e8 + nearly(table)),
+    ],
+)
+def test_an_outcome_that_is_explained_well_is_not_refused(formula: str, outcome: Any) -> None:
+    prepare(formula, outcome)
+
+
+def test_as_many_effects_as_rows_explain_everything_and_are_proper() -> None:
+    spec, table = trees(4)
+    own = read_options(component_path("model", "glm"))(formula="growth ~ (1 | site)")
+    rows = {**table, "site": np.arange(4, dtype=np.int32)}
+    assert len(spec.variables["site"].levels) >= 4
+    prepare_rows(functools.partial(Glm.prepare, own), spec, rows)
