@@ -22,7 +22,7 @@ from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning import plan_specs
 from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
 from bayesmesh.planning.plan_overviews import Overview, Wildcards
-from bayesmesh.planning.plan_warnings import LeftOut
+from bayesmesh.planning.plan_warnings import warn_of_invalid
 from bayesmesh.planning.planned_devices import check_devices, check_processes
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
@@ -59,7 +59,6 @@ class _Experiments(dict[str, ExperimentBase]):
         unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, [*self, *self._plan.broken])}"
         error = self._plan.broken.get(name) or ConfigError(unknown)
         if self._plan.workflow is not None:
-            self._plan.left_out.warn([name])
             _exit_with(error)
         raise error
 
@@ -92,8 +91,8 @@ class Plan(Overview):
         workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
             cores they have; None outside Snakemake, where no spec is written.
         is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
-            otherwise the first such file is an error. Always so within Snakemake, which warns after planning.
-        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning.
+            otherwise the first such file is an error. Always so within Snakemake.
+        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning. Those within Snakemake are its targets.
 
     Raises:
         ConfigError: the configuration is invalid.
@@ -105,12 +104,11 @@ class Plan(Overview):
         self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, experiments, self.broken, self.sweeps, self.refits = load_configuration(self.config)
         self.experiments = _Experiments(experiments, self)
+        for error in () if is_partial or workflow is not None else self.broken.values():
+            raise error
         # Not by each job, for all of them read the configuration again.
-        self.left_out = LeftOut(self.broken if workflow is None or workflow.is_main_process else {})
-        if workflow is None:
-            for error in () if is_partial else self.broken.values():
-                raise error
-            self.left_out.warn(asked)
+        if workflow is None or workflow.is_main_process:
+            warn_of_invalid(self.broken, asked if workflow is None else workflow.dag_settings.targets)
         self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
         self._of_data = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_warnings import LeftOut
+from bayesmesh.planning.plan_warnings import warn_of_invalid
 
 SHARED = ConfigError("many.yaml: unknown key 'a'", "remove it")
 BROKEN = {
@@ -23,7 +23,5 @@ BROKEN = {
 def test_all_but_the_one_that_is_refused_are_named_once(
     asked: list[str], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left_out = LeftOut(BROKEN)
-    left_out.warn(asked)
-    left_out.warn()
+    warn_of_invalid(BROKEN, asked)
     assert [line.removeprefix("warning: left out: ").partition(".")[0] for line in caplog.messages] == said.split()
