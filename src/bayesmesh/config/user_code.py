@@ -58,7 +58,7 @@ _SAME_DTYPE = (
     " `data_spec.dtype`, and `zero + 1.5` instead of jnp.float32(1.5); convert integer fields with .astype(latent.dtype);"
     " or let all be float64, `compute: {dtype: float64}`"
 )
-_OF_INTEGERS = re.compile(r"integer (?:or boolean )?type")
+_OF_INTEGERS = re.compile(r"integer (?:or boolean )?type|must be integers")
 _WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare the column as `integer` (data.types)"
 _LONGEST = 300
 """Characters kept of the text of an exception."""

@@ -92,7 +92,7 @@ class Plan(Overview):
             cores they have; None outside Snakemake, where no spec is written.
         is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
             otherwise the first such file is an error. Always so within Snakemake.
-        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning. Those within Snakemake are its targets.
+        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning. Those of Snakemake are the words of its command.
 
     Raises:
         ConfigError: the configuration is invalid.
@@ -108,7 +108,8 @@ class Plan(Overview):
             raise error
         # Not by each job, for all of them read the configuration again.
         if workflow is None or workflow.is_main_process:
-            warn_of_invalid(self.broken, asked if workflow is None else workflow.dag_settings.targets)
+            # Snakemake does not know its targets yet.
+            warn_of_invalid(self.broken, asked if workflow is None else sys.argv[1:])
         self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
         self._of_data = {

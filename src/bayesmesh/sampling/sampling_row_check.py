@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesmesh.config.named_code import load_function
 from bayesmesh.config.user_code import explaining, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
@@ -34,7 +35,7 @@ _RELATIVE = {"float32": 1e-3, "float64": 1e-8}
 """Difference that rounding can explain, relative to the largest value or slope."""
 
 
-_QUICK = {"xla_backend_optimization_level": 0}
+QUICK = {"xla_backend_optimization_level": 0}
 """The program runs once, on few rows: compiling it takes nearly all the time."""
 
 
@@ -77,7 +78,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     model = model_class(options, few)
     in_dtype = {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
     with explaining(method=model.log_likelihood):
-        evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=_QUICK)
+        evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=QUICK)
         found = jax.device_get(evaluate(in_dtype))
     scale = _RELATIVE[np.dtype(spec.dtype).name]
     # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
@@ -88,7 +89,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
             continue
         at = int(differing[0])
         raise ConfigError(
-            f"{place_of(model.log_likelihood)}: the value of a row changes with the rows beside it:"
+            f"{place_of_likelihood(model)}: the value of a row changes with the rows beside it:"
             f" {among[at]:.6g} among {few.num_rows} rows, {fewer[at]:.6g} among {number}",
             "compute each row's value from that row and the latents alone: no mean, sum, sort, shift or count over the"
             f" axis of rows; numbers of the whole dataset belong into the data{_whole(model)}",
@@ -111,15 +112,25 @@ def _whole(model: Model) -> str:
     return "; or take all data as one row:\n    model:\n      whole: true" if has_option else ""
 
 
-def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _Values:
-    """Evaluate a model at a point of moderate size in unconstrained space, however vague its prior is."""
+def place_of_likelihood(model: Model) -> str:
+    """Return file, line and name of the user's function that a model is made of, or else of its method."""
+    function = getattr(model.options, "function", None)
+    return place_of(load_function(function) if function else model.log_likelihood)
+
+
+def latents_at_point(model: Model, spec: DataSpec) -> dict[str, jax.Array]:
+    """Return the latents of a point of moderate size in unconstrained space, however vague the prior is."""
     prior = model.prior(spec.with_dtype("float64"))
     bijector = prior.experimental_default_event_space_bijector()
     like = jax.eval_shape(lambda: bijector.inverse(prior.sample(seed=jax.random.key(0))))
     # Constants: a generator would be most of the program.
     random = np.random.default_rng(1)
     point = jax.tree.map(lambda x: jnp.asarray(0.3 * random.standard_normal(x.shape), x.dtype), like)
-    latents = {k: v.astype(spec.dtype) for k, v in bijector.forward(point).items()}
+    return {k: v.astype(spec.dtype) for k, v in bijector.forward(point).items()}
+
+
+def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _Values:
+    latents = latents_at_point(model, spec)
 
     def of(order: list[int]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         at = jnp.asarray(order)

@@ -10,6 +10,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.sampling.sampling_index_check import check_indices
 from bayesmesh.sampling.sampling_model_check import (
     Shapes,
     check_axes,
@@ -46,16 +47,17 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
 
 
 def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
-    """Check at some rows of this process that each row's likelihood is its own; fewer than three are not checked.
+    """Check that no index of the likelihood is beyond its array, and at three rows or more that each row's likelihood is its own.
 
     Raises:
-        ConfigError: it is not; the message names the experiment's file.
+        ConfigError: one of both does not hold; the message names the experiment's file.
     """
     first, end = rows_here
-    if end - first >= FEWEST_ROWS:
-        rows = choose_rows(first, end, data_spec, shards.read_rows)
-        with in_file_of(spec, key_of_model(spec)):
-            check_rows(*spec.component("model"), data_spec, rows)
+    with in_file_of(spec, key_of_model(spec)):
+        model = spec.component("model")
+        check_indices(*model, data_spec, rows_here, shards.read_rows)
+        if end - first >= FEWEST_ROWS:
+            check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
 
 
 def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:

@@ -24,7 +24,7 @@ TABLES: list[tuple[str, dict[str, Any], str]] = [
     (FLATS, {"files": 3}, "key 'data.files'"),
     ("", {}, "data/flats.csv: the file is empty"),
     ("price,rooms\n", {}, "data/flats.csv: the file holds no rows"),
-    (FLATS + "1,2\n", {}, "data/flats.csv: not a whole table in the format csv"),
+    (FLATS + "1,2\n", {}, "data/flats.csv, row 13: 2 cells, and the header has 4"),
     ("\0\0\0", {"format": "parquet"}, "data/flats.csv: not a whole table in the format parquet"),
     ("{}\n{", {"format": "jsonl"}, "data/flats.csv, line 2: not JSON"),
     # The options.

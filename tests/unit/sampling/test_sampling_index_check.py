@@ -1,0 +1,142 @@
+"""An index beyond the end of a latent is refused, wherever in the data and in the program it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
+from bayesmesh.sampling import sampling_index_check
+from bayesmesh.sampling.sampling_index_check import check_indices
+
+tfd = tfp.distributions
+LEVELS = 3
+
+
+def indexed(effects: Any, group: Any) -> Any:
+    return effects[group]
+
+
+def in_a_function(effects: Any, group: Any) -> Any:
+    return jax.jit(indexed)(effects, group)
+
+
+def in_a_loop(effects: Any, group: Any) -> Any:
+    return jax.lax.scan(
+        lambda total, _: (total + effects[group], None), jnp.zeros_like(effects[group]), None, length=2
+    )[0]
+
+
+def in_a_branch(effects: Any, group: Any) -> Any:
+    return jax.lax.cond(effects[0] < 1e9, lambda: effects[group], lambda: jnp.zeros(group.shape, effects.dtype))
+
+
+@jax.custom_jvp
+def own_derivative(effects: Any, group: Any) -> Any:
+    return effects[group]
+
+
+own_derivative.defjvps(lambda tangent, value, effects, group: tangent[group], None)
+
+
+def of_a_table(effects: Any, group: Any) -> Any:
+    return jnp.stack([effects, effects], axis=1)[group, 1]
+
+
+def clipped(effects: Any, group: Any) -> Any:
+    return effects.at[group].get(mode="clip")
+
+
+def masked(effects: Any, group: Any) -> Any:
+    return jnp.where(group < LEVELS, effects[group], 0.0)
+
+
+def of_constants(effects: Any, group: Any) -> Any:
+    return effects[0] * jnp.array([1, 2, 3])[jnp.minimum(group, LEVELS - 1)]
+
+
+def one_hot(effects: Any, group: Any) -> Any:
+    return jax.nn.one_hot(group, LEVELS) @ effects
+
+
+def model_of(pick: Callable[[Any, Any], Any]) -> type[Model]:
+    class Grouped(Model):
+        pretty_name = "Grouped"
+        offers = ()
+
+        def prior(self, data_spec: Any) -> Any:
+            zero = jnp.zeros((), data_spec.dtype)
+            return tfd.JointDistributionNamed({"effects": tfd.Sample(tfd.Normal(zero, zero + 1), (LEVELS,))})
+
+        def log_likelihood(self, latents: Any, rows: Any) -> Any:
+            mean = pick(latents["effects"], rows["group"])
+            return tfd.Normal(mean, jnp.ones((), mean.dtype)).log_prob(rows["y"])
+
+        def predict(self, latents: Any, inputs: Any) -> Any:
+            raise NotImplementedError
+
+        def outcome(self, rows: Any) -> Any:
+            return rows["y"]
+
+        def summaries(self, latents: Any, rows: Any) -> Any:
+            return {}
+
+    return Grouped
+
+
+def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "float32") -> None:
+    rows = {"y": np.zeros(len(group)), "group": group.astype(np.int32)}
+    spec = DataSpec(len(group), {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, dtype)
+    read = lambda first, end: {k: v[first:end] for k, v in rows.items()}  # noqa: E731
+    check_indices(model_of(pick), Settings(), spec, (0, len(group)), read)
+
+
+TAKES = [indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("pick", TAKES)
+def test_groups_counted_from_1_are_refused(pick: Any, dtype: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"(?s)log_likelihood: training row 5 \(y 0, group 3\): an index is beyond the end.*group - 1"
+    ):
+        check(pick, np.array([1, 2, 1, 2, 3, 3]), dtype)
+    check(pick, np.array([0, 2, 1, 2, 0, 1]), dtype)
+
+
+@pytest.mark.parametrize("pick", TAKES)
+def test_the_only_such_row_is_found_in_a_later_block(pick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling_index_check, "READ_ROWS", 7)
+    group = np.arange(50) % LEVELS
+    check(pick, group)
+    group[47] = LEVELS
+    with pytest.raises(ConfigError, match=r"training row 48 \(y 0, group 3\)"):
+        check(pick, group)
+
+
+def test_negative_indices_count_from_the_end() -> None:
+    check(indexed, np.array([-1, -3, 0]))
+    with pytest.raises(ConfigError, match=r"training row 2 \(y 0, group -4\)"):
+        check(indexed, np.array([0, -4]))
+
+
+@pytest.mark.parametrize("pick", [clipped, masked, of_constants, one_hot])
+def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
+    check(pick, np.array([0, 2, 3, 9]))
+
+
+def test_a_model_without_indices_reads_no_rows() -> None:
+    def read(first: int, end: int) -> dict[str, np.ndarray]:
+        raise AssertionError(f"reads rows {first} to {end}")
+
+    fields = {"y": FieldSpec((), "float64"), "group": FieldSpec((), "int32")}
+    check_indices(model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), (0, 9), read)
