@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
@@ -132,6 +133,13 @@ def test_negative_indices_count_from_the_end() -> None:
 @pytest.mark.parametrize("pick", [clipped, masked, of_constants, one_hot])
 def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
     check(pick, np.array([0, 2, 3, 9]))
+
+
+@pytest.mark.parametrize("name", list_components("model"))
+def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str) -> None:
+    case = make_case(name, "float32")
+    read = lambda first, end: {k: v[first:end] for k, v in case.rows.items()}  # noqa: E731
+    check_indices(case.model_class, case.options, case.spec, (0, case.spec.num_rows), read)
 
 
 def test_a_model_without_indices_reads_no_rows() -> None:
