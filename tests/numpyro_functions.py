@@ -191,3 +191,11 @@ def walk(y: Any) -> None:
         return level, None
 
     scan(step, jnp.zeros((), y.dtype), y)
+
+
+def by_site(count: Any, y: Any) -> None:
+    """Return nothing; groups are numbered by `count`, from 0 to 3."""
+    effects = numpyro.sample("effects", dist.Normal(0, 1).expand([4]).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(effects[count], sigma), obs=y)

@@ -44,3 +44,11 @@ def held(rows: Any) -> pymc.Model:
     with pymc.Model() as model:
         pymc.Normal("y", pymc.Normal("mean", 0, 1), 1, observed=[1.0, 2.0])
     return model
+
+
+def by_site(rows: Any) -> pymc.Model:
+    """Return a model whose groups are numbered by ``count``, from 0 to 3."""
+    with pymc.Model() as model:
+        effects = pymc.Normal("effects", 0, 1, shape=4)
+        pymc.Normal("y", effects[rows["count"]], pymc.HalfNormal("sigma", 1), observed=rows["y"])
+    return model

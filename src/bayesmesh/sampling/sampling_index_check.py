@@ -8,9 +8,10 @@ entries are NaN: where they are masked, or `mode` asks for the last entry, nothi
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,9 @@ from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.sampling.sampling_row_check import QUICK, latents_at_point, place_of_likelihood
-from bayesmesh.sampling.starts import ReadRows, training_row
+from bayesmesh.sampling.starts import ReadRows
+
+BEYOND = "an index is beyond the end of the array that it is taken from; JAX would take the last entry instead"
 
 _BYTES = 2**26
 """Rows that are in memory at once at most."""
@@ -35,57 +38,89 @@ _DEFAULT = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
 """Of ``array[index]``, which promises what this check verifies."""
 
 
-def check_indices(
-    model_class: type[Model], options: Any, spec: DataSpec, rows_here: tuple[int, int], read_rows: ReadRows
-) -> None:
+class RowPart(NamedTuple):
+    """Rows that are checked.
+
+    Attributes:
+        name_row: returns the name of a row by its number in the order of `read_rows`, from 0.
+        first, end: the rows ``first`` to ``end - 1``.
+        read_rows: returns the rows of a range, as they are stored.
+    """
+
+    name_row: Callable[[int], str]
+    first: int
+    end: int
+    read_rows: ReadRows
+
+
+def check_indices(model_class: type[Model], options: Any, spec: DataSpec, parts: Sequence[RowPart]) -> None:
     """Refuse a likelihood that depends on entries beyond the end of an array; reads all rows if it indexes any.
 
     Args:
         model_class: class of the model.
         options: its options.
         spec: its data, in the experiment's dtype.
-        rows_here: first row of this process, and the one behind its last.
-        read_rows: returns the rows of a range, as they are stored.
+        parts: training rows, whose entries of local latents are those of their numbers, and behind them held-out rows.
 
     Raises:
         ConfigError: names the method and the first such row.
     """
-    model, (first, end) = model_class(options, spec), rows_here
-    dtype = np.dtype(spec.dtype)
+    model, dtype = model_class(options, spec), np.dtype(spec.dtype)
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
-    count = max(1, min(end - first, READ_ROWS, _BYTES // of_row))
+    count = max(1, min(parts[0].end - parts[0].first, READ_ROWS, _BYTES // of_row))
     shapes = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
     with explaining(method=model.log_likelihood):
         latents = jax.eval_shape(lambda: latents_at_point(model, spec))
-        likelihood = jax.make_jaxpr(_likelihood(model))(latents, shapes, jax.ShapeDtypeStruct((count,), np.int64))
-    marked = _mark(likelihood.jaxpr)
-    if marked is likelihood.jaxpr:
+        entries = jax.ShapeDtypeStruct((count,), np.int64)
+        evaluate = find_rows_beyond(likelihood_of_rows(model), latents, shapes, entries)
+    if evaluate is None:
         return
-    evaluate = jax.jit(_is_beyond(likelihood, ClosedJaxpr(marked, likelihood.consts)), compiler_options=QUICK)
     at = jax.jit(lambda: latents_at_point(model, spec), compiler_options=QUICK)()
-    for start in range(first, end, count):
-        # The last call repeats a row.
-        numbers = np.minimum(np.arange(start, start + count), end - 1)
-        read = read_rows(start, min(start + count, end))
-        rows = {k: jnp.asarray(v[numbers - start], shapes[k].dtype) for k, v in read.items()}
-        beyond = np.asarray(evaluate(at, rows, np.asarray(spec.entries_of(numbers), np.int64)))
-        if beyond.any():
-            raise _error(model, spec, int(numbers[beyond.argmax()]), {k: v[beyond.argmax()] for k, v in rows.items()})
+    for part in parts:
+        for start in range(part.first, part.end, count):
+            # The last call repeats a row.
+            numbers = np.minimum(np.arange(start, start + count), part.end - 1)
+            read = part.read_rows(start, min(start + count, part.end))
+            rows = {k: np.asarray(read[k][numbers - start], shape.dtype) for k, shape in shapes.items()}
+            entry = spec.entries_of(numbers) if part is parts[0] else np.zeros(count)
+            if (row := evaluate(at, rows, np.asarray(entry, np.int64))) is not None:
+                raise _error(model, spec, part.name_row(int(numbers[row])), {k: v[row] for k, v in rows.items()})
 
 
-def _likelihood(model: Model) -> Callable[[Latents, Rows, Array], Array]:
-    return lambda latents, rows, entries: model.log_likelihood(align_local(model, latents, entries), rows)
+def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[..., int | None] | None:
+    """Return a function that finds the first row whose results depend on an entry beyond the end of an array.
 
+    Args:
+        function: returns arrays with an axis of rows in front.
+        arguments: of the function, or their shapes and dtypes.
 
-def _is_beyond(plain: ClosedJaxpr, marked: ClosedJaxpr) -> Callable[..., Bool[Array, " rows"]]:
-    """Return the function of latents, rows and entries that says which rows have a value only without the marks."""
+    Returns:
+        The function, of arguments of these shapes; None if the function indexes no array of real numbers.
+    """
+    plain = jax.make_jaxpr(function)(*arguments)
+    marked = _mark(plain.jaxpr)
+    if marked is plain.jaxpr or not any(jnp.issubdtype(aval.dtype, jnp.inexact) for aval in plain.out_avals):
+        return None
+    programs = jaxpr_as_fun(plain), jaxpr_as_fun(ClosedJaxpr(marked, plain.consts))
 
-    def evaluate(*arguments: Any) -> Bool[Array, " rows"]:
+    def is_beyond(*arguments: Any) -> Bool[Array, " rows"]:
         flat = jax.tree.leaves(arguments)
-        (value,), (with_marks,) = jaxpr_as_fun(plain)(*flat), jaxpr_as_fun(marked)(*flat)
-        return jnp.isnan(with_marks) & ~jnp.isnan(value)
+        with_and_without = zip(*(program(*flat) for program in programs), strict=True)
+        changed = [jnp.isnan(b) & ~jnp.isnan(a) for a, b in with_and_without if jnp.issubdtype(a.dtype, jnp.inexact)]
+        return functools.reduce(jnp.logical_or, [each.reshape(len(each), -1).any(1) for each in changed])
 
-    return evaluate
+    evaluate = jax.jit(is_beyond, compiler_options=QUICK)
+
+    def first_row(*arguments: Any) -> int | None:
+        beyond = np.asarray(evaluate(*arguments))
+        return int(beyond.argmax()) if beyond.any() else None
+
+    return first_row
+
+
+def likelihood_of_rows(model: Model) -> Callable[[Latents, Rows, Array], Array]:
+    """Return the log likelihood of rows as a function of a draw, rows and the entries of local latents that these belong to."""
+    return lambda latents, rows, entries: model.log_likelihood(align_local(model, latents, entries), rows)
 
 
 def _mark(jaxpr: Jaxpr) -> Jaxpr:
@@ -119,15 +154,14 @@ def _mark_parameter(value: Any) -> Any:
     return value
 
 
-def _error(model: Model, spec: DataSpec, row: int, values: Mapping[str, Any]) -> ConfigError:
+def _error(model: Model, spec: DataSpec, row: str, values: Mapping[str, Any]) -> ConfigError:
     """Return the error of a row, with its whole numbers, one of which is likely the index."""
     single = {k: float(values[k]) for k, field in spec.fields.items() if not field.shape}
     whole = [f"{k} {value:.0f}" for k, value in single.items() if value == np.floor(value)]
     has = f" ({', '.join(whole)})" if whole else ""
-    named = "the data" if model.takes_all_rows or getattr(model.options, "whole", False) is True else training_row(row)
+    named = "the data" if model.reads_whole(model.options) else f"{row}{has}"
     return ConfigError(
-        f"{place_of_likelihood(model)}: {named}{has}: an index is beyond the end of the array that it is taken from; JAX would"
-        " take the last entry instead",
+        f"{place_of_likelihood(model)}: {named}: {BEYOND}",
         "count from 0, such as effects[group - 1] of groups that are numbered from 1, and give the array as many entries as there"
         " are; where the last entry is meant, write effects.at[group].get(mode='clip')",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.sampling_index_check import find_rows_beyond, likelihood_of_rows
 from bayesmesh.store.draw_chunks import StoredDraws
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -22,6 +23,9 @@ BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory."""
 
 _KEY, _KEY_OF_LEVELS = 0, 1
+
+_NUM_SHOWN = 64
+"""Simulated outcomes that stand for a distribution; with the same random numbers, so that few of them tell whether two are the same."""
 
 tfd = tfp.distributions
 
@@ -31,13 +35,13 @@ class Summary(NamedTuple):
 
     Attributes:
         mean: (row, class) probabilities, or (row, 1) expectations of the outcome.
-        low, high: likewise, quantiles over draws of the same.
+        low, high: likewise, quantiles over draws of the same; None where the distribution does not know its expectation.
         outcome_low, outcome_high: (row,) quantiles of the outcome itself; None for classes.
     """
 
     mean: Float[np.ndarray, "row class"]
-    low: Float[np.ndarray, "row class"]
-    high: Float[np.ndarray, "row class"]
+    low: Float[np.ndarray, "row class"] | None
+    high: Float[np.ndarray, "row class"] | None
     outcome_low: Float[np.ndarray, " row"] | None
     outcome_high: Float[np.ndarray, " row"] | None
 
@@ -75,6 +79,9 @@ class Predictions:
         self._num_draws = posterior.num_chains * posterior.num_draws
         self._draws = StoredDraws(posterior, dtype)
         self._program = jax.jit(self._of_chunk)
+        self._shown = jax.jit(lambda *given: _show(self._predict(*given)))
+        self._find_beyond: Callable[..., int | None] | None = None
+        self._is_traced, self._has_mean = False, True
         self.num_classes = 0
 
     def _predict(
@@ -99,9 +106,10 @@ class Predictions:
                 return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
             simulated = predictive.sample(seed=key)
-            # A distribution of the user's may not know its expectation.
-            mean = getattr(predictive, "mean", lambda: simulated)()
-            return mean[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
+            mean = _expectation(predictive)
+            self._has_mean = mean is not None
+            centre = simulated if mean is None else mean
+            return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
 
         return jax.vmap(of_draw)(latents, numbers)
 
@@ -110,10 +118,7 @@ class Predictions:
         _, count, latents = next(iter(self._draws.chunks()))
         for place in range(min(3, count)):
             draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
-            found = [
-                jax.tree.leaves(self._predict(draw, place, _on_device(each, self._dtype), entries))
-                for each in (rows, others)
-            ]
+            found = [self._shown(draw, place, _on_device(each, self._dtype), entries) for each in (rows, others)]
             if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)):
                 return True
         return False
@@ -148,6 +153,21 @@ class Predictions:
         self.num_classes = found[0]
         return max(1, self._cells // (self._num_draws * max(1, self.num_classes)))
 
+    def row_beyond(self, rows: HostRows, entries: np.ndarray) -> int | None:
+        """Return the first row of a block whose likelihood depends on an entry beyond the end of an array, else None.
+
+        Such as that of a group which the latents do not have: JAX would take the last one. At the first draw; not where levels are added,
+        whose effects are drawn.
+        """
+        if self._added:
+            return None
+        _, _, latents = next(iter(self._draws.chunks()))
+        given = ({k: jnp.asarray(v[0]) for k, v in latents.items()}, _on_device(rows, self._dtype), entries)
+
+        if not self._is_traced:
+            self._find_beyond, self._is_traced = find_rows_beyond(likelihood_of_rows(self._model), *given), True
+        return None if self._find_beyond is None else self._find_beyond(*given)
+
     def summarise(self, rows: HostRows, entries: np.ndarray, start: int, count: int) -> Summary:
         """Return what all draws predict for a block of rows.
 
@@ -174,7 +194,27 @@ class Predictions:
             if self.num_classes:
                 return Summary(mean, low, high, None, None)
             outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
+        if not self._has_mean:
+            low, high = None, None
         return Summary(mean, low, high, outcome_low, outcome_high)
+
+
+def _expectation(predictive: Predictive) -> jax.Array | None:
+    """Return the expectation of each row's outcome; None where the distribution does not know it."""
+    try:
+        found: jax.Array | None = getattr(predictive, "mean", lambda: None)()
+    except NotImplementedError:
+        return None
+    return found
+
+
+def _show(predictive: Predictive) -> list[jax.Array]:
+    """Return the parameters of a distribution of TFP, and simulated outcomes of any other: what differs where they differ."""
+    leaves = jax.tree.leaves(predictive)
+    if all(isinstance(each, jax.Array | np.ndarray | float) for each in leaves):
+        return leaves
+    keys = jax.random.split(jax.random.key(_KEY), _NUM_SHOWN)
+    return [jax.vmap(lambda key: predictive.sample(seed=key))(keys)]
 
 
 def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:

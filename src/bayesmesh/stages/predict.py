@@ -24,6 +24,7 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec, component_sources
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
 from bayesmesh.running.run_arguments import refuse_overwriting
+from bayesmesh.sampling.sampling_index_check import BEYOND
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.sampling_predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.stages.stage_inputs import model_of, shards_of
@@ -128,7 +129,13 @@ def predict_table(
             writer.writerow(header(outcome, predictions.num_classes))
             for start in range(0, new.num_rows, size):
                 stop = min(start + size, new.num_rows)
-                found = predictions.summarise(*rows.make(start, stop, size), start, stop - start)
+                made = rows.make(start, stop, size)
+                if (row := predictions.row_beyond(*made)) is not None:
+                    raise DataError(
+                        f"{table}, row {start + row + 1}: {BEYOND}",
+                        "correct the row: the model has no latent for its group or number",
+                    )
+                found = predictions.summarise(*made, start, stop - start)
                 _check_finite(found, table, start)
                 writer.writerows(lines(found, outcome, start, predictions.num_classes))
     return new.num_rows
@@ -261,13 +268,13 @@ def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
 def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Iterator[list[Any]]:
     """Yield the lines of the rows of a block."""
     if not num_classes:
-        assert found.outcome_low is not None
-        assert found.outcome_high is not None
-        columns = (found.mean[:, 0], found.low[:, 0], found.high[:, 0], found.outcome_low, found.outcome_high)
-        values = np.stack(columns, axis=1) * outcome.scale + outcome.mean
-        for i, row in enumerate(values):
-            yield [start + i + 1, *(f"{value:.6g}" for value in row)]
+        columns = (found.mean, found.low, found.high, found.outcome_low, found.outcome_high)
+        numbers = [None if each is None else each.reshape(-1) * outcome.scale + outcome.mean for each in columns]
+        for i in range(len(found.mean)):
+            yield [start + i + 1, *("" if each is None else f"{each[i]:.6g}" for each in numbers)]
         return
+    assert found.low is not None
+    assert found.high is not None
     names = class_names(outcome, num_classes)
     first = outcome.levels[0] if len(outcome.levels) == 2 else "0"
     for i in range(len(found.mean)):

@@ -10,7 +10,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.sampling.sampling_index_check import check_indices
+from bayesmesh.sampling.sampling_index_check import RowPart, check_indices
 from bayesmesh.sampling.sampling_model_check import (
     Shapes,
     check_axes,
@@ -22,6 +22,7 @@ from bayesmesh.sampling.sampling_model_check import (
 )
 from bayesmesh.sampling.sampling_monitor import summary_names
 from bayesmesh.sampling.sampling_row_check import FEWEST_ROWS, check_rows, choose_rows
+from bayesmesh.sampling.starts import training_row
 from bayesmesh.stages.stage_inputs import in_file_of, key_of_model
 
 _ANALYSE = "bayesmesh.stages.analyse"
@@ -55,9 +56,25 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
     first, end = rows_here
     with in_file_of(spec, key_of_model(spec)):
         model = spec.component("model")
-        check_indices(*model, data_spec, rows_here, shards.read_rows)
+        check_indices(
+            *model,
+            data_spec,
+            [RowPart(training_row, first, end, shards.read_rows), *_held_out(model[0], data_spec, shards)],
+        )
         if end - first >= FEWEST_ROWS:
             check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
+
+
+def _held_out(model: type[Model], data_spec: DataSpec, shards: Shards) -> list[RowPart]:
+    """Return the held-out rows if they are rows like those of training; entries of local latents are left to the analyses."""
+    rows = shards.held_out()
+    if not isinstance(rows, dict) or model.local_latents or not set(data_spec.fields) <= set(rows):
+        return []
+    if any(rows[name].shape[1:] != field.shape for name, field in data_spec.fields.items()):
+        return []
+    size = len(next(iter(rows.values())))
+    read = lambda start, stop: {name: values[start:stop] for name, values in rows.items()}  # noqa: E731
+    return [RowPart(lambda row: f"held-out row {row + 1}", 0, size, read)]
 
 
 def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:

@@ -17,7 +17,8 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import sampling_index_check
-from bayesmesh.sampling.sampling_index_check import check_indices
+from bayesmesh.sampling.sampling_index_check import RowPart, check_indices
+from bayesmesh.sampling.starts import training_row
 
 tfd = tfp.distributions
 LEVELS = 3
@@ -98,7 +99,7 @@ def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "floa
     rows = {"y": np.zeros(len(group)), "group": group.astype(np.int32)}
     spec = DataSpec(len(group), {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, dtype)
     read = lambda first, end: {k: v[first:end] for k, v in rows.items()}  # noqa: E731
-    check_indices(model_of(pick), Settings(), spec, (0, len(group)), read)
+    check_indices(model_of(pick), Settings(), spec, [RowPart(training_row, 0, len(group), read)])
 
 
 TAKES = [indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table]
@@ -139,7 +140,7 @@ def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
 def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str) -> None:
     case = make_case(name, "float32")
     read = lambda first, end: {k: v[first:end] for k, v in case.rows.items()}  # noqa: E731
-    check_indices(case.model_class, case.options, case.spec, (0, case.spec.num_rows), read)
+    check_indices(case.model_class, case.options, case.spec, [RowPart(training_row, 0, case.spec.num_rows, read)])
 
 
 def test_a_model_without_indices_reads_no_rows() -> None:
@@ -147,4 +148,22 @@ def test_a_model_without_indices_reads_no_rows() -> None:
         raise AssertionError(f"reads rows {first} to {end}")
 
     fields = {"y": FieldSpec((), "float64"), "group": FieldSpec((), "int32")}
-    check_indices(model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), (0, 9), read)
+    check_indices(
+        model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), [RowPart(training_row, 0, 9, read)]
+    )
+
+
+def test_held_out_rows_are_checked_after_those_of_training() -> None:
+    group = np.array([0, 1, 2, 0, 1])
+    held = {"y": np.zeros(2), "group": np.array([1, 3], np.int32)}
+    rows = {"y": np.zeros(5), "group": group.astype(np.int32)}
+    spec = DataSpec(5, {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, "float32")
+    parts = [
+        RowPart(training_row, 0, 5, lambda first, end: {k: v[first:end] for k, v in rows.items()}),
+        RowPart(
+            lambda row: f"held-out row {row + 1}", 0, 2, lambda first, end: {k: v[first:end] for k, v in held.items()}
+        ),
+    ]
+    with pytest.raises(ConfigError, match=r"held-out row 2 \(y 0, group 3\)"):
+        check_indices(model_of(indexed), Settings(), spec, parts)
+    check_indices(model_of(indexed), Settings(), spec, parts[:1])

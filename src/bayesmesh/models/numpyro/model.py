@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from numpyro.distributions import CategoricalLogits, CategoricalProbs
 from pydantic import Field
 
 from bayesmesh.config.named_code import load_function
@@ -82,6 +83,17 @@ class Predictive:
 
     def __init__(self, site: Site) -> None:
         self._fn, self.batch_shape = site["fn"], tuple(jnp.shape(site["value"]))
+
+    def mean(self) -> Float[Array, "rows ..."]:
+        """Return the expectation.
+
+        Raises:
+            NotImplementedError: the distribution does not know it, or is one of classes.
+        """
+        if isinstance(self._fn, CategoricalLogits | CategoricalProbs):
+            raise NotImplementedError("classes have no expectation")
+        found: Array = self._fn.mean
+        return found
 
     def sample(self, *, seed: PRNGKeyArray) -> Shaped[Array, "rows ..."]:
         """Return one draw."""
