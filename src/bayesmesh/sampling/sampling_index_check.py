@@ -1,13 +1,14 @@
 """Check at all rows that no likelihood takes an entry beyond the end of an array.
 
 ``effects[group]`` with a group that is too large takes the last entry, as JAX does, and a posterior of groups numbered from 1
-looks as healthy as the right one. The check computes the likelihood once more from the same traced program, in which such
-entries are NaN: where they are masked, or `mode` asks for the last entry, nothing changes. An index to a single entry under
-`jax.vmap` looks like one with that mode, and is not checked.
+looks as healthy as the right one. The check computes the likelihood twice from its traced program, with two numbers of its own in
+the place of such entries: a row whose value differs depends on them. Where they are masked, or `mode` asks for the last entry,
+nothing differs. An index to a single entry under `jax.vmap` looks like one with that mode, and is not checked.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core.primitives import closed_call_p
 from jaxtyping import Array, Bool
 
 from bayesmesh.config.user_code import explaining
@@ -36,6 +38,25 @@ _BYTES = 2**26
 
 _DEFAULT = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
 """Of ``array[index]``, which promises what this check verifies."""
+
+
+_ROUNDING = 1e-6
+"""Relative difference that is rounding; without entries beyond the end both programs compute the same."""
+
+
+class _Fill(NamedTuple):
+    """What stands for an entry beyond the end, of moderate size: it may be a scale, a number of turns or an index itself."""
+
+    real: float
+    whole: int
+
+    def of(self, dtype: np.dtype) -> float | int | bool:
+        if jnp.issubdtype(dtype, jnp.inexact):
+            return self.real
+        return bool(self.whole) if jnp.issubdtype(dtype, jnp.bool_) else self.whole
+
+
+_FILLS = (_Fill(0.3, 0), _Fill(-0.7, 1))
 
 
 class RowPart(NamedTuple):
@@ -65,26 +86,28 @@ def check_indices(model_class: type[Model], options: Any, spec: DataSpec, parts:
     Raises:
         ConfigError: names the method and the first such row.
     """
-    model, dtype = model_class(options, spec), np.dtype(spec.dtype)
+    dtype, first = np.dtype(spec.dtype), parts[0]
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
-    count = max(1, min(parts[0].end - parts[0].first, READ_ROWS, _BYTES // of_row))
+    count = max(1, min(first.end - first.first, READ_ROWS, _BYTES // of_row))
+    # Latents with an entry for each row are those of a block; groups of rows may lie anywhere.
+    own = spec if spec.entry_counts else dataclasses.replace(spec, num_rows=count)
+    model = model_class(options, own)
     shapes = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
     with explaining(method=model.log_likelihood):
-        latents = jax.eval_shape(lambda: latents_at_point(model, spec))
+        latents = jax.eval_shape(lambda: latents_at_point(model, own))
         entries = jax.ShapeDtypeStruct((count,), np.int64)
-        evaluate = find_rows_beyond(likelihood_of_rows(model), latents, shapes, entries)
-    if evaluate is None:
-        return
-    at = jax.jit(lambda: latents_at_point(model, spec), compiler_options=QUICK)()
-    for part in parts:
-        for start in range(part.first, part.end, count):
-            # The last call repeats a row.
-            numbers = np.minimum(np.arange(start, start + count), part.end - 1)
-            read = part.read_rows(start, min(start + count, part.end))
-            rows = {k: np.asarray(read[k][numbers - start], shape.dtype) for k, shape in shapes.items()}
-            entry = spec.entries_of(numbers) if part is parts[0] else np.zeros(count)
-            if (row := evaluate(at, rows, np.asarray(entry, np.int64))) is not None:
-                raise _error(model, spec, part.name_row(int(numbers[row])), {k: v[row] for k, v in rows.items()})
+        if (find := find_rows_beyond(likelihood_of_rows(model), latents, shapes, entries)) is None:
+            return
+        at = jax.jit(lambda: latents_at_point(model, own), compiler_options=QUICK)()
+        for part in parts:
+            for start in range(part.first, part.end, count):
+                # The last call repeats a row.
+                numbers = np.minimum(np.arange(start, start + count), part.end - 1)
+                read = part.read_rows(start, min(start + count, part.end))
+                rows = {k: np.asarray(read[k][numbers - start], shape.dtype) for k, shape in shapes.items()}
+                entry = spec.entries_of(numbers) if spec.entry_counts and part is first else np.arange(count)
+                if (row := find(at, rows, np.asarray(entry, np.int64))) is not None:
+                    raise _error(model, part.name_row(int(numbers[row])), {k: v[row] for k, v in rows.items()})
 
 
 def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[..., int | None] | None:
@@ -95,21 +118,19 @@ def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[
         arguments: of the function, or their shapes and dtypes.
 
     Returns:
-        The function, of arguments of these shapes; None if the function indexes no array of real numbers.
+        The function, of arguments of these shapes; None if the function indexes no array.
     """
     plain = jax.make_jaxpr(function)(*arguments)
-    marked = _mark(plain.jaxpr)
-    if marked is plain.jaxpr or not any(jnp.issubdtype(aval.dtype, jnp.inexact) for aval in plain.out_avals):
+    if _mark(plain.jaxpr, _FILLS[0]) is plain.jaxpr:
         return None
-    programs = jaxpr_as_fun(plain), jaxpr_as_fun(ClosedJaxpr(marked, plain.consts))
+    programs = [jaxpr_as_fun(ClosedJaxpr(_mark(plain.jaxpr, fill), plain.consts)) for fill in _FILLS]
 
-    def is_beyond(*arguments: Any) -> Bool[Array, " rows"]:
+    def differs(*arguments: Any) -> Bool[Array, " rows"]:
         flat = jax.tree.leaves(arguments)
-        with_and_without = zip(*(program(*flat) for program in programs), strict=True)
-        changed = [jnp.isnan(b) & ~jnp.isnan(a) for a, b in with_and_without if jnp.issubdtype(a.dtype, jnp.inexact)]
-        return functools.reduce(jnp.logical_or, [each.reshape(len(each), -1).any(1) for each in changed])
+        found = [_is_other(a, b) for a, b in zip(*(program(*flat) for program in programs), strict=True)]
+        return functools.reduce(jnp.logical_or, [each.reshape(len(each), -1).any(1) for each in found])
 
-    evaluate = jax.jit(is_beyond, compiler_options=QUICK)
+    evaluate = jax.jit(differs, compiler_options=QUICK)
 
     def first_row(*arguments: Any) -> int | None:
         beyond = np.asarray(evaluate(*arguments))
@@ -118,45 +139,66 @@ def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[
     return first_row
 
 
+def _is_other(one: Array, other: Array) -> Bool[Array, "..."]:
+    """Return where numbers differ by more than rounding."""
+    same = (one == other) | (jnp.isnan(one) & jnp.isnan(other))
+    return ~same & ~(jnp.abs(one - other) <= _ROUNDING * jnp.maximum(1, jnp.abs(one)))
+
+
 def likelihood_of_rows(model: Model) -> Callable[[Latents, Rows, Array], Array]:
     """Return the log likelihood of rows as a function of a draw, rows and the entries of local latents that these belong to."""
     return lambda latents, rows, entries: model.log_likelihood(align_local(model, latents, entries), rows)
 
 
-def _mark(jaxpr: Jaxpr) -> Jaxpr:
-    """Return the program in which entries beyond the end of an array of real numbers are NaN; the same one if it takes none."""
-    equations = [_mark_equation(each) for each in jaxpr.eqns]
+def _mark(jaxpr: Jaxpr, fill: _Fill) -> Jaxpr:
+    """Return the program with other numbers for entries beyond the end of an array; the same one if it takes no entries."""
+    equations = [_mark_equation(each, fill) for each in jaxpr.eqns]
     is_same = all(mine is each for mine, each in zip(equations, jaxpr.eqns, strict=True))
     return jaxpr if is_same else jaxpr.replace(eqns=equations)
 
 
-def _mark_equation(equation: Any) -> Any:
+def _mark_equation(equation: JaxprEqn, fill: _Fill) -> JaxprEqn:
+    operand: Any = equation.invars[0].aval if equation.invars else None
     if equation.primitive is jax.lax.gather_p:
-        is_real = jnp.issubdtype(equation.invars[0].aval.dtype, jnp.inexact)
-        if not is_real or equation.params["mode"] is not _DEFAULT:
+        if equation.params["mode"] is not _DEFAULT:
             return equation
-        filled = {"mode": jax.lax.GatherScatterMode.FILL_OR_DROP, "fill_value": math.nan}
+        filled = {"mode": jax.lax.GatherScatterMode.FILL_OR_DROP, "fill_value": fill.of(operand.dtype)}
         return equation.replace(params={**equation.params, **filled})
-    changed = {name: new for name, old in equation.params.items() if (new := _mark_parameter(old)) is not old}
+    if equation.primitive is jax.lax.dynamic_slice_p:
+        sizes = equation.params["slice_sizes"]
+        guarded = jax.make_jaxpr(functools.partial(_slice, sizes, fill))(*(each.aval for each in equation.invars))
+        return equation.replace(primitive=closed_call_p, params={"call_jaxpr": guarded})
+    changed = {name: new for name, old in equation.params.items() if (new := _mark_parameter(old, fill)) is not old}
     return equation.replace(params={**equation.params, **changed}) if changed else equation
 
 
-def _mark_parameter(value: Any) -> Any:
+def _slice(sizes: tuple[int, ...], fill: _Fill, values: Array, *starts: Array) -> Array:
+    """Return a slice, or other numbers where it would reach beyond the end and JAX would move it."""
+    fits = [
+        (start >= 0) & (start <= length - size) for start, length, size in zip(starts, values.shape, sizes, strict=True)
+    ]
+    taken = jax.lax.dynamic_slice_p.bind(values, *starts, slice_sizes=sizes)
+    return jnp.where(jnp.stack(fits).all(), taken, fill.of(values.dtype))
+
+
+def _mark_parameter(value: Any, fill: _Fill) -> Any:
     """Return a parameter of an equation with the programs in it marked, the same object if there are none."""
     match value:
         case Jaxpr():
-            return _mark(value)
+            return _mark(value, fill)
         case ClosedJaxpr():
-            return value if (marked := _mark(value.jaxpr)) is value.jaxpr else value.replace(jaxpr=marked)
+            return value if (marked := _mark(value.jaxpr, fill)) is value.jaxpr else value.replace(jaxpr=marked)
         case tuple():
-            parts = tuple(map(_mark_parameter, value))
-            return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+            parts = [_mark_parameter(each, fill) for each in value]
+            if all(a is b for a, b in zip(parts, value, strict=True)):
+                return value
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
 
 
-def _error(model: Model, spec: DataSpec, row: str, values: Mapping[str, Any]) -> ConfigError:
+def _error(model: Model, row: str, values: Mapping[str, np.ndarray]) -> ConfigError:
     """Return the error of a row, with its whole numbers, one of which is likely the index."""
-    single = {k: float(values[k]) for k, field in spec.fields.items() if not field.shape}
+    single = {k: float(value) for k, value in values.items() if not value.shape}
     whole = [f"{k} {value:.0f}" for k, value in single.items() if value == np.floor(value)]
     has = f" ({', '.join(whole)})" if whole else ""
     named = "the data" if model.reads_whole(model.options) else f"{row}{has}"

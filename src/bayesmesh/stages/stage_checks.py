@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Sequence
 
@@ -56,11 +57,9 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
     first, end = rows_here
     with in_file_of(spec, key_of_model(spec)):
         model = spec.component("model")
-        check_indices(
-            *model,
-            data_spec,
-            [RowPart(training_row, first, end, shards.read_rows), *_held_out(model[0], data_spec, shards)],
-        )
+        order = functools.cache(shards.source_rows)
+        training = RowPart(lambda row: training_row(int(order()[row])), first, end, shards.read_rows)
+        check_indices(*model, data_spec, [training, *_held_out(model[0], data_spec, shards)])
         if end - first >= FEWEST_ROWS:
             check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
 

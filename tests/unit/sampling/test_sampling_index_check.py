@@ -54,6 +54,38 @@ def of_a_table(effects: Any, group: Any) -> Any:
     return jnp.stack([effects, effects], axis=1)[group, 1]
 
 
+def of_a_solution(effects: Any, group: Any) -> Any:
+    return jnp.linalg.solve(2 * jnp.eye(LEVELS, dtype=effects.dtype) + 0.1, effects)[group]
+
+
+def of_an_inverse(effects: Any, group: Any) -> Any:
+    return (jnp.linalg.inv(2 * jnp.eye(LEVELS, dtype=effects.dtype) + 0.1) @ effects)[group]
+
+
+def one_by_one(effects: Any, group: Any) -> Any:
+    return jax.lax.map(lambda one: effects[one], group)
+
+
+def through_a_table(effects: Any, group: Any) -> Any:
+    return effects[jnp.array([2, 1, 0])[group]]
+
+
+def by_a_table(effects: Any, group: Any) -> Any:
+    return effects[0] * jnp.array([1, 2, 3])[group]
+
+
+def by_sign(effects: Any, group: Any) -> Any:
+    return jnp.where(effects[group] > 0, 1.0, -1.0)
+
+
+def without_nan(effects: Any, group: Any) -> Any:
+    return jnp.nansum(effects[group][:, None], axis=1)
+
+
+def multiplied(effects: Any, group: Any) -> Any:
+    return effects[group] * (group < LEVELS)
+
+
 def clipped(effects: Any, group: Any) -> Any:
     return effects.at[group].get(mode="clip")
 
@@ -96,20 +128,23 @@ def model_of(pick: Callable[[Any, Any], Any]) -> type[Model]:
 
 
 def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "float32") -> None:
-    rows = {"y": np.zeros(len(group)), "group": group.astype(np.int32)}
+    rows = {"y": np.full(len(group), 0.25), "group": group.astype(np.int32)}
     spec = DataSpec(len(group), {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, dtype)
     read = lambda first, end: {k: v[first:end] for k, v in rows.items()}  # noqa: E731
     check_indices(model_of(pick), Settings(), spec, [RowPart(training_row, 0, len(group), read)])
 
 
-TAKES = [indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table]
+TAKES = [
+    indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table, of_a_solution, of_an_inverse, one_by_one,
+    through_a_table, by_a_table, by_sign, without_nan,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("pick", TAKES)
 def test_groups_counted_from_1_are_refused(pick: Any, dtype: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"(?s)log_likelihood: training row 5 \(y 0, group 3\): an index is beyond the end.*group - 1"
+        ConfigError, match=r"(?s)log_likelihood: training row 5 \(group 3\): an index is beyond the end.*group - 1"
     ):
         check(pick, np.array([1, 2, 1, 2, 3, 3]), dtype)
     check(pick, np.array([0, 2, 1, 2, 0, 1]), dtype)
@@ -121,17 +156,17 @@ def test_the_only_such_row_is_found_in_a_later_block(pick: Any, monkeypatch: pyt
     group = np.arange(50) % LEVELS
     check(pick, group)
     group[47] = LEVELS
-    with pytest.raises(ConfigError, match=r"training row 48 \(y 0, group 3\)"):
+    with pytest.raises(ConfigError, match=r"training row 48 \(group 3\)"):
         check(pick, group)
 
 
 def test_negative_indices_count_from_the_end() -> None:
     check(indexed, np.array([-1, -3, 0]))
-    with pytest.raises(ConfigError, match=r"training row 2 \(y 0, group -4\)"):
+    with pytest.raises(ConfigError, match=r"training row 2 \(group -4\)"):
         check(indexed, np.array([0, -4]))
 
 
-@pytest.mark.parametrize("pick", [clipped, masked, of_constants, one_hot])
+@pytest.mark.parametrize("pick", [clipped, masked, multiplied, of_constants, one_hot])
 def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
     check(pick, np.array([0, 2, 3, 9]))
 
@@ -155,8 +190,8 @@ def test_a_model_without_indices_reads_no_rows() -> None:
 
 def test_held_out_rows_are_checked_after_those_of_training() -> None:
     group = np.array([0, 1, 2, 0, 1])
-    held = {"y": np.zeros(2), "group": np.array([1, 3], np.int32)}
-    rows = {"y": np.zeros(5), "group": group.astype(np.int32)}
+    held = {"y": np.full(2, 0.25), "group": np.array([1, 3], np.int32)}
+    rows = {"y": np.full(5, 0.25), "group": group.astype(np.int32)}
     spec = DataSpec(5, {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, "float32")
     parts = [
         RowPart(training_row, 0, 5, lambda first, end: {k: v[first:end] for k, v in rows.items()}),
@@ -164,6 +199,6 @@ def test_held_out_rows_are_checked_after_those_of_training() -> None:
             lambda row: f"held-out row {row + 1}", 0, 2, lambda first, end: {k: v[first:end] for k, v in held.items()}
         ),
     ]
-    with pytest.raises(ConfigError, match=r"held-out row 2 \(y 0, group 3\)"):
+    with pytest.raises(ConfigError, match=r"held-out row 2 \(group 3\)"):
         check_indices(model_of(indexed), Settings(), spec, parts)
     check_indices(model_of(indexed), Settings(), spec, parts[:1])
