@@ -48,7 +48,7 @@ EXPLAINED = {
 """Class of an exception of JAX -> what happened, and remedy."""
 
 _WITHOUT_SYMBOLS = (
-    "write the number itself, such as `shape=8` for eight groups, or in a subclass of `PymcModel` a number of"
+    "take functions of `pytensor.tensor` instead of NumPy's, and write numbers that are known, such as `shape=8` for eight groups, or in a subclass of `PymcModel` a number of"
     " `self.spec.constants`; or give the function the values of all rows, which are then one row:\n"
     "    model:\n      given: arrays"
 )

@@ -35,6 +35,9 @@ _RELATIVE = {"float32": 1e-3, "float64": 1e-8}
 """Difference that rounding can explain, relative to the largest value or slope."""
 
 
+_OF_A_SOLVER = 1e-3
+"""Relative difference that the tolerance of an iteration may explain."""
+
 QUICK = {"xla_backend_optimization_level": 0}
 """The program runs once, on few rows: compiling it takes nearly all the time."""
 
@@ -87,13 +90,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
         differing = _differing(among, fewer, scale)
         if not len(differing):
             continue
-        at = int(differing[0])
-        raise ConfigError(
-            f"{place_of_likelihood(model)}: the value of a row changes with the rows beside it:"
-            f" {among[at]:.6g} among {few.num_rows} rows, {fewer[at]:.6g} among {number}",
-            "compute each row's value from that row and the latents alone: no mean, sum, sort, shift or count over the"
-            f" axis of rows; numbers of the whole dataset belong into the data{_whole(model)}",
-        )
+        raise _row_error(model, float(among[differing[0]]), float(fewer[differing[0]]), few.num_rows, number)
     for name, plain, fast in (
         ("its value", found.plain[0], found.fast[0]),
         *((f"its gradient by '{k}'", g, found.fast[1][k]) for k, g in found.plain[1].items()),
@@ -104,6 +101,19 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
                 " the rows where `is_row` is true",
                 "correct it, or leave the method out: Model.log_likelihood_and_gradient then differentiates log_likelihood",
             )
+
+
+def _row_error(model: Model, among: float, alone: float, num_rows: int, number: str) -> ConfigError:
+    """Return the error of a row that has one value among the others and another one among fewer."""
+    is_small = abs(among - alone) < _OF_A_SOLVER * max(1.0, abs(among))
+    solver = "; a solver that stops for all rows at once depends on them: solve each row by itself, with `jax.vmap`, or to a smaller tolerance" if is_small else ""  # fmt: skip
+    digits = ".17g" if is_small else ".6g"
+    return ConfigError(
+        f"{place_of_likelihood(model)}: the value of a row changes with the rows beside it: {among:{digits}} among {num_rows} rows,"
+        f" {alone:{digits}} among {number}",
+        "compute each row's value from that row and the latents alone: no mean, sum, sort, shift or count over the axis of rows;"
+        f" numbers of the whole dataset belong into the data{solver}{_whole(model)}",
+    )
 
 
 def _whole(model: Model) -> str:

@@ -6,14 +6,16 @@ finite integral at 0 unless the prior of sigma falls faster. Rows without surplu
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from bayesmesh.config.prior_texts import parse_prior
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.formula import KEY, Formula
+
+_log = logging.getLogger("bayesmesh")
 
 _EXACT = 1e-13
 """Sum of squared residuals, as a share of that of the outcome, up to which it is rounding, of either sign."""
@@ -70,24 +72,23 @@ def _order_at_0(priors: Mapping[str, str]) -> float:
     return 0.0
 
 
-def refuse_exact_fit(formula: Formula, priors: Mapping[str, str], group: int | None, surplus: float) -> None:
-    """Refuse an outcome that is explained exactly, unless the prior of sigma keeps the posterior proper.
+def warn_of_exact_fit(formula: Formula, priors: Mapping[str, str], group: int | None, surplus: float) -> None:
+    """Warn of an outcome that is explained exactly, unless the prior of sigma keeps the posterior proper.
+
+    A warning and no error: sums over rows do not tell residuals of 3e-7 of the outcome from rounding.
 
     Args:
         formula: of the model.
         priors: as they were given.
         group: number of the groups that explain it with the columns; None without groups.
         surplus: from `surplus_rows`.
-
-    Raises:
-        ConfigError: the posterior has no finite integral.
     """
     if surplus - _order_at_0(priors) < 1:
         return
     what = "the columns" if group is None else f"the groups '{formula.groups[group].group}' and the columns"
-    raise ConfigError(
-        f"{KEY}: {what} explain the outcome '{formula.outcome.text}' exactly in all rows, so that nothing keeps sigma away from 0"
-        " and the posterior is improper",
-        "leave out the term that determines the outcome; or, if the outcome is one of each group and not of each row, keep one row"
-        ' of each group; or give sigma a prior that excludes 0:\n    model:\n      priors: {sigma: "log_normal(0, 1)"}',
-    )
+    _log.warning(
+        "warning: %s: %s explain the outcome '%s' exactly, but for rounding; then nothing keeps sigma away from 0, the posterior is"
+        " improper, and chains fail. Leave out the term that determines the outcome; or, if the outcome is one of each group and not"
+        " of each row, keep one row of each group; or give sigma a prior that excludes 0: priors: {sigma: \"log_normal(0, 1)\"}",
+        KEY, what, formula.outcome.text,
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import Family
 from bayesmesh.models.glm.formula import Formula
 from bayesmesh.models.glm.glm_condensed import condense_normal, condense_same, make_layout
-from bayesmesh.models.glm.glm_exact_fit import LEAST_SPREAD, refuse_exact_fit, surplus_rows
+from bayesmesh.models.glm.glm_exact_fit import LEAST_SPREAD, surplus_rows, warn_of_exact_fit
 from bayesmesh.models.glm.glm_fit import Term, fit
 from bayesmesh.models.glm.glm_groups import Group
 
@@ -66,14 +66,14 @@ class Reduction(NamedTuple):
             center = float(self.constants["outcome_mean"] - self.constants["offset_mean"])
         return fit(
             self.family, terms, read_fields, self._num_columns, unit, center,
-            has_intercept=has_intercept, look=self._refuse_exact,
+            has_intercept=has_intercept, look=self._look_for_exact_fit,
         )  # fmt: skip
 
-    def _refuse_exact(self, group: int, gram: np.ndarray, levels: np.ndarray, num_rows: float) -> None:
+    def _look_for_exact_fit(self, group: int, gram: np.ndarray, levels: np.ndarray, num_rows: float) -> None:
         mean = 0.0 if self.formula.has_intercept else self.constants["outcome_mean"] - self.constants["offset_mean"]
         has_digits = 1 - (mean / self.constants["outcome_scale"]) ** 2 > LEAST_SPREAD
         if self.family.is_in_unit and has_digits and (surplus := surplus_rows(gram, levels, num_rows)):
-            refuse_exact_fit(self.formula, self.options.priors, group if self.formula.groups else None, surplus)
+            warn_of_exact_fit(self.formula, self.options.priors, group if self.formula.groups else None, surplus)
 
     def condense(self, read_fields: ReadFields, arrays: Mapping[str, np.ndarray], num_rows: int) -> Condensed | None:
         """Return rows that stand for many, see `glm_condensed`; None where there is no gain."""

@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
+import pytensor.tensor as pt
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 from pytensor.tensor.type import TensorType
@@ -106,15 +107,29 @@ class Predictive:
         return self._log_prob(self._latents, self._rows, value)
 
 
+_OF_SYMBOLS = frozenset({"ndim", "repeat", "shape", "size", "squeeze", "swapaxes"})
+"""Functions of NumPy that are right for a symbol: they ask for its shape or call its method."""
+
+
 class FieldSymbol(TensorVariable):
-    """The values of a field. NumPy would take it for one object, of which there is one unique value."""
+    """The values of a field. NumPy would take it for one object: one unique value, of no set, equal to no number."""
+
+    __hash__ = TensorVariable.__hash__
 
     def __array_function__(
         self, function: Any, types: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Have NumPy refuse `np.unique`, by its protocol; other functions look at attributes, or raise by themselves."""
+        """Have NumPy refuse, by its protocol, the functions that would look at the object and not at what it stands for."""
         del types
-        return NotImplemented if function is np.unique else function._implementation(*args, **kwargs)
+        return function._implementation(*args, **kwargs) if function.__name__ in _OF_SYMBOLS else NotImplemented
+
+    def __eq__(self, other: object) -> Any:
+        """Compare with numbers entry by entry, and with other symbols by identity, as PyTensor does."""
+        return pt.eq(self, other) if isinstance(other, int | float | np.number | np.ndarray) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        """See `__eq__`."""
+        return pt.neq(self, other) if isinstance(other, int | float | np.number | np.ndarray) else NotImplemented
 
 
 class PymcModel(Model):
