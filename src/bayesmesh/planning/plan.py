@@ -22,7 +22,7 @@ from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning import plan_specs
 from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
 from bayesmesh.planning.plan_overviews import Overview, Wildcards
-from bayesmesh.planning.plan_warnings import warn_of_invalid
+from bayesmesh.planning.plan_warnings import asked_of_snakemake, warn_of_invalid
 from bayesmesh.planning.planned_devices import check_devices, check_processes
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
@@ -107,9 +107,9 @@ class Plan(Overview):
         for error in () if is_partial or workflow is not None else self.broken.values():
             raise error
         # Not by each job, for all of them read the configuration again.
-        if workflow is None or workflow.is_main_process:
-            # Snakemake does not know its targets yet.
-            warn_of_invalid(self.broken, asked if workflow is None else sys.argv[1:])
+        if self.broken and (workflow is None or workflow.is_main_process):
+            known = {*experiments, *self.broken}
+            warn_of_invalid(self.broken, asked_of_snakemake(known, self.run.experiments) if workflow else asked)
         self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
         self._of_data = {

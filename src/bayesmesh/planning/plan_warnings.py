@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from bayesmesh.errors import ConfigError
 
 _log = logging.getLogger("bayesmesh")
+
+
+def asked_of_snakemake(known: Collection[str], listed: Sequence[str]) -> Sequence[str]:
+    """Return the experiments that Snakemake is to make: those in the words of its command, or else those that are listed.
+
+    While rules are read, Snakemake does not know its targets, which are experiments and files of their results.
+
+    Args:
+        known: names of all experiments.
+        listed: those of ``config/config.yaml``.
+    """
+    return [part for word in sys.argv[1:] for part in Path(word).parts if part in known] or listed
 
 
 def warn_of_invalid(broken: Mapping[str, ConfigError], asked: Iterable[str]) -> None:

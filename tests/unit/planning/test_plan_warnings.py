@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_warnings import warn_of_invalid
+from bayesmesh.planning.plan_warnings import asked_of_snakemake, warn_of_invalid
 
 SHARED = ConfigError("many.yaml: unknown key 'a'", "remove it")
 BROKEN = {
@@ -25,3 +27,14 @@ def test_all_but_the_one_that_is_refused_are_named_once(
 ) -> None:
     warn_of_invalid(BROKEN, asked)
     assert [line.removeprefix("warning: left out: ").partition(".")[0] for line in caplog.messages] == said.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [([], ["a"]), (["-n", "b"], ["b"]), (["results/b/report.html", "c"], ["b"]), (["--cores", "2"], ["a"])],
+)
+def test_the_words_of_snakemake_name_what_it_makes(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], expected: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["snakemake", *words])
+    assert asked_of_snakemake({"a", "b"}, ["a"]) == expected
