@@ -7,6 +7,7 @@ observation, watched or not, with logit  user embedding . film embedding + user 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -23,9 +24,9 @@ from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown
 tfd = tfp.distributions
 
 _FACTORS = 32
-_MOST_FACTORS = 32
+
 _MOST_SCALE = 1000.0
-"""Columns of the two sides, and scale of their entries, up to which a GPU takes the fused kernel: its float16 numbers end at 65,504."""
+"""Prior scale up to which a GPU takes the fused kernel, whose float16 numbers end at 65,504."""
 
 
 class Options(Settings):
@@ -93,31 +94,28 @@ class MatrixFactorization(Model):
         gradient = _by_user(residual @ film_side) | _by_film(residual.T @ user_side)
         return jnp.sum(jnp.where(is_row, per_row, 0), dtype=jnp.float64), gradient
 
-    @property
-    def _is_fused(self) -> bool:
-        is_small = self.options.width + 2 <= _MOST_FACTORS and self.options.prior_scale <= _MOST_SCALE
-        return is_small and self.spec.dtype == "float32"
+    def _fused(self) -> ModuleType | None:
+        """Return the module of the fused kernel, or None if it is not for these options or this dtype."""
+        # Loaded here: other devices have no use for it, and it takes 0.3 s.
+        from bayesmesh.models import _fused_cells
+
+        is_small = self.options.width + 2 <= _fused_cells.MOST_FACTORS and self.options.prior_scale <= _MOST_SCALE
+        return _fused_cells if is_small and self.spec.dtype == "float32" else None
 
     def rows_on_gpu(self, rows: Rows) -> Rows:
         """Return the watch matrix as words of 32 bits."""
-        if not self._is_fused:
-            return {}
-        from bayesmesh.models import _fused_cells
-
-        return {"watched_bits": _fused_cells.pack_bits(rows["watched"])}
+        fused = self._fused()
+        return {} if fused is None else {"watched_bits": fused.pack_bits(rows["watched"])}
 
     def log_likelihood_and_gradient_on_gpu(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
         """One pass over the cells that writes no logit to memory, for embeddings of width 30 at most in float32."""
-        if not self._is_fused:
+        if (fused := self._fused()) is None:
             return self.log_likelihood_and_gradient(latents, rows, is_row)
-        # Loaded here: other devices have no use for it, and it takes 0.3 s.
-        from bayesmesh.models import _fused_cells
-
         user_side, film_side = _sides(latents)
         user_side = jnp.where(is_row[:, None], user_side, 0)
-        value, by_user, by_film = _fused_cells.sum_cells(user_side, film_side, rows["watched_bits"])
+        value, by_user, by_film = fused.sum_cells(user_side, film_side, rows["watched_bits"])
         gradient = _by_user(jnp.where(is_row[:, None], by_user, 0)) | _by_film(by_film)
         return jnp.sum(jnp.where(is_row, value, 0), dtype=jnp.float64), {k: gradient[k] for k in latents}
 

@@ -92,7 +92,7 @@ class Plan(Overview):
             cores they have; None outside Snakemake, where no spec is written.
         is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
             otherwise the first such file is an error. Always so within Snakemake.
-        asked: names of experiments that the caller needs: it raises the error of the first that is not valid, of which there is no warning. Those of Snakemake are the words of its command.
+        asked: names of experiments that the caller needs. The error of the first invalid one ends the command, so there is no warning of it. Within Snakemake they come from its command line.
 
     Raises:
         ConfigError: the configuration is invalid.

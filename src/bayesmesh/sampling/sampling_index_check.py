@@ -39,7 +39,6 @@ _BYTES = 2**26
 _DEFAULT = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
 """Of ``array[index]``, which promises what this check verifies."""
 
-
 _ROUNDING = 1e-6
 """Relative difference that is rounding; without entries beyond the end both programs compute the same."""
 
@@ -74,21 +73,24 @@ class RowPart(NamedTuple):
     read_rows: ReadRows
 
 
-def check_indices(model_class: type[Model], options: Any, spec: DataSpec, parts: Sequence[RowPart]) -> None:
+def check_indices(
+    model_class: type[Model], options: Any, spec: DataSpec, training: RowPart, held_out: Callable[[], Sequence[RowPart]]
+) -> None:
     """Refuse a likelihood that depends on entries beyond the end of an array; reads all rows if it indexes any.
 
     Args:
         model_class: class of the model.
         options: its options.
         spec: its data, in the experiment's dtype.
-        parts: training rows, whose entries of local latents are those of their numbers, and behind them held-out rows.
+        training: rows whose entries of local latents are those of their numbers.
+        held_out: returns the held-out rows; called only if the likelihood indexes an array.
 
     Raises:
         ConfigError: names the method and the first such row.
     """
-    dtype, first = np.dtype(spec.dtype), parts[0]
+    dtype = np.dtype(spec.dtype)
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
-    count = max(1, min(first.end - first.first, READ_ROWS, _BYTES // of_row))
+    count = max(1, min(training.end - training.first, READ_ROWS, _BYTES // of_row))
     # Latents with an entry for each row are those of a block; groups of rows may lie anywhere.
     own = spec if spec.entry_counts else dataclasses.replace(spec, num_rows=count)
     model = model_class(options, own)
@@ -99,13 +101,13 @@ def check_indices(model_class: type[Model], options: Any, spec: DataSpec, parts:
         if (find := find_rows_beyond(likelihood_of_rows(model), latents, shapes, entries)) is None:
             return
         at = jax.jit(lambda: latents_at_point(model, own), compiler_options=QUICK)()
-        for part in parts:
+        for part in (training, *held_out()):
             for start in range(part.first, part.end, count):
                 # The last call repeats a row.
                 numbers = np.minimum(np.arange(start, start + count), part.end - 1)
                 read = part.read_rows(start, min(start + count, part.end))
                 rows = {k: np.asarray(read[k][numbers - start], shape.dtype) for k, shape in shapes.items()}
-                entry = spec.entries_of(numbers) if spec.entry_counts and part is first else np.arange(count)
+                entry = spec.entries_of(numbers) if spec.entry_counts and part is training else np.arange(count)
                 if (row := find(at, rows, np.asarray(entry, np.int64))) is not None:
                     raise _error(model, part.name_row(int(numbers[row])), {k: v[row] for k, v in rows.items()})
 

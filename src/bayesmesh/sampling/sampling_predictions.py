@@ -107,7 +107,6 @@ class Predictions:
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
             simulated = predictive.sample(seed=key)
             mean = _expectation(predictive)
-            self._has_mean = mean is not None
             centre = simulated if mean is None else mean
             return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
 
@@ -145,6 +144,7 @@ class Predictions:
                     )
                 probabilities = class_probabilities(predictive)
                 found.append(0 if probabilities is None else probabilities.shape[1])
+                self._has_mean = probabilities is not None or _expectation(predictive) is not None
                 return jnp.zeros(())
 
             jax.eval_shape(classes, shapes)

@@ -32,8 +32,7 @@ _BYTES = 2**24
 """Rows that are in memory at most, unless three take more."""
 
 _RELATIVE = {"float32": 1e-3, "float64": 1e-8}
-"""Difference that rounding can explain, relative to the largest value or slope."""
-
+"""Difference that rounding can explain: of sums and slopes relative to the largest, of a row's value to itself or the median row."""
 
 _OF_A_SOLVER = 1e-3
 """Relative difference that the tolerance of an iteration may explain."""

@@ -52,14 +52,14 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
     """Check that no index of the likelihood is beyond its array, and at three rows or more that each row's likelihood is its own.
 
     Raises:
-        ConfigError: one of both does not hold; the message names the experiment's file.
+        ConfigError: either does not hold; the message names the experiment's file.
     """
     first, end = rows_here
     with in_file_of(spec, key_of_model(spec)):
         model = spec.component("model")
         order = functools.cache(shards.source_rows)
         training = RowPart(lambda row: training_row(int(order()[row])), first, end, shards.read_rows)
-        check_indices(*model, data_spec, [training, *_held_out(model[0], data_spec, shards)])
+        check_indices(*model, data_spec, training, lambda: _held_out(model[0], data_spec, shards))
         if end - first >= FEWEST_ROWS:
             check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
 

@@ -131,7 +131,7 @@ def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "floa
     rows = {"y": np.full(len(group), 0.25), "group": group.astype(np.int32)}
     spec = DataSpec(len(group), {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, dtype)
     read = lambda first, end: {k: v[first:end] for k, v in rows.items()}  # noqa: E731
-    check_indices(model_of(pick), Settings(), spec, [RowPart(training_row, 0, len(group), read)])
+    check_indices(model_of(pick), Settings(), spec, RowPart(training_row, 0, len(group), read), list)
 
 
 TAKES = [
@@ -175,7 +175,7 @@ def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
 def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str) -> None:
     case = make_case(name, "float32")
     read = lambda first, end: {k: v[first:end] for k, v in case.rows.items()}  # noqa: E731
-    check_indices(case.model_class, case.options, case.spec, [RowPart(training_row, 0, case.spec.num_rows, read)])
+    check_indices(case.model_class, case.options, case.spec, RowPart(training_row, 0, case.spec.num_rows, read), list)
 
 
 def test_a_model_without_indices_reads_no_rows() -> None:
@@ -184,7 +184,7 @@ def test_a_model_without_indices_reads_no_rows() -> None:
 
     fields = {"y": FieldSpec((), "float64"), "group": FieldSpec((), "int32")}
     check_indices(
-        model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), [RowPart(training_row, 0, 9, read)]
+        model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), RowPart(training_row, 0, 9, read), list
     )
 
 
@@ -200,5 +200,5 @@ def test_held_out_rows_are_checked_after_those_of_training() -> None:
         ),
     ]
     with pytest.raises(ConfigError, match=r"held-out row 2 \(group 3\)"):
-        check_indices(model_of(indexed), Settings(), spec, parts)
-    check_indices(model_of(indexed), Settings(), spec, parts[:1])
+        check_indices(model_of(indexed), Settings(), spec, parts[0], lambda: parts[1:])
+    check_indices(model_of(indexed), Settings(), spec, parts[0], list)
