@@ -1,9 +1,10 @@
-"""Check at all rows that no likelihood takes an entry beyond the end of an array.
+"""Check at all rows that no likelihood takes an entry beyond the end of an array, or puts one there.
 
 ``effects[group]`` with a group that is too large takes the last entry, as JAX does, and a posterior of groups numbered from 1
-looks as healthy as the right one. The check computes the likelihood twice from its traced program, with two numbers of its own in
-the place of such entries: a row whose value differs depends on them. Where they are masked, or `mode` asks for the last entry,
-nothing differs. An index to a single entry under `jax.vmap` looks like one with that mode, and is not checked.
+looks as healthy as the right one; ``totals.at[group].add(y)`` forgets what is beyond the end. The check computes the likelihood
+twice from its traced program, with two numbers of its own in the place of entries that are taken, and with what is put beyond the
+end once forgotten and once in the last place: a row whose value differs depends on them. Where they are masked, nothing differs. An
+index to a single entry under `jax.vmap` has ``mode="clip"`` in the program, so that one which means it has to clip its index itself.
 """
 
 from __future__ import annotations
@@ -31,23 +32,34 @@ from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.sampling.sampling_row_check import QUICK, latents_at_point, place_of_likelihood
 from bayesmesh.sampling.starts import ReadRows
 
-BEYOND = "an index is beyond the end of the array that it is taken from; JAX would take the last entry instead"
+BEYOND = "an index is beyond the end of its array; JAX takes the last entry instead, and forgets what is put there"
 
 _BYTES = 2**26
 """Rows that are in memory at once at most."""
 
-_DEFAULT = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
-"""Of ``array[index]``, which promises what this check verifies."""
+_FILL, _CLIP = jax.lax.GatherScatterMode.FILL_OR_DROP, jax.lax.GatherScatterMode.CLIP
 
 _ROUNDING = 1e-6
 """Relative difference that is rounding; without entries beyond the end both programs compute the same."""
 
+_SCATTERS = {
+    jax.lax.scatter_p, jax.lax.scatter_add_p, jax.lax.scatter_sub_p, jax.lax.scatter_mul_p, jax.lax.scatter_min_p,
+    jax.lax.scatter_max_p,
+}  # fmt: skip
+"""Of ``array.at[index]``, `jax.ops.segment_sum` and the like."""
+
 
 class _Fill(NamedTuple):
-    """What stands for an entry beyond the end, of moderate size: it may be a scale, a number of turns or an index itself."""
+    """What stands for an entry beyond the end, of moderate size: it may be a scale, a number of turns or an index itself.
+
+    Attributes:
+        real, whole: for an entry that is taken, by its dtype.
+        put: what becomes of an entry that is put there.
+    """
 
     real: float
     whole: int
+    put: jax.lax.GatherScatterMode
 
     def of(self, dtype: np.dtype) -> float | int | bool:
         if jnp.issubdtype(dtype, jnp.inexact):
@@ -55,7 +67,7 @@ class _Fill(NamedTuple):
         return bool(self.whole) if jnp.issubdtype(dtype, jnp.bool_) else self.whole
 
 
-_FILLS = (_Fill(0.3, 0), _Fill(-0.7, 1))
+_FILLS = (_Fill(0.3, 0, _FILL), _Fill(-0.7, 1, _CLIP))
 
 
 class RowPart(NamedTuple):
@@ -162,10 +174,12 @@ def _mark(jaxpr: Jaxpr, fill: _Fill) -> Jaxpr:
 def _mark_equation(equation: JaxprEqn, fill: _Fill) -> JaxprEqn:
     operand: Any = equation.invars[0].aval if equation.invars else None
     if equation.primitive is jax.lax.gather_p:
-        if equation.params["mode"] is not _DEFAULT:
+        if equation.params["mode"] is _FILL:
             return equation
-        filled = {"mode": jax.lax.GatherScatterMode.FILL_OR_DROP, "fill_value": fill.of(operand.dtype)}
+        filled = {"mode": _FILL, "fill_value": fill.of(operand.dtype)}
         return equation.replace(params={**equation.params, **filled})
+    if equation.primitive in _SCATTERS:
+        return equation.replace(params={**equation.params, "mode": fill.put})
     if equation.primitive is jax.lax.dynamic_slice_p:
         sizes = equation.params["slice_sizes"]
         guarded = jax.make_jaxpr(functools.partial(_slice, sizes, fill))(*(each.aval for each in equation.invars))
@@ -207,5 +221,6 @@ def _error(model: Model, row: str, values: Mapping[str, np.ndarray]) -> ConfigEr
     return ConfigError(
         f"{place_of_likelihood(model)}: {named}: {BEYOND}",
         "count from 0, such as effects[group - 1] of groups that are numbered from 1, and give the array as many entries as there"
-        " are; where the last entry is meant, write effects.at[group].get(mode='clip')",
+        " are; where the last entry is meant, write effects[jnp.minimum(group, len(effects) - 1)], and where an entry is to be"
+        " forgotten, put it in one more place of the array and leave that out",
     )

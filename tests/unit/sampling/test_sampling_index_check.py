@@ -86,8 +86,38 @@ def multiplied(effects: Any, group: Any) -> Any:
     return effects[group] * (group < LEVELS)
 
 
-def clipped(effects: Any, group: Any) -> Any:
+def mapped(effects: Any, group: Any) -> Any:
+    return jax.vmap(lambda one: effects[one])(group)
+
+
+def by_a_mode(effects: Any, group: Any) -> Any:
     return effects.at[group].get(mode="clip")
+
+
+def added(effects: Any, group: Any) -> Any:
+    of_row = jax.vmap(lambda one: jnp.zeros(LEVELS, effects.dtype).at[one].add(1))(group)
+    return of_row @ effects
+
+
+def assigned(effects: Any, group: Any) -> Any:
+    return jnp.zeros((len(group), LEVELS), effects.dtype).at[jnp.arange(len(group)), group].set(1) @ effects
+
+
+def summed(effects: Any, group: Any) -> Any:
+    ones = jnp.ones(1, effects.dtype)
+    return jax.vmap(lambda one: jax.ops.segment_sum(ones, one[None], LEVELS))(group) @ effects
+
+
+def clipped(effects: Any, group: Any) -> Any:
+    return effects[jnp.minimum(group, LEVELS - 1)]
+
+
+def put_aside(effects: Any, group: Any) -> Any:
+    return jnp.zeros((len(group), LEVELS + 1), effects.dtype).at[jnp.arange(len(group)), group].set(1)[:, :-1] @ effects
+
+
+def put_and_masked(effects: Any, group: Any) -> Any:
+    return jnp.where(group < LEVELS, assigned(effects, group), 0.0)
 
 
 def masked(effects: Any, group: Any) -> Any:
@@ -136,7 +166,7 @@ def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "floa
 
 TAKES = [
     indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table, of_a_solution, of_an_inverse, one_by_one,
-    through_a_table, by_a_table, by_sign, without_nan,
+    through_a_table, by_a_table, by_sign, without_nan, mapped, by_a_mode, added, assigned, summed,
 ]  # fmt: skip
 
 
@@ -166,7 +196,7 @@ def test_negative_indices_count_from_the_end() -> None:
         check(indexed, np.array([0, -4]))
 
 
-@pytest.mark.parametrize("pick", [clipped, masked, multiplied, of_constants, one_hot])
+@pytest.mark.parametrize("pick", [clipped, masked, multiplied, of_constants, one_hot, put_aside, put_and_masked])
 def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
     check(pick, np.array([0, 2, 3, 9]))
 

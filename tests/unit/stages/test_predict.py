@@ -333,7 +333,7 @@ def test_functions_of_other_libraries_predict_without_an_outcome(
     pd.DataFrame({"count": [3, 0, 4]}).to_csv("new.csv", index=False)
     capsys.readouterr()
     assert main(["predict", "old", "--table", "new.csv"]) != 0
-    assert "new.csv, row 3: an index is beyond the end of the array" in capsys.readouterr().err
+    assert "new.csv, row 3: an index is beyond the end of its array" in capsys.readouterr().err
     pd.DataFrame({"x": [1.0]}).to_csv("new.csv", index=False)
     assert main(["predict", "old", "--table", "new.csv"]) != 0
     assert "no column 'count', on which predictions depend" in capsys.readouterr().err
