@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.reproduction.benchmarks.convergence import convergence_other_samplers, convergence_samplers, list_ratios
 from bayesmesh.reproduction.benchmarks.convergence.convergence_our_samplers import Ours
 from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import (
@@ -21,12 +25,12 @@ from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import 
 from bayesmesh.reproduction.benchmarks.convergence.convergence_pymc_models import pymc_model
 from bayesmesh.reproduction.benchmarks.convergence.convergence_reference import importance_moments
 from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import Round, assess, measure
-from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
-from bayesmesh.reproduction.benchmarks.harness import Measurement
+from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import NUM_CELLS, TARGETS
+from bayesmesh.reproduction.benchmarks.harness import Measurement, Options
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
 
-SMALL = [name for name in TARGETS if name not in ("german credit", "digits")]
+SMALL = [name for name, t in TARGETS.items() if name not in ("german credit", "digits") and not t.experiment]
 ONE_OF_EACH = ["eight schools", "funnel", "ten modes", "hidden Markov", *(n for n in SMALL if "100x3" in n)]
 
 
@@ -81,6 +85,34 @@ def test_all_targets_have_known_moments_of_named_quantities() -> None:
         assert len(known.index) >= 1, name
         assert (known.sd > 0).all(), name
         assert (known.error < 0.02 * known.sd).all(), name
+
+
+@pytest.mark.parametrize("name", [name for name, t in TARGETS.items() if t.experiment])
+def test_an_experiment_is_compared_with_its_own_settings(name: str) -> None:
+    of = TARGETS[name].experiment
+    experiment = load_experiment(Path("config/experiments", f"{of}.yaml"))
+    ours, *others = convergence_samplers.list_contenders(Options(seconds_limit=9.0), "python", of)
+    assert (ours.name, ours.options["experiment"]) == (f"ours, as in {of}.yaml", f"config/experiments/{of}.yaml")
+    assert len(others) == 7
+    assert {each.options["chains"] for each in (ours, *others)} == {experiment.sampling.chains}
+    assert {each.options["budget"] for each in (ours, *others)} == {500}
+    # The other samplers have the model with its defaults.
+    assert experiment.model.name == TARGETS[name].model
+    options = make_spec("sample", "x", experiment, "results").component("model")[1]
+    assert read_options(component_path("model", experiment.model.name))() == options
+
+
+def test_cells_of_the_watch_matrix_are_assessed_in_place_of_embeddings() -> None:
+    rng, of = np.random.default_rng(0), TARGETS["MovieLens"].quantities
+    shapes = {"user_embeddings": (60, 3), "film_embeddings": (40, 3), "user_biases": (60,), "film_biases": (40,)}
+    latents = {k: jnp.asarray(rng.standard_normal(shape)) for k, shape in shapes.items()}
+    rotation, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    rotated = {k: v @ rotation if "embeddings" in k else v for k, v in latents.items()}
+    assert of is not None
+    found, again = of(latents), of(rotated)
+    assert found["logit"].shape == (NUM_CELLS,)
+    for name in found:
+        np.testing.assert_allclose(found[name], again[name], atol=1e-6)
 
 
 def test_the_reference_is_found_without_chains() -> None:

@@ -1,14 +1,16 @@
-"""This project's programs on the targets: those of `bayesmesh sample`, with its defaults, without a store."""
+"""This project's programs on the targets: those of `bayesmesh sample`, without a store."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.reproduction.benchmarks.benchmark_worker import timed
 from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import Posterior, quantity_names
 from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import LOOKS, Round, measure
@@ -29,26 +31,21 @@ class Ours:
         chains: number of chains.
         limit_s, budget: see `measure`.
         settings: keys of `sampling` and `compute` where they are not the defaults.
+        experiment: file of an experiment whose settings are taken instead of all these.
     """
 
     def __init__(
         self, kernel: str, chains: int, limit_s: float, budget: int, options: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, Mapping[str, Any]] | None = None, experiment: str = "",
     ) -> None:  # fmt: skip
         self.kernel, self.options, self.chains = kernel, dict(options or {}), chains
         self.limit_s, self.budget, self.settings = limit_s, budget, dict(settings or {})
+        self.experiment = experiment
 
     def prepare(self, case: Mapping[str, Any]) -> dict[str, object]:
         """Compile the programs for a target."""
-        posterior = Posterior(case["target"], "float32")
-        sampling = {"chains": self.chains, **self.settings.get("sampling", {})}
-        config = {
-            "model": {"name": posterior.target.model},
-            "kernel": {"name": self.kernel, **self.options},
-            "sampling": sampling,
-            "compute": dict(self.settings.get("compute", {})),
-        }
-        spec = StageSpec(stage="sample", experiment="benchmark", config=config, num_chains=self.chains)
+        self.posterior = posterior = Posterior(case["target"], "float32")
+        spec = self._spec()
         configure_jax(spec.compute)
         self.warmup = spec.sampling.warmup
         slots = max(self.warmup, *(b - a for a, b in zip((0, *LOOKS), LOOKS, strict=False) if b <= 2 * self.budget))
@@ -60,10 +57,24 @@ class Ours:
         _, seconds = timed(compile_programs)
         self.data = self.program.put_data(posterior.rows)
         shapes = jax.eval_shape(lambda key: self.program.target.prior.sample(seed=key), jax.random.key(0))
-        self.known = posterior.known(quantity_names({k: v.shape for k, v in dict(shapes).items()}))
+        found = jax.eval_shape(posterior.quantities, dict(shapes))
+        self.known = posterior.known(quantity_names({k: v.shape for k, v in found.items()}))
+        self._quantities = jax.jit(jax.vmap(jax.vmap(posterior.quantities)))
         devices = self.program.mesh.devices
         about = {"dtype": spec.compute.dtype, "platform": devices.flat[0].platform, "devices": devices.size}
         return {"compile_s": seconds, "warmup": self.warmup, **about}
+
+    def _spec(self) -> StageSpec:
+        """Return the specification of `bayesmesh sample`."""
+        if self.experiment:
+            return make_spec("sample", "benchmark", load_experiment(Path(self.experiment)), "results")
+        config = {
+            "model": {"name": self.posterior.target.model},
+            "kernel": {"name": self.kernel, **self.options},
+            "sampling": {"chains": self.chains, **self.settings.get("sampling", {})},
+            "compute": dict(self.settings.get("compute", {})),
+        }
+        return StageSpec(stage="sample", experiment="benchmark", config=config, num_chains=self.chains)
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample until convergence."""
@@ -85,8 +96,10 @@ class Ours:
             count = min(until - self.made, self.program.slice_draws)
             self.state, info, draws = self._segment(self.warmup + self.made, count)
             gradients += self._gradients(info, count)
-            by_latent = self.program.draws_to_host(draws, count)
-            columns = [by_latent[k].reshape(count, self.program.num_reported, -1) for k in sorted(by_latent)]
+            found: Mapping[str, Any] = self.program.draws_to_host(draws, count)
+            if self.posterior.target.quantities is not None:
+                found = jax.device_get(self._quantities(found))
+            columns = [found[k].reshape(count, self.program.num_reported, -1) for k in sorted(found)]
             parts.append(np.swapaxes(np.concatenate(columns, axis=2), 0, 1))
             self.made += count
         return Round(np.concatenate(parts, axis=1), gradients)

@@ -58,6 +58,10 @@ class Posterior:
         model: Model = load_component("model", name)(read_options(component_path("model", name))(), self.spec)
         return model
 
+    def quantities(self, latents: Latents) -> Latents:
+        """Return what is assessed of one draw: all latents, or the target's own quantities."""
+        return dict(latents) if self.target.quantities is None else self.target.quantities(latents)
+
     def known(self, names: list[str]) -> Known:
         """Return the known moments, exact ones or those of ``reference.csv``, for quantities in the given order."""
         rows = [(k, mean, sd, 0.0) for k, (mean, sd) in self.target.known.items()]
@@ -77,19 +81,21 @@ class FlatDensity:
 
     Attributes:
         size: number of coordinates.
-        names: names of all numbers of all latents, in the order of `constrain`.
+        names: names of all quantities, in the order of `constrain`.
     """
 
     def __init__(self, posterior: Posterior) -> None:
         spec = posterior.spec
-        self._model = posterior.model()
+        self._model, self._quantities = posterior.model(), posterior.quantities
         self._prior = self._model.prior(spec)
         self._bijector = self._prior.experimental_default_event_space_bijector()
-        self._rows = {k: jnp.asarray(v, spec.dtype if v.dtype.kind == "f" else None) for k, v in posterior.rows.items()}
+        # Matrices of bytes as well: converted here, they are not in every gradient.
+        is_real = {k: v.dtype.kind == "f" or v.ndim > 1 for k, v in posterior.rows.items()}
+        self._rows = {k: jnp.asarray(v, spec.dtype if is_real[k] else None) for k, v in posterior.rows.items()}
         latents = self._prior.sample(seed=jax.random.key(0))
         point, self._restore = ravel_pytree(jax.tree.map(jnp.zeros_like, dict(self._bijector.inverse(latents))))
         self.size = len(point)
-        self.names = quantity_names({k: np.shape(v) for k, v in latents.items()})
+        self.names = quantity_names({k: np.shape(v) for k, v in self._quantities(latents).items()})
 
     def log_density(self, z: jax.Array) -> jax.Array:
         """Return the log density at one vector (size,), up to a constant, in nats."""
@@ -99,9 +105,9 @@ class FlatDensity:
         return value
 
     def constrain(self, z: jax.Array) -> jax.Array:
-        """Return all numbers of all latents of one vector (size,), sorted by latent."""
-        latents, _ = self._forward(z)
-        return jnp.concatenate([latents[k].ravel() for k in sorted(latents)])
+        """Return all quantities of one vector (size,), sorted by name."""
+        found = self._quantities(self._forward(z)[0])
+        return jnp.concatenate([found[k].ravel() for k in sorted(found)])
 
     def _forward(self, z: jax.Array) -> tuple[Latents, jax.Array]:
         parts = self._restore(z)
@@ -109,7 +115,7 @@ class FlatDensity:
 
 
 def quantity_names(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Return the names of all numbers of all latents, sorted by latent.
+    """Return the names of all numbers of latents or other quantities, sorted.
 
     >>> quantity_names({"slope": (2,), "noise": ()})
     ['noise', 'slope[0]', 'slope[1]']

@@ -146,7 +146,7 @@ def main(names: list[str]) -> None:
     Raises:
         SystemExit: importance sampling is too inefficient for a target.
     """
-    wanted = names or [k for k, target in TARGETS.items() if not target.known and not target.is_large]
+    wanted = names or [k for k, target in TARGETS.items() if not target.known and not target.experiment]
     kept = list(csv.DictReader(REFERENCE.open(newline=""))) if REFERENCE.exists() else []
     by_target = {name: [row for row in kept if row["target"] == name] for name in TARGETS}
     for name in wanted:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from bayesmesh.config.config_files import experiment_file
+from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.reproduction.benchmarks.benchmark_process import ON_CPU, Contender, on_platforms
+from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import LOOKS
 from bayesmesh.reproduction.benchmarks.harness import Options
 
 NUM_CHAINS, NUM_WARMUP = 16, 400
@@ -41,27 +45,45 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 """Name -> class in `convergence_other_samplers` and its options."""
 
 
+SMALL_ONLY = ("NumPyro NUTS, dense", "nutpie, low rank")
+"""Others that take no posterior of thousands of coordinates and millions of cells: a dense metric for each chain, and a density
+that Python calls in float64."""
+
+
 def is_ours(name: str) -> bool:
     """Whether a contender is of this project."""
     return name.startswith(OURS)
 
 
-def list_contenders(options: Options, peers: str | None) -> list[Contender]:
-    """Return ours and, if their environment exists, the others, in the order of their turns; all on the CPU."""
+def list_contenders(options: Options, peers: str | None, experiment: str = "") -> list[Contender]:
+    """Return ours and, if their environment exists, the others, in the order of their turns; all on the CPU.
+
+    Args:
+        options: of the benchmark.
+        peers: Python of the other packages.
+        experiment: the experiment of a target: ours is as configured there, and the others have its chains and draws.
+    """
     folder = __name__.rpartition(".")[0]
     common = {
         "chains": options.pick(NUM_CHAINS, quick=4), "limit_s": options.seconds_limit,
         "budget": options.pick(1000, quick=125),
     }  # fmt: skip
+    variants, other = VARIANTS, OTHERS
+    if experiment:
+        path = experiment_file(Path("config"), experiment)
+        sampling = load_experiment(path).sampling
+        common |= {"chains": sampling.chains, "budget": max(n for n in LOOKS if n <= sampling.draws)}
+        variants = {f"{OURS}, as in {path.name}": {"kernel": "", "experiment": str(path)}}
+        other = {name: OTHERS[name] for name in OTHERS if name not in SMALL_ONLY}
     ours = [
         Contender(name, f"{folder}.convergence_our_samplers:Ours", {**more, **common})
-        for name, more in VARIANTS.items()
+        for name, more in variants.items()
     ]
     others = []
     if peers is not None:
         works = {
             name: (f"{folder}.convergence_other_samplers:{cls}", {**more, **common})
-            for name, (cls, more) in OTHERS.items()
+            for name, (cls, more) in other.items()
         }
         others = [Contender(name, work, {"warmup": NUM_WARMUP, **o}, peers) for name, (work, o) in works.items()]
     found = [*ours, *others]

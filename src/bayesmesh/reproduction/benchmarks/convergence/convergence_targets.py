@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -311,6 +312,10 @@ class TenModes(Shape):
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
+NUM_CELLS = 512
+"""Cells of the watch matrix whose logits are assessed."""
+
+
 class Target(NamedTuple):
     """A posterior to sample.
 
@@ -318,13 +323,16 @@ class Target(NamedTuple):
         model: ``module:class`` of the model, or its name in the registry.
         read: returns field -> (row, ...), and the constants of the data.
         known: exact mean and standard deviation of quantities, by name; others are in ``reference.csv``.
-        is_large: measured only when it is named.
+        experiment: shipped experiment that samples this posterior; measured only when it is named, with its chains, its
+            draws and its settings as ours.
+        quantities: from the latents of a draw to what is assessed, by name; None for all numbers of all latents.
     """
 
     model: str
     read: Callable[[], tuple[Data, Mapping[str, float | int]]]
     known: Mapping[str, tuple[float, float]] = {}
-    is_large: bool = False
+    experiment: str = ""
+    quantities: Callable[[Latents], Latents] | None = None
 
 
 def _of(
@@ -341,10 +349,26 @@ def _from_source(name: str) -> Callable[[], tuple[Data, Mapping[str, float | int
     def read() -> tuple[Data, Mapping[str, float | int]]:
         from bayesmesh.config.config_registry import component_path, load_component, read_options
 
-        dataset = load_component("source", name)(read_options(component_path("source", name))()).read(Path("nowhere"))
+        source = load_component("source", name)(read_options(component_path("source", name))())
+        with tempfile.TemporaryDirectory() as folder:
+            source.fetch(Path(folder))
+            dataset = source.read(Path(folder))
         return dataset.rows, dataset.constants
 
     return read
+
+
+def _cells(latents: Latents) -> Latents:
+    """Return logits of cells of the watch matrix, drawn by a seed, and the mean biases: embeddings rotate."""
+    users, films = latents["user_embeddings"], latents["film_embeddings"]
+    rng = np.random.default_rng(20261127)
+    user, film = (rng.integers(len(side), size=NUM_CELLS) for side in (users, films))
+    product = jnp.sum(users[user] * films[film], axis=1)
+    return {
+        "logit": product + latents["user_biases"][user] + latents["film_biases"][film],
+        "mean_user_bias": latents["user_biases"].mean(),
+        "mean_film_bias": latents["film_biases"].mean(),
+    }
 
 
 def _regressions() -> dict[str, Target]:
@@ -372,5 +396,7 @@ TARGETS: dict[str, Target] = {
     "ten modes": _of(TenModes, _no_data, {f"x[{i}]": (0.0, TenModes.deviation()) for i in range(2)}),
     **_regressions(),
     "digits": Target("softmax_regression", _from_source("digits")),
+    "MNIST": Target("softmax_regression", _from_source("mnist"), experiment="mnist"),
+    "MovieLens": Target("matrix_factorization", _from_source("movielens"), experiment="movielens", quantities=_cells),
 }
 """Name -> target, in the order of the table."""
