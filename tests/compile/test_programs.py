@@ -239,9 +239,9 @@ def test_a_compiled_program_is_not_traced_again(make_case, build) -> None:
 def test_costs_are_in_proportion_to_chains(case, make_target) -> None:
     target = make_target(case, 2, 5)
     one, eight = (cost_of_gradient(target, n) for n in (1, 8))
-    assert one["flops"] > case.spec.num_rows
-    assert 4 < eight["flops"] / one["flops"] < 12
-    assert one["bytes"] > 0
+    assert one.flops > case.spec.num_rows
+    assert 4 < eight.flops / one.flops < 12
+    assert one.bytes > 0
 
 
 def test_memory_is_bounded_by_a_tile(make_case, make_target) -> None:

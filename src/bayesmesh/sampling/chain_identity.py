@@ -8,7 +8,6 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, sourc
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan_model_code import digest_without
 from bayesmesh.planning.planned_inputs import present_digests
+from bayesmesh.sampling.installed_versions import find_versions
 from bayesmesh.sampling.sampling_mesh import describe_devices
 from bayesmesh.store.sealed import read_sealed
 
@@ -92,7 +92,7 @@ def environment(mesh: jax.sharding.Mesh, packages: Iterable[str] = ()) -> dict[s
         "processor": _processor(),
         "driver": _driver() if mesh.devices.flat[0].platform == "gpu" else "",
         "xla_flags": _compiler_flags(),
-        "packages": {name: version(name) for name in (*_PACKAGES, *packages)},
+        "packages": find_versions((*_PACKAGES, *packages)),
     }
 
 

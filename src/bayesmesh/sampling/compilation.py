@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ def compile_programs(
     names: Sequence[str] = PROGRAMS,
     later: Iterable[jax.stages.Lowered] = (),
     meanwhile: Callable[[], None] = _nothing,
-    **others: Callable[[], jax.stages.Traced],
+    others: Mapping[str, Callable[[], jax.stages.Traced]] | None = None,
 ) -> dict[str, Compilation]:
     """Trace, lower and compile the programs of a chain group side by side, or take them from the persistent cache.
 
@@ -70,8 +70,8 @@ def compile_programs(
         name -> compilation; the ledger gets a row for each of the three steps.
     """
     waiting = {}
-    # The segment first, which takes longest to compile.
-    traces = {name: functools.partial(program.trace, name) for name in reversed(names)} | others
+    # In their order: `initialise`, which has been traced for the shapes of the state, compiles while the segment is traced.
+    traces = {name: functools.partial(program.trace, name) for name in names} | dict(others or {})
     # XLA compiles without the interpreter. Several processes do it in one order, because they may meet in it.
     num_threads = len(traces) + 1 if jax.process_count() == 1 else 1
     with ThreadPoolExecutor(num_threads) as pool, count_misses(of_all_threads=True) as misses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
@@ -49,10 +50,18 @@ def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> in
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
     # Data are there once for all chains, and only what depends on a chain is there for each.
     jaxpr = jax.make_jaxpr(jax.vmap(target.tile, in_axes=(0, 0, None)))(shared, local, data)
+    largest = max((math.prod(shape) for shape in _shapes_of_arrays(jaxpr) if rows in shape), default=rows) / rows
+    return max(1, int(most_elements(platform) / largest))
+
+
+def most_elements(platform: str) -> int:
+    """Return the elements of the largest array that a tile of rows should make for all chains of a device."""
+    return TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"])
+
+
+def _shapes_of_arrays(jaxpr: ClosedJaxpr) -> list[tuple[int, ...]]:
     arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
-    shapes_of_arrays: list[tuple[int, ...]] = [getattr(v.aval, "shape", ()) for v in arrays]
-    largest = max((math.prod(shape) for shape in shapes_of_arrays if rows in shape), default=rows) / rows
-    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / largest))
+    return [getattr(v.aval, "shape", ()) for v in arrays]
 
 
 def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
@@ -75,9 +84,40 @@ def of_chains(target: Target, num_chains: int) -> Position:
     return jax.tree.map(lambda s: s.update(shape=(num_chains, *s.shape)), target.position.position_shapes)
 
 
+class Cost(NamedTuple):
+    """Cost of one gradient of all chains.
+
+    Attributes:
+        flops, bytes: by XLA's analysis of one tile times the tiles, and of loops times their length.
+        equations: of the gradient of a tile's log likelihood; the body of a loop counts once.
+        is_counted: whether the analysis sees all operations: there is no loop of unknown length, and no call out of XLA.
+    """
+
+    flops: float
+    bytes: float
+    equations: int
+    is_counted: bool
+
+
 @functools.lru_cache(maxsize=1)
-def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
-    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles and of loops times their length."""
+def cost_of_gradient(target: Target, num_chains: int) -> Cost:
+    """Return the cost of one gradient of all chains, before anything is compiled."""
+    traced = _trace_tile(target, num_chains)
+    tiles, lowered = target.layout.num_tiles * target.layout.num_devices, traced.lower()
+    flops, num_bytes = cost_with_loops(traced.jaxpr, lowered.cost_analysis())
+    primitives = [equation.primitive.name for equation in equations_of(traced.jaxpr)]
+    is_counted = "while" not in primitives and "custom_call" not in lowered.as_text()
+    return Cost(flops * tiles, num_bytes * tiles, len(primitives), is_counted)
+
+
+def largest_array(target: Target, num_chains: int) -> int:
+    """Return the elements of the largest array that a gradient of a tile of rows makes for all chains."""
+    return max(math.prod(shape) for shape in _shapes_of_arrays(_trace_tile(target, num_chains).jaxpr))
+
+
+@functools.lru_cache(maxsize=1)
+def _trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
+    """Trace the log likelihood of a tile of rows and its gradient, for all chains."""
     # A latent may have another shape than its position: a simplex has one entry more.
     _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), of_chains(target, num_chains))
     shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
@@ -88,10 +128,7 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
         if k not in shared
     }
     data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
-    traced = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).trace(shared, local, data)
-    tiles = target.layout.num_tiles * target.layout.num_devices
-    flops, num_bytes = cost_with_loops(traced.jaxpr, traced.lower().cost_analysis())
-    return {"flops": flops * tiles, "bytes": num_bytes * tiles}
+    return jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).trace(shared, local, data)
 
 
 def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) -> tuple[float, float]:
@@ -128,10 +165,16 @@ def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int, int]]
             yield from _scans(inner)
 
 
-def expected_seconds(cost: Mapping[str, float], mesh: Mesh) -> float:
+def is_brief(cost: Cost, mesh: Mesh) -> bool:
+    """Return whether a gradient is known to be so short, on a CPU, that measuring it would take longer than sampling saves."""
+    is_on_cpu = mesh.devices.flat[0].platform == "cpu"
+    return cost.is_counted and is_on_cpu and expected_seconds(cost, mesh) <= LEAST_SECONDS
+
+
+def expected_seconds(cost: Cost, mesh: Mesh) -> float:
     """Return a rough time of one gradient of all chains, from `cost_of_gradient`: the same in every run."""
     platform = mesh.devices.flat[0].platform
     operations, num_bytes = RATES.get(platform, RATES["gpu"])
     # Simulated devices share the cores of one host.
     num_devices = 1 if platform == "cpu" else mesh.size
-    return max(LEAST_SECONDS, max(cost["flops"] / operations, cost["bytes"] / num_bytes) / num_devices)
+    return max(LEAST_SECONDS, max(cost.flops / operations, cost.bytes / num_bytes) / num_devices)

@@ -18,7 +18,7 @@ from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.program import Program
-from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds, row_tile
+from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds, largest_array, most_elements, row_tile
 from bayesmesh.sampling.program_datasets import DatasetPrograms
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.program_sharding import make_target
@@ -119,11 +119,23 @@ def _lay_out(
 
     def on(compute: ComputeSettings) -> tuple[Mesh, Target, int]:
         mesh = build_mesh(compute, num_chains=chains, is_sharded=shares_rows)
-        if (tile := compute.row_tile) == "auto":
-            of_device = max(1, chains // mesh.shape[CHAIN_AXIS])
-            tile = known_tile or row_tile(model, data_spec, of_device, mesh.devices.flat[0].platform)
-        layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
-        return mesh, make_target(model, data_spec, layout, mesh, compute.sharding), tile
+        platform = mesh.devices.flat[0].platform
+
+        def make(tile: int) -> Target:
+            layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
+            return make_target(model, data_spec, layout, mesh, compute.sharding)
+
+        tile = known_tile if compute.row_tile == "auto" else compute.row_tile
+        if tile is not None:
+            return mesh, make(tile), tile
+        most = most_elements(platform)
+        if mesh.size == 1 and not data_spec.entry_counts and data_spec.num_rows * chains <= most:
+            # The target that this traces is that of most small data.
+            target = make(data_spec.num_rows)
+            if largest_array(target, chains) <= most:
+                return mesh, target, data_spec.num_rows
+        tile = row_tile(model, data_spec, max(1, chains // mesh.shape[CHAIN_AXIS]), platform)
+        return mesh, make(tile), tile
 
     on_one = compute.model_copy(update={"mesh": MeshSettings()})
     if data_spec.dataset_counts:

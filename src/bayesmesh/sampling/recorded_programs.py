@@ -19,7 +19,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.config_registry import component_files
 from bayesmesh.config.config_source_code import PACKAGE_ROOT
-from bayesmesh.config.config_source_code import fingerprint as fingerprint_files
 from bayesmesh.errors import StoreError
+from bayesmesh.files import hash_file
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.plan_specs import StageSpec
@@ -41,6 +41,7 @@ from bayesmesh.planning.planned_inputs import note_read, present_digests
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation
 from bayesmesh.sampling.compilation_cache import load_executable
+from bayesmesh.sampling.installed_versions import find_versions
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_costs import equations_of
@@ -100,8 +101,9 @@ class Records:
         model_class, _ = spec.component("model")
         devices = Mesh(np.array(jax.devices()), ("device",))
         about = {
-            "config": spec.config, "chains": spec.num_chains, "data": fingerprint, "code": [stage_fingerprint(spec), fingerprint_files(_CONFIG.glob("*.py"))],
-            "environment": environment(devices, [*_requirements(), *model_class.packages]),
+            "config": spec.config, "chains": spec.num_chains, "data": fingerprint,
+            "code": [stage_fingerprint(spec), *(hash_file(file) for file in sorted(_CONFIG.glob("*.py")))],
+            "environment": environment(devices, model_class.packages), "requirements": find_versions(_requirements()),
             # A user's module may have changed them.
             "jax": _settings(),
         }  # fmt: skip
@@ -109,7 +111,7 @@ class Records:
         key = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()
         self._path = Path(spec.results) / ".cache" / "programs" / f"{key}.json"
         self._is_possible = jax.process_count() == 1 and _is_of_package("kernel", spec)
-        self._is_own = not is_of_package(spec)
+        self._is_own, self._density = not is_of_package(spec), ""
 
     def find(self) -> dict[str, JSON] | None:
         """Return the record, None if there is none, it is damaged, or files that were read have changed."""
@@ -154,6 +156,14 @@ class Records:
         made = {k: Executable(each, programs[k], program.mesh) for k, each in zip(programs, loaded, strict=True)}
         return program, made
 
+    def trace_density(self, program: Program) -> None:
+        """Trace what `save` needs of a user's own model, while programs compile."""
+        if self._is_own and self._can_hold(program) and _is_traced_whole(program.target.model):
+            self._density = digest_density(program)
+
+    def _can_hold(self, program: Program) -> bool:
+        return self._is_possible and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
+
     def save(
         self,
         program: Program,
@@ -169,8 +179,7 @@ class Records:
             facts: what else the compile stage needs of a record.
         """
         # An analysis of a user, imported since, may have changed them too.
-        is_possible = self._is_possible and self._settings == _settings()
-        is_possible = is_possible and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
+        is_possible = self._can_hold(program) and self._settings == _settings()
         # Also a file of this package may import a user's code, which is observed.
         is_own = self._is_own or bool(observed)
         if not is_possible or (is_own and not _is_traced_whole(program.target.model)):
@@ -180,7 +189,7 @@ class Records:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         digests = {name: stamp.rsplit(" ", 2)[0] for name, stamp in observed.items()}
-        density = digest_density(program) if is_own else ""
+        density = (self._density or digest_density(program)) if is_own else ""
         content = {"observed": digests, "density": density, "state": state, "programs": programs}
         write_sealed(self._path, {**facts, **content})
 
@@ -229,15 +238,9 @@ def _is_of_package(kind: str, spec: StageSpec) -> bool:
 
 
 def _requirements() -> Iterator[str]:
-    """Yield the distributions that this package needs and that are installed: their code is part of programs."""
+    """Yield the distributions that this package and its extras need: their code is part of programs."""
     for line in requires("bayesmesh") or ():
-        name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
-        try:
-            version(name)
-        except PackageNotFoundError:
-            # One of an extra.
-            continue
-        yield name
+        yield re.split(r"[^\w.-]", line, maxsplit=1)[0]
 
 
 def _describe(made: Compilation) -> dict[str, JSON] | None:

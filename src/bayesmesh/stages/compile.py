@@ -24,7 +24,7 @@ from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
 from bayesmesh.sampling.likelihood_rounding import is_rounded, lower_likelihood
 from bayesmesh.sampling.program import PROGRAMS, Program
-from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds
+from bayesmesh.sampling.program_costs import Cost, cost_of_gradient, expected_seconds, is_brief
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sampling_density import Arrays
@@ -72,16 +72,18 @@ def run(
             _check_all_rows(spec, shards, data_spec)
             work = _Work(spec, later, ledger, peers, shards, data_spec)
             records = Records(spec, shards.fingerprint)
-        made = (_from_record(work, records) if peers.is_alone else None) or _compile(work)
+        made = (_from_record(work, records) if peers.is_alone else None) or _compile(work, records)
         program, compiled = made.program, made.compiled
         _compile_looks(work, made.model)
-        with ledger.phase("measure", "one gradient"):
-            # The same for all, so that they make calls of the same length.
-            seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
+        seconds = expected = expected_seconds(made.cost, program.mesh)
+        if is_measured := "gradients" in compiled:
+            with ledger.phase("measure", "one gradient"):
+                # The same for all, so that they make calls of the same length.
+                seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
         with peers.together():
-            expected = expected_seconds(made.cost, program.mesh)
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
-            facts = _facts(program, made.equations, {**made.cost, "seconds": seconds}, lengths, made.about)
+            cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
+            facts = _facts(program, made.equations, cost, lengths, made.about)
             observed = observation.files()
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})
@@ -89,7 +91,7 @@ def run(
                 records.save(program, made.compilations, observed, made.record)
             kept = {k: compiled[k] for k in PROGRAMS}
             keep_programs(spec, shards.fingerprint, observed, program, kept, _make_later(work, made))
-    return _line(program, lengths, seconds, made.about, made.growth)
+    return _line(program, lengths, f"{'' if is_measured else 'about '}{seconds * 1e3:.3g}", made.about, made.growth)
 
 
 def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
@@ -116,11 +118,12 @@ class _Made(NamedTuple):
 
     Attributes:
         model: the model, bound to the data.
-        program, compiled: the programs, and their executables by name, with that of gradients.
+        program, compiled: the programs, and their executables by name, with that of gradients unless these are brief.
         data: rows on the devices.
         about: program -> facts.
         cost: of a gradient, see `program_costs.cost_of_gradient`.
-        equations, growth: see `_growth`.
+        equations: rows -> equations of the log density's gradient, at two data sizes if the model `may_grow`.
+        growth: a warning that they grow, or an empty text.
         latents: latent -> shape and dtype of one draw.
         compilations: what was compiled; empty if a record had it.
     """
@@ -130,7 +133,7 @@ class _Made(NamedTuple):
     compiled: Mapping[str, Callable[..., Any]]
     data: Arrays
     about: Mapping[str, Any]
-    cost: Mapping[str, float]
+    cost: Cost
     equations: Mapping[str, int]
     growth: str
     latents: Shapes
@@ -143,12 +146,12 @@ class _Made(NamedTuple):
         return {
             "slice_draws": self.program.slice_draws, "mesh": list(self.program.mesh.devices.shape),
             "row_tile": None if self.program.target.spec.entry_counts else layout.tile_rows,
-            "num_devices": self.program.mesh.size, "cost": self.cost, "sizes": self.equations,
+            "num_devices": self.program.mesh.size, "cost": self.cost._asdict(), "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
         }  # fmt: skip
 
 
-def _compile(work: _Work) -> _Made:
+def _compile(work: _Work, records: Records) -> _Made:
     """Check model and data, and trace, lower and compile all programs."""
     spec, later, ledger, peers, shards, data_spec = work
     with peers.together():
@@ -158,14 +161,12 @@ def _compile(work: _Work) -> _Made:
         with ledger.phase("condense"):
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
-        growing = functools.cache(lambda: _growth(work, sampled_spec))
-        if program_audit.may_grow(*spec.component("model"), sampled_spec, latents):
-            growing()
+        may_grow = program_audit.may_grow(*spec.component("model"), sampled_spec, latents)
+        equations, growth = _growth(work, sampled_spec) if may_grow else ({}, "")
         probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
         def check() -> None:
-            growing()
             check_values(spec, sampled_spec, sampled, probe.rows_here)
 
         if not peers.is_alone:
@@ -173,15 +174,24 @@ def _compile(work: _Work) -> _Made:
         data = _read(work, probe, sampled)
     cost = cost_of_gradient(probe.target, probe.num_chains)
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
+
+    def beside() -> None:
+        check()
+        records.trace_density(program)
+
+    is_known = is_brief(cost, program.mesh) and peers.is_alone and not sampled_spec.dataset_counts
+    others: dict[str, Callable[[], jax.stages.Traced]]
+    others = {} if is_known else {"gradients": functools.partial(program_audit.trace_gradients, program)}
     # Wait for each other, so that no process with cached programs exits while another compiles.
     with peers.together():
         is_now = peers.is_alone and not _waits_for_sampling(spec, program)
         made = compile_programs(
-            program, ledger, later=_lower_derived(work, program, model, latents) if is_now else (), meanwhile=check,
-            gradients=functools.partial(program_audit.trace_gradients, program),
+            program, ledger, later=_lower_derived(work, program, model, latents) if is_now else (), meanwhile=beside,
+            others=others,
         )  # fmt: skip
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
-    compiled, (equations, growth) = {name: each.compiled for name, each in made.items()}, growing()
+    compiled = {name: each.compiled for name, each in made.items()}
+    equations = equations or {str(sampled_spec.num_rows): cost.equations}
     return _Made(model, program, compiled, data, about, cost, equations, growth, latents, made)
 
 
@@ -202,10 +212,11 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     # Only now: the latents of a model that depends on more than fingerprints see may be others than those recorded.
     latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
     check_later(later, model, data_spec, shards, latents)
-    growth, data = _check_growth(spec, found["sizes"], sampled_spec), _read(work, program, sampled)
+    growth = _check_growth(spec, found["sizes"], sampled_spec) if len(found["sizes"]) > 1 else ""
+    data = _read(work, program, sampled)
     none = {"trace_seconds": 0.0, "lower_seconds": 0.0, "compile_seconds": 0.0, "cache": "recorded"}
     about = {name: {**facts, **none} for name, facts in found["about"].items()}
-    return _Made(model, program, compiled, data, about, found["cost"], found["sizes"], growth, latents, {})
+    return _Made(model, program, compiled, data, about, Cost(**found["cost"]), found["sizes"], growth, latents, {})
 
 
 def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
@@ -272,11 +283,11 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
                 yield from lower_likelihood(model, work.data_spec, latents, num_chains * spec.sampling.draws)
 
 
-def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[str, Any], growth: str) -> str:
+def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any], growth: str) -> str:
     """Return the line for the log, with the warning about growth, if any."""
     peak = max(p["memory"]["peak"] for p in programs.values())
     line = (
-        f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
+        f"{milliseconds} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
         f"segments of {lengths.segment_draws} draws"
     )
     return f"{line}; {growth}" if growth else line
@@ -285,7 +296,7 @@ def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[
 def _facts(
     program: Program,
     equations: Mapping[str, int],
-    gradient: Mapping[str, float],
+    gradient: Mapping[str, float | bool],
     lengths: Lengths,
     programs: Mapping[str, object],
 ) -> dict[str, object]:

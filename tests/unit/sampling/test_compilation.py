@@ -36,7 +36,7 @@ class Adding:
 def compile_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return a function that compiles with a cache that has all or nothing: `compiled, later programs that were made`."""
 
-    def run(*, is_cached: bool, **others: Callable[[], jax.stages.Traced]) -> Any:
+    def run(*, is_cached: bool, **options: Any) -> Any:
         misses, made, compile_ = list[str](), list[str](), compilation._compile
         optimised.clear()
 
@@ -59,7 +59,7 @@ def compile_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         monkeypatch.setattr(compilation, "_compile", compile_and_miss)
         ledger, names = Ledger(tmp_path / "ledger.jsonl", "compile"), ("a", "ab")
         program: Any = Adding()
-        return compile_programs(program, ledger, names, later(), **others), made
+        return compile_programs(program, ledger, names, later(), **options), made
 
     return run
 
@@ -72,9 +72,9 @@ def test_later_programs_are_made_where_one_was_missing(compile_all: Callable[...
 
 
 def test_further_programs_are_compiled_with_them(compile_all: Callable[..., Any]) -> None:
-    compiled, _ = compile_all(is_cached=True, doubling=lambda: jax.jit(lambda x: 2 * x).trace(ONE))
+    compiled, _ = compile_all(is_cached=True, others={"doubling": lambda: jax.jit(lambda x: 2 * x).trace(ONE)})
     assert float(compiled["doubling"].compiled(jnp.float32(4))) == 8.0
-    assert list(compiled) == ["ab", "a", "doubling"]
+    assert list(compiled) == ["a", "ab", "doubling"]
     assert sorted(optimised) == [False, True, True]
 
 

@@ -17,6 +17,7 @@ from bayesmesh.sampling.program_costs import (
     LEAST_SECONDS,
     RATES,
     TILE_ELEMENTS,
+    Cost,
     cost_with_loops,
     expected_seconds,
     row_tile,
@@ -28,9 +29,9 @@ def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
 ) -> None:
     mesh = make_program(make_case("gaussian", num_rows=4), "hmc", num_chains=1).mesh
     operations, num_bytes = RATES["cpu"]
-    assert expected_seconds({"flops": 2 * operations, "bytes": num_bytes}, mesh) == 2.0
-    assert expected_seconds({"flops": operations, "bytes": 3 * num_bytes}, mesh) == 3.0
-    assert expected_seconds({"flops": 0.0, "bytes": 0.0}, mesh) == LEAST_SECONDS
+    assert expected_seconds(Cost(2 * operations, num_bytes, 1, True), mesh) == 2.0
+    assert expected_seconds(Cost(operations, 3 * num_bytes, 1, True), mesh) == 3.0
+    assert expected_seconds(Cost(0.0, 0.0, 1, True), mesh) == LEAST_SECONDS
 
 
 def recursion(length: int, inner: int = 1) -> Callable[[jax.Array], jax.Array]:
