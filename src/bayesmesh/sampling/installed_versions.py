@@ -22,7 +22,7 @@ def find_versions(names: Iterable[str]) -> dict[str, str]:
     for entry in sys.path:
         try:
             found = [match.groups() for each in os.listdir(entry or ".") if (match := _FOLDER.fullmatch(each))]
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             # The interpreter takes these for empty, and archives have no folders.
             continue
         for name, version in found:
