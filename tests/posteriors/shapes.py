@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
@@ -78,6 +79,12 @@ class IllConditioned(_Prior):
         covariance = (rotation * np.logspace(-2, 2, 100)) @ rotation.T
         return np.linalg.cholesky((covariance + covariance.T) / 2)
 
+    def _half(self, dtype: Any) -> Any:
+        """Return the normal with twice the covariance, whose density times itself has the covariance."""
+        return tfd.MultivariateNormalTriL(jnp.zeros(100, dtype), jnp.asarray(2**0.5 * self.factor(), dtype))
+
     def prior(self, data_spec: SpecLike) -> Any:
-        factor = jnp.asarray(self.factor(), data_spec.dtype)
-        return joint(x=tfd.MultivariateNormalTriL(jnp.zeros(100, data_spec.dtype), factor))
+        return joint(x=self._half(data_spec.dtype))
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        return jnp.broadcast_to(self._half(latents["x"].dtype).log_prob(latents["x"]), rows["y"].shape)

@@ -30,6 +30,7 @@ from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
 from bayesmesh.diagnostics.gates import evaluate_gates, withdraw_prior
+from bayesmesh.diagnostics.likelihood_gate import constant_gate
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
@@ -59,7 +60,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
         that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`,
-        and a summary whose mean draws do not tell warns by a gate `tails`. These
+        a summary whose mean draws do not tell warns by a gate `tails`, and a log likelihood that is the same in all draws by a gate `likelihood`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `drift` or `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -127,7 +128,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))
     # Rounding may be why the others are missed, and tails are not.
-    results = [*filter(None, (rounding, *results, tails.gate()))]
+    results = [*filter(None, (rounding, *results, tails.gate(), _constant(sample_stats)))]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),
@@ -145,6 +146,12 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         datasets=counts,
         **energies,
     )
+
+
+def _constant(sample_stats: dict[str, zarr.Array]) -> GateResult | None:
+    """Return the warning of a likelihood without latents; of many datasets, none."""
+    recorded = sample_stats.get("log_likelihood")
+    return None if recorded is None or recorded.ndim > 2 else constant_gate(read_part(recorded))
 
 
 def _assess(

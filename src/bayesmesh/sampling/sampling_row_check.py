@@ -7,7 +7,6 @@ posterior for every tile and device.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,8 +23,6 @@ from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.sampling.starts import ReadRows
-
-_log = logging.getLogger("bayesmesh")
 
 FEWEST_ROWS, MOST_ROWS = 3, 509
 """Rows that are compared. A shift by more rows than there are, or by a multiple of their number, would not show; 509 is a prime,
@@ -85,12 +82,6 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     with explaining(method=model.log_likelihood):
         evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=QUICK)
         found = jax.device_get(evaluate(in_dtype))
-        is_still = np.isfinite(found.whole).all() and not any(map(np.any, found.plain[1].values()))
-        if is_still and not _is_moved(model, few, in_dtype):
-            _log.warning(
-                "%s: the log likelihood of %d rows has a gradient of exactly 0 by every latent: unless it moves in steps, the"
-                " posterior is the prior; if that is not meant, use the latents in it", place_of_likelihood(model), few.num_rows,
-            )  # fmt: skip
     scale = _RELATIVE[np.dtype(spec.dtype).name]
     # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
     for number, fewer in (("two", found.part[::-1]), ("one", found.alone)):
@@ -109,17 +100,6 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
                 " the rows where `is_row` is true",
                 "correct it, or leave the method out: Model.log_likelihood_and_gradient then differentiates log_likelihood",
             )
-
-
-def _is_moved(model: Model, spec: DataSpec, rows: Mapping[str, np.ndarray]) -> bool:
-    """Return whether the log likelihood of the rows has a gradient by any latent, of the first and last of which it has none."""
-
-    def gradient(data: dict[str, jax.Array]) -> Mapping[str, jax.Array]:
-        latents = latents_at_point(model, spec)
-        entries = jnp.asarray(spec.entries_of(np.arange(spec.num_rows)))
-        return jax.grad(lambda draw: jnp.sum(model.log_likelihood(align_local(model, draw, entries), data)))(latents)
-
-    return any(map(np.any, jax.device_get(jax.jit(gradient, compiler_options=QUICK)(rows)).values()))
 
 
 def _row_error(model: Model, among: float, alone: float, num_rows: int, number: str) -> ConfigError:

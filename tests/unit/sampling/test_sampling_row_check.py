@@ -39,25 +39,6 @@ def test_a_density_of_zero_at_the_point_is_left_to_the_starts(make_case: Any) ->
     check_rows(Impossible, case.options, case.spec, three(case))
 
 
-def test_a_likelihood_without_latents_is_warned_of(make_case: Any, caplog: pytest.LogCaptureFixture) -> None:
-    case = make_case("gaussian", "float64")
-
-    class Still(case.model_class):  # type: ignore[misc, name-defined]
-        def log_likelihood(self, latents: Any, rows: Any) -> Any:
-            return super().log_likelihood({k: jnp.zeros_like(v) for k, v in latents.items()}, rows)
-
-    class OnlyInTheMiddle(case.model_class):  # type: ignore[misc, name-defined]
-        def log_likelihood(self, latents: Any, rows: Any) -> Any:
-            (field,) = rows
-            is_odd = rows[field].reshape(len(rows[field]), -1)[:, 0] == case.rows[field][17].ravel()[0]
-            return jnp.where(is_odd, super().log_likelihood(latents, rows), 0.0)
-
-    check_rows(OnlyInTheMiddle, case.options, case.spec, three(case))
-    assert "gradient" not in caplog.text
-    check_rows(Still, case.options, case.spec, three(case))
-    assert "log_likelihood: the log likelihood of 3 rows has a gradient of exactly 0 by every latent" in caplog.text
-
-
 def shifted_in_a_ring(values: Any, lag: int) -> Any:
     return jnp.roll(values, lag, axis=0)
 
