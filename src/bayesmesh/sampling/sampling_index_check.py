@@ -2,15 +2,18 @@
 
 ``effects[group]`` with a group that is too large takes the last entry, as JAX does, and a posterior of groups numbered from 1
 looks as healthy as the right one; ``totals.at[group].add(y)`` forgets what is beyond the end. The check computes the likelihood
-twice from its traced program, with two numbers of its own in the place of entries that are taken, and with what is put beyond the
-end once forgotten and once in the last place: a row whose value differs depends on them. Where they are masked, nothing differs. An
+from its traced program with several numbers of its own in the place of entries that are taken, and with what is put beyond the
+end forgotten or in the last place: a row whose value differs depends on them. Where they are masked, nothing differs. An
 index to a single entry under `jax.vmap` has ``mode="clip"`` in the program, so that one which means it has to clip its index itself.
+What functions of JAX put beyond the end of arrays of their own (`jnp.repeat`, `jnp.bincount`) is theirs to forget, and so is what
+has a negative index, with which `jax.ops.segment_sum` marks padding.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,26 +51,35 @@ _SCATTERS = {
 }  # fmt: skip
 """Of ``array.at[index]``, `jax.ops.segment_sum` and the like."""
 
+_OF_AT = ("/array_methods.py", "/indexing.py")
+"""Files of ``jax.numpy`` through which ``array.at[index]`` goes."""
+
 
 class _Fill(NamedTuple):
-    """What stands for an entry beyond the end, of moderate size: it may be a scale, a number of turns or an index itself.
+    """What stands for an entry beyond the end: it may be a scale, a number of turns or an index itself.
 
     Attributes:
         real, whole: for an entry that is taken, by its dtype.
+        is_large: whether the real number is times the largest entry, so that one row shows among many.
         put: what becomes of an entry that is put there.
     """
 
     real: float
     whole: int
+    is_large: bool
     put: jax.lax.GatherScatterMode
 
-    def of(self, dtype: np.dtype) -> float | int | bool:
-        if jnp.issubdtype(dtype, jnp.inexact):
-            return self.real
-        return bool(self.whole) if jnp.issubdtype(dtype, jnp.bool_) else self.whole
+    def of(self, values: Array) -> Array:
+        """Return the number in place of an entry of an array, ()."""
+        if not jnp.issubdtype(values.dtype, jnp.inexact):
+            return jnp.asarray(self.whole, values.dtype)
+        if not self.is_large or not values.size:
+            return jnp.asarray(self.real, values.dtype)
+        size = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), initial=1.0)
+        return (self.real * size).astype(values.dtype)
 
 
-_FILLS = (_Fill(0.3, 0, _FILL), _Fill(-0.7, 1, _CLIP))
+_FILLS = (_Fill(0.3, 0, False, _FILL), _Fill(-700.0, 1, True, _CLIP), _Fill(700.0, 1, True, _CLIP))
 
 
 class RowPart(NamedTuple):
@@ -135,13 +147,15 @@ def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[
         The function, of arguments of these shapes; None if the function indexes no array.
     """
     plain = jax.make_jaxpr(function)(*arguments)
-    if _mark(plain.jaxpr, _FILLS[0]) is plain.jaxpr:
+    marked = [_mark(plain.jaxpr, fill) for fill in _FILLS]
+    if all(each is plain.jaxpr for each in marked):
         return None
-    programs = [jaxpr_as_fun(ClosedJaxpr(_mark(plain.jaxpr, fill), plain.consts)) for fill in _FILLS]
+    programs = [jaxpr_as_fun(ClosedJaxpr(each, plain.consts)) for each in marked]
 
     def differs(*arguments: Any) -> Bool[Array, " rows"]:
         flat = jax.tree.leaves(arguments)
-        found = [_is_other(a, b) for a, b in zip(*(program(*flat) for program in programs), strict=True)]
+        first, *others = (program(*flat) for program in programs)
+        found = [_is_other(a, b) for other in others for a, b in zip(first, other, strict=True)]
         return functools.reduce(jnp.logical_or, [each.reshape(len(each), -1).any(1) for each in found])
 
     evaluate = jax.jit(differs, compiler_options=QUICK)
@@ -172,29 +186,71 @@ def _mark(jaxpr: Jaxpr, fill: _Fill) -> Jaxpr:
 
 
 def _mark_equation(equation: JaxprEqn, fill: _Fill) -> JaxprEqn:
-    operand: Any = equation.invars[0].aval if equation.invars else None
     if equation.primitive is jax.lax.gather_p:
         if equation.params["mode"] is _FILL:
             return equation
-        filled = {"mode": _FILL, "fill_value": fill.of(operand.dtype)}
-        return equation.replace(params={**equation.params, **filled})
+        return _replace(equation, functools.partial(_gather, equation.params, fill))
     if equation.primitive in _SCATTERS:
-        return equation.replace(params={**equation.params, "mode": fill.put})
+        if fill.put is _FILL or _is_of_a_function_of_jax(equation):
+            return equation
+        return _replace(equation, functools.partial(_scatter, equation))
     if equation.primitive is jax.lax.dynamic_slice_p:
-        sizes = equation.params["slice_sizes"]
-        guarded = jax.make_jaxpr(functools.partial(_slice, sizes, fill))(*(each.aval for each in equation.invars))
-        return equation.replace(primitive=closed_call_p, params={"call_jaxpr": guarded})
+        return _replace(equation, functools.partial(_slice, equation.params["slice_sizes"], fill))
+    if equation.primitive is jax.lax.dynamic_update_slice_p:
+        return equation if fill.put is _CLIP else _replace(equation, _update)
     changed = {name: new for name, old in equation.params.items() if (new := _mark_parameter(old, fill)) is not old}
     return equation.replace(params={**equation.params, **changed}) if changed else equation
 
 
+def _replace(equation: JaxprEqn, function: Callable[..., Any]) -> JaxprEqn:
+    """Return an equation whose results are those of a function of its arguments."""
+    guarded = jax.make_jaxpr(function)(*(each.aval for each in equation.invars))
+    return equation.replace(primitive=closed_call_p, params={"call_jaxpr": guarded})
+
+
+def _gather(params: Mapping[str, Any], fill: _Fill, values: Array, indices: Array) -> Array:
+    """Return entries, or other numbers for those beyond the end."""
+    filled = {**params, "mode": _FILL, "fill_value": False}
+    is_there = jax.lax.gather_p.bind(jnp.ones(values.shape, bool), indices, **filled)
+    return jnp.where(is_there, jax.lax.gather_p.bind(values, indices, **params), fill.of(values))
+
+
+def _scatter(equation: JaxprEqn, values: Array, indices: Array, updates: Array) -> Array:
+    """Put entries beyond the end into the last place, but for those with a negative index."""
+    numbers, windows = (
+        equation.params["dimension_numbers"],
+        iter(equation.params["dimension_numbers"].update_window_dims),
+    )
+    outside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    sizes = [1 if axis in outside else updates.shape[next(windows)] for axis in range(values.ndim)]
+    last = [values.shape[axis] - sizes[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    within = jnp.minimum(indices, jnp.broadcast_to(jnp.asarray(last, indices.dtype), indices.shape))
+    return equation.primitive.bind(values, within, updates, **{**equation.params, "mode": _FILL})
+
+
+def _update(values: Array, part: Array, *starts: Array) -> Array:
+    """Return an array with a part in its place, or without it where it would reach beyond the end and JAX would move it."""
+    put = jax.lax.dynamic_update_slice_p.bind(values, part, *starts)
+    return jnp.where(_fits(values.shape, part.shape, starts), put, values)
+
+
+def _fits(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Array]) -> Bool[Array, ""]:
+    fits = [(start >= 0) & (start <= length - size) for start, length, size in zip(starts, shape, sizes, strict=True)]
+    return jnp.stack(fits).all()
+
+
+def _is_of_a_function_of_jax(equation: JaxprEqn) -> bool:
+    """Return whether a function of ``jax.numpy`` puts entries into an array of its own, and not a user's ``.at[]``."""
+    traceback = equation.source_info.traceback
+    files: list[str] = [frame.file_name.replace("\\", "/") for frame in traceback.frames] if traceback else []
+    inner = itertools.takewhile(lambda file: "/jax/" in file, files)
+    return any("/jax/_src/numpy/" in file and not file.endswith(_OF_AT) for file in inner)
+
+
 def _slice(sizes: tuple[int, ...], fill: _Fill, values: Array, *starts: Array) -> Array:
     """Return a slice, or other numbers where it would reach beyond the end and JAX would move it."""
-    fits = [
-        (start >= 0) & (start <= length - size) for start, length, size in zip(starts, values.shape, sizes, strict=True)
-    ]
     taken = jax.lax.dynamic_slice_p.bind(values, *starts, slice_sizes=sizes)
-    return jnp.where(jnp.stack(fits).all(), taken, fill.of(values.dtype))
+    return jnp.where(_fits(values.shape, sizes, starts), taken, fill.of(values))
 
 
 def _mark_parameter(value: Any, fill: _Fill) -> Any:

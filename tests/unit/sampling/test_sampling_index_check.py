@@ -17,7 +17,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import sampling_index_check
-from bayesmesh.sampling.sampling_index_check import RowPart, check_indices
+from bayesmesh.sampling.sampling_index_check import RowPart, check_indices, find_rows_beyond
 from bayesmesh.sampling.starts import training_row
 
 tfd = tfp.distributions
@@ -108,6 +108,26 @@ def summed(effects: Any, group: Any) -> Any:
     return jax.vmap(lambda one: jax.ops.segment_sum(ones, one[None], LEVELS))(group) @ effects
 
 
+def updated(effects: Any, group: Any) -> Any:
+    zeros = jnp.zeros(LEVELS, effects.dtype)
+    rows = jax.lax.map(lambda one: jax.lax.dynamic_update_index_in_dim(zeros, effects[0], one, 0), group)
+    return rows @ effects
+
+
+def repeated(effects: Any, group: Any) -> Any:
+    last = jnp.repeat(effects, jnp.array([len(group), 0, 0]), total_repeat_length=len(group))
+    return last + effects[jnp.minimum(group, LEVELS - 1)]
+
+
+def padded(effects: Any, group: Any) -> Any:
+    of_row = jax.vmap(lambda one: jax.ops.segment_sum(jnp.ones(1, effects.dtype), one[None], LEVELS))
+    return of_row(jnp.where(group < LEVELS, group, -1)) @ effects
+
+
+def counted(effects: Any, group: Any) -> Any:
+    return jax.vmap(lambda one: jnp.bincount(one[None], length=LEVELS))(group) @ effects
+
+
 def clipped(effects: Any, group: Any) -> Any:
     return effects[jnp.minimum(group, LEVELS - 1)]
 
@@ -166,7 +186,7 @@ def check(pick: Callable[[Any, Any], Any], group: np.ndarray, dtype: str = "floa
 
 TAKES = [
     indexed, in_a_function, in_a_loop, in_a_branch, own_derivative, of_a_table, of_a_solution, of_an_inverse, one_by_one,
-    through_a_table, by_a_table, by_sign, without_nan, mapped, by_a_mode, added, assigned, summed,
+    through_a_table, by_a_table, by_sign, without_nan, mapped, by_a_mode, added, assigned, summed, updated,
 ]  # fmt: skip
 
 
@@ -196,7 +216,9 @@ def test_negative_indices_count_from_the_end() -> None:
         check(indexed, np.array([0, -4]))
 
 
-@pytest.mark.parametrize("pick", [clipped, masked, multiplied, of_constants, one_hot, put_aside, put_and_masked])
+@pytest.mark.parametrize(
+    "pick", [clipped, masked, multiplied, of_constants, one_hot, put_aside, put_and_masked, repeated, padded, counted]
+)
 def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
     check(pick, np.array([0, 2, 3, 9]))
 
@@ -206,6 +228,22 @@ def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str) -> None:
     case = make_case(name, "float32")
     read = lambda first, end: {k: v[first:end] for k, v in case.rows.items()}  # noqa: E731
     check_indices(case.model_class, case.options, case.spec, RowPart(training_row, 0, case.spec.num_rows, read), list)
+
+
+def test_one_row_among_many_is_found_where_all_are_one_number() -> None:
+    """Of a model that takes all data as one row, whose sum is that of 20,000 outcomes of some hundreds."""
+    rng = np.random.default_rng(0)
+    y, group = 500 + 100 * rng.standard_normal(20_000).astype(np.float32), rng.integers(0, 100, 20_000)
+
+    def total(effects: Any, group: Any) -> Any:
+        return tfd.Normal(effects[group], 200.0).log_prob(y).sum(keepdims=True)
+
+    effects = jnp.full(100, 500, jnp.float32) + jnp.arange(100)
+    find = find_rows_beyond(total, effects, jnp.asarray(group))
+    assert find is not None
+    assert find(effects, jnp.asarray(group)) is None
+    group[12_345] = 100
+    assert find(effects, jnp.asarray(group)) == 0
 
 
 def test_a_model_without_indices_reads_no_rows() -> None:
