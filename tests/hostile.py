@@ -167,6 +167,8 @@ MODELS = (
             _prior("return tfd.JointDistributionNamed({'a/b': tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0)})")),
     Hostile("a discrete latent", (OF_PRIOR, "latent 'k' is discrete", "marginalise"),
             _prior("return tfd.JointDistributionNamed({'k': tfd.Poisson(jnp.ones((), data_spec.dtype)), 'mean': tfd.Sample(tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0), (2,))})"), ),
+    Hostile("a mixture", (OF_PRIOR, "latent 'k' is discrete, or has a distribution without a map", "give a continuous one a normal prior"),
+            _prior("zero = jnp.zeros((), data_spec.dtype)\nreturn tfd.JointDistributionNamed({'k': tfd.MixtureSameFamily(tfd.Categorical(jnp.stack([zero, zero])), tfd.Normal(jnp.stack([zero, zero]), zero + 1))})")),
     Hostile("a category", (OF_PRIOR, "latent 'k' is discrete (int32)", "logsumexp"),
             _prior("return tfd.JointDistributionNamed({'k': tfd.Categorical(jnp.zeros((3,), data_spec.dtype))})")),
     Hostile("batched latents", (OF_PRIOR, "its log density has shape (2,) instead of ()", "tfd.Sample"),

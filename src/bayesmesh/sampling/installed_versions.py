@@ -8,17 +8,24 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 
-_FOLDER = re.compile(r"([^-]+)-([^-]+)\.dist-info")
-"""``NAME-VERSION.dist-info``, in which neither has a hyphen (specification of recorded installed projects)."""
+_FOLDER = re.compile(r"([^-]+)(?:-([^-]+)(?:-.+)?)?\.(?:dist|egg)-info")
+"""``NAME-VERSION.dist-info``, in which neither has a hyphen (specification of recorded installed projects), or an older form."""
 
 
-def find_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return name -> version of those that are installed, by the first folder of the search path that has them.
+def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, str]:
+    """Return name -> version of distributions, by the first folder of the search path that has them.
+
+    Args:
+        names: of the distributions.
+        may_lack: leave out those that are not installed.
+
+    Raises:
+        PackageNotFoundError: one is not installed.
 
     >>> find_versions(["NumPy", "no-such-distribution"]) == {"NumPy": metadata.version("numpy")}
     True
     """
-    folders: dict[str, str] = {}
+    folders: dict[str, str | None] = {}
     for entry in sys.path:
         try:
             found = [match.groups() for each in os.listdir(entry or ".") if (match := _FOLDER.fullmatch(each))]
@@ -29,14 +36,15 @@ def find_versions(names: Iterable[str]) -> dict[str, str]:
             folders.setdefault(_normal(name), version)
     versions = {}
     for name in names:
-        if (known := folders.get(_normal(name))) is not None:
+        if known := folders.get(_normal(name)):
             versions[name] = known
             continue
         try:
-            # In an archive, or installed in an older form.
+            # In an archive, or a folder whose name lacks the version.
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue
+            if not may_lack:
+                raise
     return versions
 
 

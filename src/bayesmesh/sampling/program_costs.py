@@ -90,7 +90,7 @@ class Cost(NamedTuple):
     Attributes:
         flops, bytes: by XLA's analysis of one tile times the tiles, and of loops times their length.
         equations: of the gradient of a tile's log likelihood; the body of a loop counts once.
-        is_counted: whether the analysis sees all operations: there is no loop of unknown length, and no call out of XLA.
+        is_counted: whether the analysis sees all operations: there is no loop of unknown length, no sort, and no call out of XLA.
     """
 
     flops: float
@@ -106,7 +106,7 @@ def cost_of_gradient(target: Target, num_chains: int) -> Cost:
     tiles, lowered = target.layout.num_tiles * target.layout.num_devices, traced.lower()
     flops, num_bytes = cost_with_loops(traced.jaxpr, lowered.cost_analysis())
     primitives = [equation.primitive.name for equation in equations_of(traced.jaxpr)]
-    is_counted = "while" not in primitives and "custom_call" not in lowered.as_text()
+    is_counted = not {"while", "sort"} & {*primitives} and "custom_call" not in lowered.as_text()
     return Cost(flops * tiles, num_bytes * tiles, len(primitives), is_counted)
 
 

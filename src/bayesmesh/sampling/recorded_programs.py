@@ -103,7 +103,7 @@ class Records:
         about = {
             "config": spec.config, "chains": spec.num_chains, "data": fingerprint,
             "code": [stage_fingerprint(spec), *(hash_file(file) for file in sorted(_CONFIG.glob("*.py")))],
-            "environment": environment(devices, model_class.packages), "requirements": find_versions(_requirements()),
+            "environment": environment(devices, model_class.packages), "requirements": find_versions(_requirements(), may_lack=True),
             # A user's module may have changed them.
             "jax": _settings(),
         }  # fmt: skip

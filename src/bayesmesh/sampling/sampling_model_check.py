@@ -291,7 +291,9 @@ def _check_latent(method: Callable[..., Any], name: object, value: Any, *, is_di
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         _refuse(method, f"latent '{name}' is not an array but {type(value).__name__}", _JOINT)
-    if is_discrete or dtype.kind != "f":
+    if is_discrete and dtype.kind == "f":
+        _refuse(method, f"latent '{name}' is discrete, or has a distribution without a map to unconstrained space, such as a mixture", "sum a discrete one out of the likelihood (marginalise); give a continuous one a normal prior here, and add the logarithm of its own density over that of this prior to the likelihood")  # fmt: skip
+    if dtype.kind != "f":
         _refuse(method, f"latent '{name}' is discrete ({dtype}), and all kernels move in continuous space", "sum it out of the likelihood (marginalise), for example with jax.scipy.special.logsumexp over its values")  # fmt: skip
     if dtype != np.float64:
         _refuse(method, f"latent '{name}' has dtype {dtype}, and the data spec asks for float64 here", "give its parameters the dtype of the data: `zero = jnp.zeros((), data_spec.dtype)`, then tfd.Normal(zero, zero + 1)")  # fmt: skip

@@ -91,7 +91,9 @@ def run(
                 records.save(program, made.compilations, observed, made.record)
             kept = {k: compiled[k] for k in PROGRAMS}
             keep_programs(spec, shards.fingerprint, observed, program, kept, _make_later(work, made))
-    return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about, made.growth)
+    return _line(
+        program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about, made.growth
+    )
 
 
 def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:

@@ -18,10 +18,15 @@ from bayesmesh.sampling.program_costs import (
     RATES,
     TILE_ELEMENTS,
     Cost,
+    cost_of_gradient,
     cost_with_loops,
     expected_seconds,
+    largest_array,
+    most_elements,
     row_tile,
 )
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampling_density import Target
 
 
 def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
@@ -94,3 +99,38 @@ def test_data_count_once_and_what_depends_on_a_chain_for_each(make_case) -> None
 def test_a_tile_is_never_less_than_a_row(make_case) -> None:
     case = make_case("matrix_factorization")
     assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
+
+
+def cost_of_rows(function: Callable[..., Any], make_case: Any, num_rows: int = 40) -> Cost:
+    """Return the cost of a model whose likelihood is a function of its latents and rows, one of them a vector."""
+    case = make_case("gaussian", num_rows=num_rows)
+
+    class Changed(case.model_class):  # type: ignore[misc, name-defined]
+        def log_likelihood(self, latents: Any, rows: Any) -> Any:
+            return function(super().log_likelihood(latents, rows))
+
+    model = Changed(case.options, case.spec)
+    return cost_of_gradient(Target(model, case.spec, lay_out_rows(num_rows, 1, num_rows)), 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "is_counted"),
+    [
+        (lambda x: x, True),
+        (lambda x: jax.lax.scan(lambda c, v: (c + v, c), 0.0 * x[0], x)[1], True),
+        (jnp.sort, False),
+        (lambda x: x * jnp.linalg.det(jnp.eye(3, dtype=x.dtype) + x[0] ** 2), False),
+    ],
+)
+def test_what_the_analysis_does_not_see_is_not_counted(make_case, function, is_counted: bool) -> None:
+    """A gradient that may take longer than XLA's count says is measured."""
+    assert cost_of_rows(function, make_case).is_counted == is_counted
+
+
+def test_few_rows_are_one_tile_as_row_tile_would_say(make_case) -> None:
+    for name in list_components("model"):
+        case = make_case(name)
+        num_rows = case.spec.num_rows
+        target = Target(case.model, case.spec, lay_out_rows(num_rows, 1, num_rows))
+        if largest_array(target, 4) <= most_elements("cpu") and not case.spec.entry_counts:
+            assert row_tile(case.model, case.spec, 4, "cpu") >= num_rows, name
