@@ -24,6 +24,9 @@ stage that needs it; empty for all, ``-`` for those that compute. A job forked b
 FIRST_OF_JAX, FIRST_OF_PAGES = "jax.numpy", "pandas"
 """Where what `fetch` and `shard` need is there, and where what `compile`, `sample` and `assemble` need is."""
 
+BESIDE = {FIRST_OF_PAGES: ("sample", "assemble", "diagnose", "report"), "jinja2": ("assemble", "diagnose", "report")}
+"""Where a run compiles: what is imported once one of these stages has been asked for, because `compile` uses all cores."""
+
 
 def what_to_prepare(stages: Collection[str]) -> list[str]:
     """Return what to prepare for some stages, all of it if there are none.
