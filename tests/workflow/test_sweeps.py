@@ -34,7 +34,7 @@ def test_members_share_data_and_programs_and_are_compared(fresh: Any, tmp_path: 
         row for name in MEMBERS for row in csv.DictReader((results / name / "ledger.csv").read_text().splitlines())
     ]
     assert sorted(row["detail"] for row in phases if row["detail"].endswith(", cold")) == [
-        f"{program}, cold" for program in ("gradients", "initialise", "segment")
+        f"{program}, cold" for program in ("initialise", "segment")
     ]
     page = (results / "trial" / "comparison.html").read_text()
     assert all(f'href="../{name}/report.html"' in page for name in MEMBERS)

@@ -22,7 +22,7 @@ def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, 
     Raises:
         PackageNotFoundError: one is not installed.
 
-    >>> find_versions(["NumPy", "no-such-distribution"]) == {"NumPy": metadata.version("numpy")}
+    >>> find_versions(["NumPy", "no-such-distribution"], may_lack=True) == {"NumPy": metadata.version("numpy")}
     True
     """
     folders: dict[str, str | None] = {}

@@ -52,7 +52,7 @@ from bayesmesh.store.sealed import read_sealed
 fork_reuse._State.began, fork_reuse.MOST_BYTES = 1.0, 2**40
 
 def trace_again():
-    def refuse(work):
+    def refuse(*_):
         raise ConfigError("traced")
     compile._compile, before = refuse, compile._compile
     code = main(["compile", "--experiment", "hidden", "--cores", "2"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_loading import load_experiment
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.reproduction.benchmarks.convergence import convergence_other_samplers, convergence_samplers, list_ratios
 from bayesmesh.reproduction.benchmarks.convergence.convergence_our_samplers import Ours
@@ -22,10 +22,11 @@ from bayesmesh.reproduction.benchmarks.convergence.convergence_posterior import 
     Posterior,
     quantity_names,
 )
+from bayesmesh.reproduction.benchmarks.convergence.convergence_published import NUM_CELLS
 from bayesmesh.reproduction.benchmarks.convergence.convergence_pymc_models import pymc_model
 from bayesmesh.reproduction.benchmarks.convergence.convergence_reference import importance_moments
 from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import Round, assess, measure
-from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import NUM_CELLS, TARGETS
+from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Options
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
@@ -100,6 +101,21 @@ def test_an_experiment_is_compared_with_its_own_settings(name: str) -> None:
     assert experiment.model.name == TARGETS[name].model
     options = make_spec("sample", "x", experiment, "results").component("model")[1]
     assert read_options(component_path("model", experiment.model.name))() == options
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("MNIST", {(60000, 784), (60000,)}), ("MovieLens", {(6040, 3706)})])
+def test_the_published_data_are_read_as_their_sources_do(
+    name: str, shapes: set[tuple[int, ...]], tmp_path: Path
+) -> None:
+    rows, constants = TARGETS[name].read()
+    source = load_component("source", TARGETS[name].experiment)
+    made = source(read_options(component_path("source", TARGETS[name].experiment))())
+    made.fetch(tmp_path)
+    dataset = made.read(tmp_path)
+    assert {values.shape for values in rows.values()} == shapes
+    assert constants == dataset.constants
+    assert rows.keys() == dataset.rows.keys()
+    assert all((values == dataset.rows[name]).all() for name, values in rows.items())
 
 
 def test_cells_of_the_watch_matrix_are_assessed_in_place_of_embeddings() -> None:

@@ -7,8 +7,6 @@ exact, find them with `reference`.
 from __future__ import annotations
 
 import functools
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +18,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.reproduction.benchmarks.convergence import convergence_published as published
 from bayesmesh.reproduction.benchmarks.metropolis import metropolis_target as four_normals
 
 tfd = tfp.distributions
@@ -186,9 +185,7 @@ def read_german_credit() -> Data:
     Raises:
         FileNotFoundError: it is not there.
     """
-    path = Path(os.environ.get("BAYESMESH_MIRROR", "mirror")) / "german_credit" / "german.data-numeric"
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: set BAYESMESH_MIRROR to a folder with german_credit")
+    path = published.mirrored("german_credit", "german.data-numeric")
     table = np.array([line.split() for line in path.read_text(encoding="ascii").splitlines()], np.float64)
     x = (table[:, :-1] - table[:, :-1].mean(axis=0)) / table[:, :-1].std(axis=0)
     return {"x": np.column_stack([x, np.ones(len(x))]), "y": (table[:, -1] == 2).astype(np.int32)}
@@ -312,10 +309,6 @@ class TenModes(Shape):
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-NUM_CELLS = 512
-"""Cells of the watch matrix whose logits are assessed."""
-
-
 class Target(NamedTuple):
     """A posterior to sample.
 
@@ -349,26 +342,10 @@ def _from_source(name: str) -> Callable[[], tuple[Data, Mapping[str, float | int
     def read() -> tuple[Data, Mapping[str, float | int]]:
         from bayesmesh.config.config_registry import component_path, load_component, read_options
 
-        source = load_component("source", name)(read_options(component_path("source", name))())
-        with tempfile.TemporaryDirectory() as folder:
-            source.fetch(Path(folder))
-            dataset = source.read(Path(folder))
+        dataset = load_component("source", name)(read_options(component_path("source", name))()).read(Path("nowhere"))
         return dataset.rows, dataset.constants
 
     return read
-
-
-def _cells(latents: Latents) -> Latents:
-    """Return logits of cells of the watch matrix, drawn by a seed, and the mean biases: embeddings rotate."""
-    users, films = latents["user_embeddings"], latents["film_embeddings"]
-    rng = np.random.default_rng(20261127)
-    user, film = (rng.integers(len(side), size=NUM_CELLS) for side in (users, films))
-    product = jnp.sum(users[user] * films[film], axis=1)
-    return {
-        "logit": product + latents["user_biases"][user] + latents["film_biases"][film],
-        "mean_user_bias": latents["user_biases"].mean(),
-        "mean_film_bias": latents["film_biases"].mean(),
-    }
 
 
 def _regressions() -> dict[str, Target]:
@@ -396,7 +373,9 @@ TARGETS: dict[str, Target] = {
     "ten modes": _of(TenModes, _no_data, {f"x[{i}]": (0.0, TenModes.deviation()) for i in range(2)}),
     **_regressions(),
     "digits": Target("softmax_regression", _from_source("digits")),
-    "MNIST": Target("softmax_regression", _from_source("mnist"), experiment="mnist"),
-    "MovieLens": Target("matrix_factorization", _from_source("movielens"), experiment="movielens", quantities=_cells),
+    "MNIST": Target("softmax_regression", published.read_mnist, experiment="mnist"),
+    "MovieLens": Target(
+        "matrix_factorization", published.read_movielens, experiment="movielens", quantities=published.cells_of
+    ),
 }
 """Name -> target, in the order of the table."""
