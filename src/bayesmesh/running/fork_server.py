@@ -37,7 +37,7 @@ from typing import NoReturn
 from bayesmesh.running import fork_reuse
 from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of, send
 from bayesmesh.running.fork_request import Request
-from bayesmesh.running.prepared_imports import BESIDE, FIRST_OF_JAX, FIRST_OF_PAGES, prepare, what_to_prepare
+from bayesmesh.running.prepared_imports import FIRST_OF_JAX, FIRST_OF_PAGES, has_cores, prepare, what_to_prepare
 from bayesmesh.running.running_progress import FILE
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
@@ -103,7 +103,7 @@ class Server:
         self._variables = list(os.environ)
         self._staying = dict[str, _Fork]()
         self._listening = [_listen(folder / name) for name in (_SOCKET, f"{_SOCKET}{OF_LIGHT}")]
-        self._is_open, self.has_forked, self._asked = True, False, set[str]()
+        self._is_open, self.has_forked, self.asked = True, False, set[str]()
         self._begin()
 
     def _begin(self) -> None:
@@ -125,10 +125,6 @@ class Server:
             # An earlier event may have ended this connection.
             if self._events.get_map().get(key.fd) is key:
                 key.data()
-
-    def has_cores_for(self, named: str) -> bool:
-        """Return whether an import need not wait until `compile`, which all cores work for, has ended; see `BESIDE`."""
-        return named not in BESIDE or "compile" not in self._asked or not self._asked.isdisjoint(BESIDE[named])
 
     def split(self) -> bool:
         """Leave the `LIGHT` stages to a fork of this server; return whether this is that one.
@@ -160,17 +156,15 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 connection.sendall(DECLINED.encode())
             connection.close()
-        else:
-            self._asked.update(request["words"][:1])
-            if not self._hand_over(request, connection, files):
-                self._fork(request, connection, files)
+        elif not self._hand_over(request, connection, files):
+            self._fork(request, connection, files)
         for file in files:
             os.close(file)
 
     def _hand_over(self, request: Request, connection: socket.socket, files: Sequence[int]) -> bool:
         """Give a job to the fork that stays for it; return whether there is one."""
-        fork = self._staying.pop(_work(request), None)
-        if fork is None:
+        self.asked.update(request["words"][:1])
+        if (fork := self._staying.pop(_work(request), None)) is None:
             return False
         try:
             send(fork.control, request, [*files, connection.fileno()])
@@ -394,7 +388,7 @@ def main() -> None:
         if waiting[:1] == [FIRST_OF_PAGES] and not server.has_forked:
             # Or the first job that computes would wait for what it does not need.
             server.serve(FIRST_JOB_SECONDS)
-        if waiting and not server.has_cores_for(waiting[0]):
+        if waiting and not has_cores(waiting[0], server.asked):
             server.serve()
         elif waiting:
             prepare(waiting.pop(0))

@@ -38,6 +38,15 @@ def what_to_prepare(stages: Collection[str]) -> list[str]:
     return [name for name, stage in PREPARED.items() if stage in needed or not stages]
 
 
+def has_cores(named: str, asked: Collection[str]) -> bool:
+    """Return whether something need not wait until `compile` has ended, by the stages that have been asked for.
+
+    >>> has_cores("pandas", {"compile"}), has_cores("pandas", {"compile", "sample"}), has_cores("pandas", {"diagnose"})
+    (False, True, True)
+    """
+    return "compile" not in asked or named not in BESIDE or any(stage in asked for stage in BESIDE[named])
+
+
 def prepare(named: str) -> None:
     """Import a module; if a function follows its name, after a colon, call that."""
     module, _, function = named.partition(":")

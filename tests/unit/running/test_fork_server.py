@@ -20,7 +20,7 @@ from bayesmesh.running import fork_server
 from bayesmesh.running.fork_client import ADDRESS
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.fork_server import MOST_STAYING, Server, fork_name
-from bayesmesh.running.prepared_imports import BESIDE, PREPARED
+from bayesmesh.running.prepared_imports import BESIDE, PREPARED, has_cores
 from bayesmesh.running.running_progress import FILE
 from workspace import lay_out
 
@@ -264,17 +264,14 @@ def test_a_server_that_has_forked_a_job_stays_whole(server: Server, monkeypatch:
 type Pairs = Iterator[tuple[socket.socket, socket.socket]]
 
 
-def test_what_only_pages_need_is_imported_beside_sampling(server: Server) -> None:
+def test_what_only_pages_need_is_imported_beside_sampling() -> None:
     """And not beside `compile`, which has work for all cores; where nothing compiles, nothing waits."""
     later = [name for name in PREPARED if name in BESIDE]
     assert later == ["pandas", "jinja2"]
-    assert all(map(server.has_cores_for, PREPARED))
-    server._asked.update({"fetch", "shard", "compile"})
-    assert [name for name in PREPARED if not server.has_cores_for(name)] == later
-    server._asked.add("sample")
-    assert [name for name in PREPARED if not server.has_cores_for(name)] == later[1:]
-    server._asked.add("assemble")
-    assert all(map(server.has_cores_for, PREPARED))
+    asked = {"fetch", "shard"}
+    for stage, waiting in ((None, []), ("compile", later), ("sample", later[1:]), ("assemble", [])):
+        asked |= {stage} if stage else set()
+        assert [name for name in PREPARED if not has_cores(name, asked)] == waiting
 
 
 def test_few_forks_stay_and_the_newest_for_each_experiment(server: Server, pairs: Pairs) -> None:
