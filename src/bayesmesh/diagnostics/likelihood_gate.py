@@ -22,7 +22,7 @@ def constant_gate(log_likelihood: Float[np.ndarray, "chain draw"]) -> GateResult
     if log_likelihood.size == 1 or not np.isfinite(first) or (log_likelihood != first).any():
         return None
     return GateResult(
-        name="likelihood", limit=0.0, direction="at least", value=0.0, where="log_likelihood", severity="warn", verdict="warn",
+        name="likelihood", limit=2.0, direction="at least", value=1.0, where="log_likelihood", severity="warn", verdict="warn",
         found=f"the log likelihood is {first:.6g} in all draws: no latent changes it, and the posterior is the prior",
         hint=WORDINGS["likelihood"].hint, beyond_draws=True,
     )  # fmt: skip

@@ -40,10 +40,10 @@ BEYOND = "an index is beyond the end of its array; JAX takes the last entry inst
 _BYTES = 2**26
 """Rows that are in memory at once at most."""
 
-_FILL, _CLIP = jax.lax.GatherScatterMode.FILL_OR_DROP, jax.lax.GatherScatterMode.CLIP
+_FILL = jax.lax.GatherScatterMode.FILL_OR_DROP
 
 _ROUNDING = 1e-6
-"""Relative difference that is rounding; without entries beyond the end both programs compute the same."""
+"""Relative difference that is rounding; without entries beyond the end all programs compute the same."""
 
 _SCATTERS = {
     jax.lax.scatter_p, jax.lax.scatter_add_p, jax.lax.scatter_sub_p, jax.lax.scatter_mul_p, jax.lax.scatter_min_p,
@@ -55,31 +55,22 @@ _OF_AT = ("/array_methods.py", "/indexing.py")
 """Files of ``jax.numpy`` through which ``array.at[index]`` goes."""
 
 
-class _Fill(NamedTuple):
-    """What stands for an entry beyond the end: it may be a scale, a number of turns or an index itself.
+_SIGNS = (0, -1, 1)
+"""Of what stands for an entry beyond the end in each program: a small number, and one beyond all entries on either side. What is
+put beyond the end is forgotten in the first, as JAX does, and in the last place in the others."""
 
-    Attributes:
-        real, whole: for an entry that is taken, by its dtype.
-        is_large: whether the real number is times the largest entry, so that one row shows among many.
-        put: what becomes of an entry that is put there.
+
+def _number_beyond(sign: int, values: Array) -> Array:
+    """Return what stands for an entry of an array, (): it may be a scale, a number of turns or an index itself.
+
+    So far from all entries, one row shows among many, and its exponential is finite where those of the entries are small.
     """
-
-    real: float
-    whole: int
-    is_large: bool
-    put: jax.lax.GatherScatterMode
-
-    def of(self, values: Array) -> Array:
-        """Return the number in place of an entry of an array, ()."""
-        if not jnp.issubdtype(values.dtype, jnp.inexact):
-            return jnp.asarray(self.whole, values.dtype)
-        if not self.is_large or not values.size:
-            return jnp.asarray(self.real, values.dtype)
-        size = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), initial=1.0)
-        return (self.real * size).astype(values.dtype)
-
-
-_FILLS = (_Fill(0.3, 0, False, _FILL), _Fill(-700.0, 1, True, _CLIP), _Fill(700.0, 1, True, _CLIP))
+    if not jnp.issubdtype(values.dtype, jnp.inexact):
+        return jnp.asarray(abs(sign), values.dtype)
+    if not sign:
+        return jnp.asarray(0.3, values.dtype)
+    size = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), initial=0.0)
+    return (sign * (30.0 + size)).astype(values.dtype)
 
 
 class RowPart(NamedTuple):
@@ -147,7 +138,7 @@ def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[
         The function, of arguments of these shapes; None if the function indexes no array.
     """
     plain = jax.make_jaxpr(function)(*arguments)
-    marked = [_mark(plain.jaxpr, fill) for fill in _FILLS]
+    marked = [_mark(plain.jaxpr, sign) for sign in _SIGNS]
     if all(each is plain.jaxpr for each in marked):
         return None
     programs = [jaxpr_as_fun(ClosedJaxpr(each, plain.consts)) for each in marked]
@@ -178,27 +169,27 @@ def likelihood_of_rows(model: Model) -> Callable[[Latents, Rows, Array], Array]:
     return lambda latents, rows, entries: model.log_likelihood(align_local(model, latents, entries), rows)
 
 
-def _mark(jaxpr: Jaxpr, fill: _Fill) -> Jaxpr:
+def _mark(jaxpr: Jaxpr, sign: int) -> Jaxpr:
     """Return the program with other numbers for entries beyond the end of an array; the same one if it takes no entries."""
-    equations = [_mark_equation(each, fill) for each in jaxpr.eqns]
+    equations = [_mark_equation(each, sign) for each in jaxpr.eqns]
     is_same = all(mine is each for mine, each in zip(equations, jaxpr.eqns, strict=True))
     return jaxpr if is_same else jaxpr.replace(eqns=equations)
 
 
-def _mark_equation(equation: JaxprEqn, fill: _Fill) -> JaxprEqn:
+def _mark_equation(equation: JaxprEqn, sign: int) -> JaxprEqn:
     if equation.primitive is jax.lax.gather_p:
         if equation.params["mode"] is _FILL:
             return equation
-        return _replace(equation, functools.partial(_gather, equation.params, fill))
+        return _replace(equation, functools.partial(_gather, equation.params, sign))
     if equation.primitive in _SCATTERS:
-        if fill.put is _FILL or _is_of_a_function_of_jax(equation):
+        if not sign or _is_of_a_function_of_jax(equation):
             return equation
         return _replace(equation, functools.partial(_scatter, equation))
     if equation.primitive is jax.lax.dynamic_slice_p:
-        return _replace(equation, functools.partial(_slice, equation.params["slice_sizes"], fill))
+        return _replace(equation, functools.partial(_slice, equation.params["slice_sizes"], sign))
     if equation.primitive is jax.lax.dynamic_update_slice_p:
-        return equation if fill.put is _CLIP else _replace(equation, _update)
-    changed = {name: new for name, old in equation.params.items() if (new := _mark_parameter(old, fill)) is not old}
+        return equation if sign else _replace(equation, _update)
+    changed = {name: new for name, old in equation.params.items() if (new := _mark_parameter(old, sign)) is not old}
     return equation.replace(params={**equation.params, **changed}) if changed else equation
 
 
@@ -208,19 +199,17 @@ def _replace(equation: JaxprEqn, function: Callable[..., Any]) -> JaxprEqn:
     return equation.replace(primitive=closed_call_p, params={"call_jaxpr": guarded})
 
 
-def _gather(params: Mapping[str, Any], fill: _Fill, values: Array, indices: Array) -> Array:
+def _gather(params: Mapping[str, Any], sign: int, values: Array, indices: Array) -> Array:
     """Return entries, or other numbers for those beyond the end."""
     filled = {**params, "mode": _FILL, "fill_value": False}
     is_there = jax.lax.gather_p.bind(jnp.ones(values.shape, bool), indices, **filled)
-    return jnp.where(is_there, jax.lax.gather_p.bind(values, indices, **params), fill.of(values))
+    return jnp.where(is_there, jax.lax.gather_p.bind(values, indices, **params), _number_beyond(sign, values))
 
 
 def _scatter(equation: JaxprEqn, values: Array, indices: Array, updates: Array) -> Array:
     """Put entries beyond the end into the last place, but for those with a negative index."""
-    numbers, windows = (
-        equation.params["dimension_numbers"],
-        iter(equation.params["dimension_numbers"].update_window_dims),
-    )
+    numbers = equation.params["dimension_numbers"]
+    windows = iter(numbers.update_window_dims)
     outside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     sizes = [1 if axis in outside else updates.shape[next(windows)] for axis in range(values.ndim)]
     last = [values.shape[axis] - sizes[axis] for axis in numbers.scatter_dims_to_operand_dims]
@@ -247,21 +236,21 @@ def _is_of_a_function_of_jax(equation: JaxprEqn) -> bool:
     return any("/jax/_src/numpy/" in file and not file.endswith(_OF_AT) for file in inner)
 
 
-def _slice(sizes: tuple[int, ...], fill: _Fill, values: Array, *starts: Array) -> Array:
+def _slice(sizes: tuple[int, ...], sign: int, values: Array, *starts: Array) -> Array:
     """Return a slice, or other numbers where it would reach beyond the end and JAX would move it."""
     taken = jax.lax.dynamic_slice_p.bind(values, *starts, slice_sizes=sizes)
-    return jnp.where(_fits(values.shape, sizes, starts), taken, fill.of(values))
+    return jnp.where(_fits(values.shape, sizes, starts), taken, _number_beyond(sign, values))
 
 
-def _mark_parameter(value: Any, fill: _Fill) -> Any:
+def _mark_parameter(value: Any, sign: int) -> Any:
     """Return a parameter of an equation with the programs in it marked, the same object if there are none."""
     match value:
         case Jaxpr():
-            return _mark(value, fill)
+            return _mark(value, sign)
         case ClosedJaxpr():
-            return value if (marked := _mark(value.jaxpr, fill)) is value.jaxpr else value.replace(jaxpr=marked)
+            return value if (marked := _mark(value.jaxpr, sign)) is value.jaxpr else value.replace(jaxpr=marked)
         case tuple():
-            parts = [_mark_parameter(each, fill) for each in value]
+            parts = [_mark_parameter(each, sign) for each in value]
             if all(a is b for a, b in zip(parts, value, strict=True)):
                 return value
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

@@ -124,7 +124,8 @@ class _Made(NamedTuple):
         data: rows on the devices.
         about: program -> facts.
         cost: of a gradient, see `program_costs.cost_of_gradient`.
-        equations: rows -> equations of the log density's gradient, at two data sizes if the model `may_grow`.
+        equations: rows -> equations of the gradient: of the log density, at two data sizes, if the model `may_grow`, else of the
+            log likelihood of a tile.
         growth: a warning that they grow, or an empty text.
         latents: latent -> shape and dtype of one draw.
         compilations: what was compiled; empty if a record had it.

@@ -132,6 +132,10 @@ def clipped(effects: Any, group: Any) -> Any:
     return effects[jnp.minimum(group, LEVELS - 1)]
 
 
+def multiplied_rate(effects: Any, group: Any) -> Any:
+    return jnp.exp(effects[group]) * (group < LEVELS)
+
+
 def put_aside(effects: Any, group: Any) -> Any:
     return jnp.zeros((len(group), LEVELS + 1), effects.dtype).at[jnp.arange(len(group)), group].set(1)[:, :-1] @ effects
 
@@ -217,7 +221,20 @@ def test_negative_indices_count_from_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "pick", [clipped, masked, multiplied, of_constants, one_hot, put_aside, put_and_masked, repeated, padded, counted]
+    "pick",
+    [
+        clipped,
+        masked,
+        multiplied,
+        multiplied_rate,
+        of_constants,
+        one_hot,
+        put_aside,
+        put_and_masked,
+        repeated,
+        padded,
+        counted,
+    ],
 )
 def test_what_is_masked_or_meant_is_accepted(pick: Any) -> None:
     check(pick, np.array([0, 2, 3, 9]))
