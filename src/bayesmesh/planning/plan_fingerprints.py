@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.config_registry import PACKAGES, component_files, component_path, list_readable
+from bayesmesh.config.config_registry import component_files
 from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, save_memory, source_closure
 from bayesmesh.planning.plan_flow import KEYS, STAGES, analysis_of, components
 from bayesmesh.planning.plan_model_code import LATER as LATER_MEMBERS
@@ -20,10 +20,11 @@ def files_without_components(stage: str) -> list[Path]:
 
 
 def read_stages() -> None:
-    """Read the files of all stages and built-in components, so that this process, and its forks, need not parse them."""
-    files = [component_path(kind, name) for kind in PACKAGES for name in list_readable(kind)]
-    stages = [_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None]
-    fingerprint(source_closure([*stages, *files]))
+    """Read the files of all stages, so that this process, and its forks, need not parse them.
+
+    Components are left to the jobs that run them: those that planning has read are remembered, and the others are half of all.
+    """
+    fingerprint(source_closure(_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None))
     save_memory()
 
 
