@@ -16,6 +16,7 @@ from jaxtyping import Float
 from bayesmesh.analyses._analysis_volume import log_volume
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.models._model_bijectors import bijector_of
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
@@ -39,7 +40,7 @@ class LogDensity:
         self._model, self._spec, self._shards = bound
         # As in sampling, the prior is taken in float64 and the likelihood in the dtype of the experiment.
         self._prior = self._model.prior(self._spec.with_dtype("float64"))
-        self._bijector = self._prior.experimental_default_event_space_bijector()
+        self._bijector = bijector_of(self._prior)
         latents = jax.eval_shape(lambda key: self._prior.sample(seed=key), jax.random.key(0))
         free = dict(jax.eval_shape(self._bijector.inverse, latents))
         self._shapes = {name: free[name].shape for name in sorted(free)}

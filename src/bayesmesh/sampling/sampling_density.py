@@ -22,6 +22,7 @@ from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import NormalAtMode
 from bayesmesh.kernels.targets.normal_target import Normals
 from bayesmesh.kernels.targets.unit_target import Units
+from bayesmesh.models._model_bijectors import bijector_of
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import PositionLayout
 from bayesmesh.sampling.program_rows import RowLayout
@@ -70,7 +71,7 @@ class Target:
     def _set_prior(self, model: Model) -> None:
         # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
         self.prior = model.prior(self.spec.with_dtype("float64"))
-        self.bijector = self.prior.experimental_default_event_space_bijector()
+        self.bijector = bijector_of(self.prior)
 
     def with_options(self, options: Arrays) -> Target:
         """Return this target with numeric options of the model that are arguments of a program."""

@@ -19,6 +19,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.user_code import explaining, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._model_bijectors import bijector_of
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.sampling_density import device_dtype
@@ -41,14 +42,18 @@ QUICK = {"xla_backend_optimization_level": 0}
 """The program runs once, on few rows: compiling it takes nearly all the time."""
 
 
+_Sum = tuple[jax.Array, Mapping[str, jax.Array]]
+"""A log likelihood, (), and its gradient by latents."""
+
+
 class _Values(NamedTuple):
-    """Log likelihoods of rows, (row,), of the last two in reverse, of each row alone, and two ways to sum the first and last."""
+    """Log likelihoods of rows, (row,), of the last two in reverse, and of each row alone; of a model with a fast path also the sum
+    over the first and the last, in the plain way and in the fast one."""
 
     whole: jax.Array
     part: jax.Array
     alone: jax.Array
-    plain: tuple[jax.Array, Mapping[str, jax.Array]]
-    fast: tuple[jax.Array, Mapping[str, jax.Array]]
+    sums: tuple[_Sum, _Sum] | None
 
 
 def choose_rows(first: int, end: int, spec: DataSpec, read_rows: ReadRows) -> dict[str, np.ndarray]:
@@ -90,11 +95,18 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
         if not len(differing):
             continue
         raise _row_error(model, float(among[differing[0]]), float(fewer[differing[0]]), few.num_rows, number)
-    for name, plain, fast in (
-        ("its value", found.plain[0], found.fast[0]),
-        *((f"its gradient by '{k}'", g, found.fast[1][k]) for k, g in found.plain[1].items()),
+    if found.sums is not None:
+        plain, fast = found.sums
+        _compare_sums(model, plain, fast, scale)
+
+
+def _compare_sums(model: Model, plain: _Sum, fast: _Sum, relative: float) -> None:
+    """Refuse a fast path that gives another sum of rows, or another gradient."""
+    for name, one, other in (
+        ("its value", plain[0], fast[0]),
+        *((f"its gradient by '{k}'", gradient, fast[1][k]) for k, gradient in plain[1].items()),
     ):
-        if not _agree(plain, fast, scale):
+        if not _agree(one, other, relative):
             raise ConfigError(
                 f"{place_of(model.log_likelihood_and_gradient)}: {name} is not that of the sum of log_likelihood over"
                 " the rows where `is_row` is true",
@@ -130,7 +142,7 @@ def place_of_likelihood(model: Model) -> str:
 def latents_at_point(model: Model, spec: DataSpec) -> dict[str, jax.Array]:
     """Return the latents of a point of moderate size in unconstrained space, however vague the prior is."""
     prior = model.prior(spec.with_dtype("float64"))
-    bijector = prior.experimental_default_event_space_bijector()
+    bijector = bijector_of(prior)
     like = jax.eval_shape(lambda: bijector.inverse(prior.sample(seed=jax.random.key(0))))
     # Constants: a generator would be most of the program.
     random = np.random.default_rng(1)
@@ -147,14 +159,7 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
         return align_local(model, latents, entries), {k: v[at] for k, v in rows.items()}
 
     every = of(list(range(spec.num_rows)))
-    three, is_row = of([0, 1, spec.num_rows - 1]), jnp.asarray([True, False, True])
-
-    def summed(draw: dict[str, jax.Array]) -> jax.Array:
-        return jnp.sum(jnp.where(is_row, model.log_likelihood(draw, three[1]), 0))
-
-    plain = jax.value_and_grad(summed)(three[0])
     has_own = type(model).log_likelihood_and_gradient is not Model.log_likelihood_and_gradient
-    value, gradient = model.log_likelihood_and_gradient(*three, is_row) if has_own else plain
     axes = model.local_latents
     local = {k: jnp.moveaxis(every[0][k], axis, 0)[:, None] for k, axis in axes.items()}
 
@@ -166,9 +171,20 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
         model.log_likelihood(*every),
         model.log_likelihood(*of([spec.num_rows - 1, spec.num_rows - 2])),
         jax.vmap(alone)(local, {k: v[:, None] for k, v in every[1].items()}),
-        plain,
-        (value, {k: gradient[k] for k in plain[1]}),
+        _sum_both_ways(model, *of([0, 1, spec.num_rows - 1])) if has_own else None,
     )
+
+
+def _sum_both_ways(model: Model, latents: dict[str, jax.Array], rows: dict[str, jax.Array]) -> tuple[_Sum, _Sum]:
+    """Return the log likelihood of the first and the third of three rows, and its gradient, in the plain way and in the fast one."""
+    is_row = jnp.asarray([True, False, True])
+
+    def summed(draw: dict[str, jax.Array]) -> jax.Array:
+        return jnp.sum(jnp.where(is_row, model.log_likelihood(draw, rows), 0))
+
+    plain = jax.value_and_grad(summed)(latents)
+    value, gradient = model.log_likelihood_and_gradient(latents, rows, is_row)
+    return plain, (value, {k: gradient[k] for k in plain[1]})
 
 
 def _agree(one: Any, other: Any, relative: float) -> bool:
