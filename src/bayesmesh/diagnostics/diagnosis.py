@@ -123,7 +123,8 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
-    of_likelihood = likelihood_gate(reader.rounded_likelihood)
+    is_float32 = any(array.dtype == np.float32 for array in latents.values())
+    of_likelihood = likelihood_gate(reader.rounded_likelihood, is_float32, reader.fast_path)
     rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(monitored, in_float32))
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))

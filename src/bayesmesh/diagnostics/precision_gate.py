@@ -50,25 +50,34 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
     return _missed(missed[worst], MOST_ROUNDED, worst, "fail" if missed[worst] > MOST else "warn", told)
 
 
-def likelihood_gate(nats: float | None) -> GateResult | None:
-    """Return a warning, or a failure, where float32 changes the log likelihood of draws by more than the limit, else None.
+def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str = "") -> GateResult | None:
+    """Return a warning, or a failure, where the log likelihood as it was sampled is not the exact one within the limit, else None.
 
     Args:
-        nats: standard deviation over draws of what float32 adds to it; None if it was not compared.
+        nats: standard deviation over draws of their difference; None if they were not compared.
+        is_float32: whether it was sampled in float32.
+        fast_path: the model's own method by which it was sampled; empty if it has none.
 
     >>> likelihood_gate(None), likelihood_gate(0.01), likelihood_gate(0.5).verdict, likelihood_gate(30.0).verdict
     (None, None, 'warn', 'fail')
+    >>> likelihood_gate(30.0, False, "Model.fast").found.partition(",")[0]
+    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of its difference from its value by log_likelihood in float64)'
     """
     if nats is None or nats <= MOST_NATS:
         return None
+    by = " or ".join([*(["float32"] if is_float32 else []), *([fast_path] if fast_path else [])])
+    exact = "by log_likelihood in float64" if fast_path else "in float64"
     told = (
-        f"float32 changes the log likelihood by {nats:.2g} nats from draw to draw (standard deviation of its difference from "
-        f"float64), limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
+        f"{by} changes the log likelihood by {nats:.2g} nats from draw to draw (standard deviation of its difference from its value "
+        f"{exact}), limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
         if nats < NOT_FINITE
-        else "the log likelihood of draws is finite in float32, and infinite or not a number in float64"
+        else f"the log likelihood of draws is finite as it was sampled, and infinite or not a number {exact}"
     )
-    remedy = "set `compute: {dtype: float64}`, or write the formula so that it loses no digits"
-    return _missed(nats, MOST_NATS, "log_likelihood", "fail" if nats > FAR_TOO_MANY_NATS else "warn", told, remedy)
+    remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
+    if is_float32:
+        remedies.append("set `compute: {dtype: float64}`, or write the formula so that it loses no digits")
+    verdict: Literal["warn", "fail"] = "fail" if nats > FAR_TOO_MANY_NATS else "warn"
+    return _missed(nats, MOST_NATS, "log_likelihood", verdict, told, "; ".join(remedies))
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:

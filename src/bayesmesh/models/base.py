@@ -312,6 +312,11 @@ class Model(OnGpu, ByUnit, ABC):
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log likelihood of each row, in nats."""
 
+    @classmethod
+    def has_fast_path(cls) -> bool:
+        """Return whether the model has a `log_likelihood_and_gradient` of its own."""
+        return cls.log_likelihood_and_gradient is not Model.log_likelihood_and_gradient
+
     def log_likelihood_and_gradient(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:

@@ -22,7 +22,7 @@ def files_without_components(stage: str) -> list[Path]:
 def read_stages() -> None:
     """Read the files of all stages, so that this process, and its forks, need not parse them.
 
-    Components are left to the jobs that run them: those that planning has read are remembered, and the others are half of all.
+    Components are left to the jobs that run them. Most are of other experiments, and they are half of all files.
     """
     fingerprint(source_closure(_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None))
     save_memory()

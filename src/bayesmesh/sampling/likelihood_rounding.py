@@ -1,7 +1,8 @@
-"""Compare the log likelihood of stored draws, as it was sampled, with its value in float64.
+"""Compare the log likelihood of stored draws, as it was sampled, with the sum over rows of `Model.log_likelihood` in float64.
 
 Data and draws may keep their values in float32 while the formula of a likelihood does not: a difference of two times, or
-terms that are large beside their sum. Chains then sample another density, which looks as healthy as the right one.
+terms that are large beside their sum. And a model's own `log_likelihood_and_gradient` may be right at the point at which it is
+checked before sampling, and nowhere else. Chains then sample another density, which looks as healthy as the right one.
 
 To first order, an error e in the log density shifts the posterior mean of a quantity f by cov(f, e), hence by at most sd(e) of
 f's posterior standard deviations. The check estimates sd(e), in nats, over some of the draws.
@@ -45,9 +46,12 @@ _LOST, _LOST_SPREADS = 50.0, 20.0
 range: at -1e8, float32 has steps of 8 nats."""
 
 
-def is_rounded(spec: DataSpec) -> bool:
-    """Return whether the likelihood of these rows, from which chains are sampled, may be rounded; not that of many datasets."""
-    return spec.dtype == "float32" and not spec.are_sums and not spec.dataset_counts
+def is_compared(model: Model, spec: DataSpec) -> bool:
+    """Return whether chains may follow another likelihood of these rows than the exact one; that of many datasets is not compared.
+
+    It may be rounded, or summed by a method of the model's own that is right at some points alone.
+    """
+    return (spec.dtype == "float32" or model.has_fast_path()) and not spec.are_sums and not spec.dataset_counts
 
 
 def lower_likelihood(

@@ -52,7 +52,6 @@ def may_grow(model_class: type[Model], options: Settings, spec: DataSpec, latent
     if model_class.reads_whole(options):
         # Its latents may be as many as rows.
         return True
-    has_own = model_class.log_likelihood_and_gradient is not Model.log_likelihood_and_gradient
     counts = set()
     for num_rows in (16, 32):
         model = model_class(options, small := dataclasses.replace(spec, num_rows=num_rows, entry_counts=()))
@@ -66,7 +65,7 @@ def may_grow(model_class: type[Model], options: Settings, spec: DataSpec, latent
             jax.make_jaxpr(model.prior(small).log_prob)(aligned),
             jax.make_jaxpr(model.log_likelihood)(aligned, rows),
         ]
-        if has_own:
+        if model_class.has_fast_path():
             parts.append(jax.make_jaxpr(model.log_likelihood_and_gradient)(aligned, rows, is_row))
         counts.add(tuple(map(count_equations, parts)))
     return len(counts) > 1

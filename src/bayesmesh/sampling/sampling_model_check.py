@@ -231,10 +231,12 @@ class _Check:
             found = _shapes_of(model.log_likelihood, model, self.latents, self._spec, rows)
             self._check_values(model, found, rows)
         method, is_row = model.log_likelihood_and_gradient, jax.ShapeDtypeStruct((rows,), jnp.bool_)
-        value, gradient = _shapes_of(method, model, self.latents, self._spec, rows, is_row)
         draw, _ = _arguments(model, self.latents, self._spec, rows)
-        if value.shape != () or {k: v.shape for k, v in dict(gradient).items()} != {k: v.shape for k, v in draw.items()}:  # fmt: skip
-            _refuse(method, "does not return one number, and a gradient with name and shape of each latent", "compare it with Model.log_likelihood_and_gradient")  # fmt: skip
+        match _shapes_of(method, model, self.latents, self._spec, rows, is_row):
+            case (jax.ShapeDtypeStruct(shape=()), Mapping() as gradient) if _kinds(gradient) == _kinds(draw):
+                return
+        kinds = ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in sorted(_kinds(draw).items()))
+        _refuse(method, f"does not return one number, and a gradient with name, shape and dtype of each latent: {kinds}", "compare it with Model.log_likelihood_and_gradient")  # fmt: skip
 
     def _check_values(self, model: Model, found: object, rows: int) -> None:
         """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
@@ -275,6 +277,10 @@ def _shapes_of(
     names = {"latents": latents, "fields": spec.fields, "constants": spec.constants}
     with explaining(method=of or function, names=names):
         return jax.eval_shape(function, *_arguments(model, latents, spec, num_rows), *more)
+
+
+def _kinds(latents: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    return {name: (tuple(each.shape), np.dtype(each.dtype)) for name, each in latents.items()}
 
 
 def _discrete_latents(prior: Any) -> list[str]:

@@ -23,7 +23,7 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import take_later
-from bayesmesh.sampling.likelihood_rounding import is_rounded, likelihood_rounding
+from bayesmesh.sampling.likelihood_rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.sampling_model_check import check_described
@@ -39,6 +39,7 @@ from bayesmesh.store.layout import (
     DECLARED,
     DESCRIBED,
     DRAW,
+    FAST_PATH,
     LEVEL_ROWS,
     ROUNDED,
     ROUNDED_LIKELIHOOD,
@@ -190,10 +191,12 @@ def _derive(
         derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes, ahead)
         truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
         derived |= {TRUTH: truth} if truth else {}
-        if is_rounded(data_spec) and is_rounded(shards.condensed().spec(spec.compute.dtype)):
+        if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(spec.compute.dtype)):
             rounding = likelihood_rounding(model, data_spec, shards, posterior, next(ahead, None))
             # JSON has no infinity.
             root.attrs.update({} if rounding is None else {ROUNDED_LIKELIHOOD: min(rounding, sys.float_info.max)})
+            if model.has_fast_path():
+                root.attrs[FAST_PATH] = f"{type(model).__name__}.log_likelihood_and_gradient"
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}

@@ -22,7 +22,7 @@ from bayesmesh.sampling.chain_memory import check_memory
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
-from bayesmesh.sampling.likelihood_rounding import is_rounded, lower_likelihood
+from bayesmesh.sampling.likelihood_rounding import is_compared, lower_likelihood
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_costs import Cost, cost_of_gradient, expected_seconds, is_brief
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
@@ -282,7 +282,7 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
             limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20
             extent = Extent(num_chains, spec.sampling.draws, *limits)
             yield from lower_derived(model, work.data_spec, work.shards, latents, extent)
-            if is_rounded(program.target.spec):
+            if is_compared(model, program.target.spec):
                 yield from lower_likelihood(model, work.data_spec, latents, num_chains * spec.sampling.draws)
 
 

@@ -33,7 +33,10 @@ than they have, and its posterior is about one standard error wide."""
 
 ROUNDED_LIKELIHOOD = "rounded_log_likelihood"
 """Attribute of the root: by how many nats the log likelihood as it was sampled differs from its value in float64, a standard
-deviation over some draws; not there where it is sampled in float64, or for many datasets."""
+deviation over some draws; not there where it is sampled in float64 by the method that it is compared with, or for many datasets."""
+
+FAST_PATH = "log_likelihood_by"
+"""Attribute of the root: the model's own method by which the log likelihood was sampled, if it has one."""
 
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""

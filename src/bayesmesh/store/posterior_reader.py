@@ -12,7 +12,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import ROUNDED, ROUNDED_LIKELIHOOD
+from bayesmesh.store.layout import FAST_PATH, ROUNDED, ROUNDED_LIKELIHOOD
 from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
@@ -52,6 +52,11 @@ class Posterior:
         """Nats by which the log likelihood was rounded, see `bayesmesh.store.layout.ROUNDED_LIKELIHOOD`; None if it was not compared."""
         found = self._root.attrs.get(ROUNDED_LIKELIHOOD)
         return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def fast_path(self) -> str:
+        """The model's own method by which the log likelihood was sampled; empty if it has none."""
+        return str(self._root.attrs.get(FAST_PATH, ""))
 
     def group(self, name: str) -> zarr.Group:
         """Return a group of the store.

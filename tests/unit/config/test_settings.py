@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -103,3 +106,19 @@ def test_options_of_components_are_described_in_field() -> None:
     for name in list_components("kernel"):
         options = read_options(component_path("kernel", name))
         assert all(map(describe, options.model_fields.values()))
+
+
+def test_descriptions_of_a_user_s_file_are_read_without_looking_up_every_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'from bayesmesh.config.settings import Settings\n\n\nclass Options(Settings):\n    width: float = 1.0\n    """Of B."""\n'
+    looked_up, plain = [], inspect.getabsfile
+    for number in range(2):
+        (tmp_path / f"own_options_{number}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_options_0")
+    monkeypatch.setattr(inspect, "getabsfile", lambda *of: looked_up.append(of) or plain(*of))
+    monkeypatch.setattr(inspect, "_filesbymodname", {})
+    options = importlib.import_module("own_options_1").Options
+    assert describe(options.model_fields["width"]) == "Of B."
+    assert len(looked_up) < 50

@@ -23,7 +23,7 @@ from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.layout import ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import FAST_PATH, ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_coordinates import drawn_arrays
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write
@@ -206,6 +206,22 @@ def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
     assert diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].where == "log_likelihood"
     open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 1.7e308
     assert "not a number in float64" in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
+
+
+def test_the_gate_of_the_log_likelihood_names_the_model_s_own_method(
+    run, tmp_path: Path, layout: ExperimentLayout
+) -> None:
+    groups = good_posterior()
+    run(groups)
+    open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
+    message = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
+    assert "float32 or Mine.fast changes the log likelihood by 30 nats" in message
+    assert "correct Mine.fast, or leave it out; set `compute: {dtype: float64}`" in message
+    run({**groups, "posterior": {name: value.astype(np.float64) for name, value in groups["posterior"].items()}})
+    open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
+    message = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
+    assert "Mine.fast changes the log likelihood by 30 nats" in message
+    assert "float32" not in message
 
 
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:

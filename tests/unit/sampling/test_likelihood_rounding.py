@@ -18,7 +18,7 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import likelihood_rounding as module
-from bayesmesh.sampling.likelihood_rounding import is_lost, is_rounded, likelihood_rounding, lower_likelihood
+from bayesmesh.sampling.likelihood_rounding import is_compared, is_lost, likelihood_rounding, lower_likelihood
 from bayesmesh.sampling.sampling_summaries import spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
@@ -142,9 +142,33 @@ def test_code_that_fails_in_double_precision_is_named(tmp_path: Path, caplog: py
     assert "InSinglePrecision.log_likelihood" in caplog.text
 
 
-def test_nothing_is_compared_where_nothing_is_rounded() -> None:
+class Clipped(Durations):
+    """A fast path of its own that is right where the mean is small."""
+
+    def log_likelihood_and_gradient(self, latents: Any, rows: Any, is_row: Any) -> Any:
+        return super().log_likelihood_and_gradient({"mean": jnp.clip(latents["mean"], -2.0, 2.0)}, rows, is_row)
+
+
+def test_a_fast_path_that_is_wrong_at_some_draws_is_told_in_nats_in_any_dtype(tmp_path: Path) -> None:
+    rows = {"start": np.zeros(30), "end": np.full(30, 2.0)}
+    spec = DataSpec(30, dict.fromkeys(rows, FieldSpec((), "float64")), {}, "float64")
+    model = Clipped(Settings(), spec)
+    assert is_compared(model, spec)
+    for width, expected in ((0.1, 0.0), (1.0, 2.0)):
+        draws = {"mean": 1.5 + width * np.random.default_rng(6).standard_normal((CHAINS, DRAWS))}
+        clipped = {"mean": np.clip(draws["mean"], -2, 2)}
+        sampled = as_sampled(model, clipped, rows, np.arange(30), "float64")
+        found = likelihood_rounding(model, spec, Rows(rows), store(tmp_path, draws, sampled))
+        assert found is not None
+        assert found < 1e-9 if not expected else found > expected
+
+
+def test_nothing_is_compared_that_is_exact_or_of_many_datasets() -> None:
     """Sums over rows are computed in float64, from latents before they are stored."""
     spec, _ = times(5)
-    assert is_rounded(spec)
+    model = Durations(Settings(), spec)
+    assert is_compared(model, spec)
     others = {"dtype": "float64"}, {"dataset_counts": (2, 3)}, {"are_sums": True}
-    assert not any(is_rounded(dataclasses.replace(spec, **changed)) for changed in others)
+    assert not any(is_compared(model, dataclasses.replace(spec, **changed)) for changed in others)
+    fast = Clipped(Settings(), spec)
+    assert not any(is_compared(fast, dataclasses.replace(spec, **changed)) for changed in others[1:])

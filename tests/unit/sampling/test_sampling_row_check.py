@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -120,6 +121,11 @@ def twice_the_slope(model: Any, latents: Any, rows: Any, is_row: Any) -> Any:
     return value, {name: 2 * slope for name, slope in gradient.items()}
 
 
+def not_a_number(model: Any, latents: Any, rows: Any, is_row: Any) -> Any:
+    value, gradient = type(model).__mro__[1].log_likelihood_and_gradient(model, latents, rows, is_row)
+    return value * jnp.nan, gradient
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_statistic_that_one_row_decides_is_seen_wherever_it_lies(make_case: Any, place: int) -> None:
     """Such as the largest of times, which lies in the last row of a sorted table."""
@@ -143,6 +149,7 @@ def test_a_statistic_that_one_row_decides_is_seen_wherever_it_lies(make_case: An
         ("log_likelihood", mean_over_rows, "the value of a row changes with the rows beside it"),
         ("log_likelihood", sum_in_every_row, "the value of a row changes with the rows beside it"),
         ("log_likelihood_and_gradient", padding_counts, "its value is not that of the sum"),
+        ("log_likelihood_and_gradient", not_a_number, "its value is not that of the sum"),
         ("log_likelihood_and_gradient", twice_the_slope, "its gradient by '.*' is not that of the sum"),
     ],
 )
@@ -153,3 +160,27 @@ def test_a_model_of_the_wrong_posterior_is_refused(
     model_class = type("Wrong", (case.model_class,), {method: wrong})
     with pytest.raises(ConfigError, match=f"{wrong.__name__}.*{message}"):
         check_rows(model_class, case.options, case.spec, three(case))
+
+
+def test_only_a_fast_path_is_compared_with_a_gradient(make_case: Any) -> None:
+    case = make_case("gaussian", "float32")
+
+    class NoGradient(case.model_class):  # type: ignore[misc, name-defined]
+        def log_likelihood(self, latents: Any, rows: Any) -> Any:
+            @jax.custom_jvp
+            def same(values: Any) -> Any:
+                return values
+
+            @same.defjvp
+            def fail(primals: Any, tangents: Any) -> Any:
+                raise AssertionError("a gradient")
+
+            return same(super().log_likelihood(latents, rows))
+
+    class WithFastPath(NoGradient):
+        def log_likelihood_and_gradient(self, latents: Any, rows: Any, is_row: Any) -> Any:
+            return super().log_likelihood_and_gradient(latents, rows, is_row)
+
+    check_rows(NoGradient, case.options, case.spec, three(case))
+    with pytest.raises(ConfigError, match="a gradient"):
+        check_rows(WithFastPath, case.options, case.spec, three(case))
