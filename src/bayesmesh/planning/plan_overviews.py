@@ -90,13 +90,14 @@ class Overview:
 
         Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
         """
-        index = Path(self.results, "index.html")
-        self._check_other(Job("index", "", index.parent, (), (index,), index))
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
         there = [n for n in self._shown() if n not in listed and os.path.exists(self.page(n))]
         pages = [self.page(n) for n in sorted({*listed, *there})]
-        claims = ReproductionLayout(Path(self.results)).page
+        index, claims = Path(self.results, "index.html"), ReproductionLayout(Path(self.results)).page
+        # Snakemake asks for no input of a file that exists: an index that `refresh_index` wrote would hide what has failed or is new.
+        missing = next((f"{page} is missing" for page in pages if index.exists() and not page.exists()), "")
+        self._check_other(Job("index", "", index.parent, (), (index,), index), missing)
         return [*pages, claims] if is_reproduction or claims.exists() else pages
 
     def titles(self) -> str:
@@ -114,9 +115,9 @@ class Overview:
         """Return the members of sweeps, which their sweep shows, and refits, which the experiment without them shows."""
         return self.members_of(self.sweeps) | {name for names in self.refits.values() for name in names}
 
-    def _check_other(self, job: Job) -> None:
-        """Make a job outside of the flow run again if its results are not as it left them."""
-        if self.is_unchecked(job) and (why := why_lost(job)):
+    def _check_other(self, job: Job, missing: str = "") -> None:
+        """Make a job outside of the flow run again if its results are not as it left them, or something is missing in them."""
+        if self.is_unchecked(job) and (why := why_lost(job) or missing):
             self.force(job, why)
 
     def refresh_index(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from bayesmesh.config import config_source_code
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning import plan as plan_module
+from bayesmesh.planning import plan_overviews
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_flow import LATER, STAGES
 from bayesmesh.planning.plan_specs import parse_spec
@@ -203,6 +205,20 @@ def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
     plan.layout("b").page.touch()
     assert plan.indexed() == [plan.layout("a").page, plan.layout("b").page]
     assert set(json.loads(plan.titles())) == {"a", "b"}
+
+
+def test_an_index_that_lacks_a_listed_page_is_made_again(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snakemake would not make the page: it asks for no input of a file that exists."""
+    monkeypatch.setattr(plan_overviews, "why_lost", lambda job: "")
+    for left, forced in ((["index.html"], ["index.html"]), (["a/report.html", "index.html"], []), ([], [])):
+        dag = SimpleNamespace(forcefiles=set[str]())
+        plan = _plan(config, is_main_process=True, dag=dag)
+        shutil.rmtree(plan.results, ignore_errors=True)
+        for name in left:
+            (Path(plan.results) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(plan.results) / name).touch()
+        assert plan.indexed() == [plan.layout("a").page]
+        assert dag.forcefiles == {str(Path(plan.results) / name) for name in forced}
 
 
 def test_the_index_lists_the_pages_of_what_is_asked_for(config: Path) -> None:
