@@ -234,11 +234,15 @@ MODELS = (
             {"log_likelihood": "def log_likelihood(self, latents, rows):\n    return (rows['x'] * latents['mean']).sum(-1)",
              "predict": "def predict(self, latents, inputs):\n    return tfd.Normal(inputs['x'][:, 0], 1.0)"}),
     Hostile("a misspelt outcome", ("Mine.outcome: asks for 'y'", "fields x"), {"outcome": "def outcome(self, rows):\n    return rows['y']"}),
-    Hostile("a gradient of its own in another precision", ("Mine.log_likelihood_and_gradient", "dtype of each latent: mean float32[2]"),
+    Hostile("a gradient of its own in another precision", ("Mine.log_likelihood_and_gradient", "in float64, and a gradient with the name, shape and dtype of each latent: mean float32[2]"),
             {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros(()), {'mean': latents['mean'].astype('float64')}"}),
-    Hostile("a fast path without a gradient", ("Mine.log_likelihood_and_gradient", "name, shape and dtype of each latent"),
+    Hostile("a sum of its own in another precision", ("Mine.log_likelihood_and_gradient", "one number in float64"),
+            {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros((), 'float32'), dict(latents)"}),
+    Hostile("a gradient of its own that is none", ("Mine.log_likelihood_and_gradient", "the name, shape and dtype of each latent"),
+            {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros(()), {'mean': None}"}),
+    Hostile("a fast path without a gradient", ("Mine.log_likelihood_and_gradient", "the name, shape and dtype of each latent"),
             {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros(())"}),
-    Hostile("a gradient of its own with other names", ("Mine.log_likelihood_and_gradient", "name, shape and dtype of each latent"),
+    Hostile("a gradient of its own with other names", ("Mine.log_likelihood_and_gradient", "the name, shape and dtype of each latent"),
             {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros(()), {'mu': latents['mean']}"}),
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.reproduction.benchmarks.benchmark_history import add_row
-from bayesmesh.store.layout import ROUNDED_LIKELIHOOD
+from bayesmesh.store.layout import FAST_PATH, ROUNDED_LIKELIHOOD
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,6 +68,7 @@ def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: st
     assert found["elpd"] < 0
     assert found["bfmi"] == 4
     root = json.loads((completed.results / name / "posterior.zarr" / "zarr.json").read_text())["attributes"]
+    assert root.get(FAST_PATH) == ("MatrixFactorization.log_likelihood_and_gradient" if name == "films" else None)
     assert 0 < root[ROUNDED_LIKELIHOOD] < 1e-3, (completed.results / name / "logs" / "assemble.log").read_text()
 
 

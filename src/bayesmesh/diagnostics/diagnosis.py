@@ -59,7 +59,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
-        that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`,
+        that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`, a fast path that is not the sum over rows a gate `fast_path`,
         a summary whose mean draws do not tell warns by a gate `tails`, and a log likelihood that is the same in all draws by a gate `likelihood`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `drift` or `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for

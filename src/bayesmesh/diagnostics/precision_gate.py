@@ -1,4 +1,4 @@
-"""Miss a gate of its own where float32 rounds away what the data or the draws are about."""
+"""Miss a gate of its own where float32 rounds away what the data or the draws are about, or a fast path sums something else."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
 
 
 def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str = "") -> GateResult | None:
-    """Return a warning, or a failure, where the log likelihood as it was sampled is not the exact one within the limit, else None.
+    """Return a warning, or a failure, where the log likelihood as it was sampled differs from the exact one by more than the limit, else None.
+
+    It is a gate `fast_path` where the model's own method must be why, and else a gate `precision`.
 
     Args:
         nats: standard deviation over draws of their difference; None if they were not compared.
@@ -61,23 +63,24 @@ def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str 
     >>> likelihood_gate(None), likelihood_gate(0.01), likelihood_gate(0.5).verdict, likelihood_gate(30.0).verdict
     (None, None, 'warn', 'fail')
     >>> likelihood_gate(30.0, False, "Model.fast").found.partition(",")[0]
-    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of its difference from its value by log_likelihood in float64)'
+    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of what was sampled less the sum of log_likelihood in float64)'
     """
     if nats is None or nats <= MOST_NATS:
         return None
     by = " or ".join([*(["float32"] if is_float32 else []), *([fast_path] if fast_path else [])])
-    exact = "by log_likelihood in float64" if fast_path else "in float64"
+    exact = "the sum of log_likelihood in float64" if fast_path else "its value in float64"
     told = (
-        f"{by} changes the log likelihood by {nats:.2g} nats from draw to draw (standard deviation of its difference from its value "
-        f"{exact}), limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
+        f"{by} changes the log likelihood by {nats:.3g} nats from draw to draw (standard deviation of what was sampled less {exact}), "
+        f"limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
         if nats < NOT_FINITE
-        else f"the log likelihood of draws is finite as it was sampled, and infinite or not a number {exact}"
+        else f"the log likelihood of draws is finite as it was sampled, and infinite or not a number in {exact.removeprefix('its value in ')}"
     )
     remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
     if is_float32:
         remedies.append("set `compute: {dtype: float64}`, or write the formula so that it loses no digits")
     verdict: Literal["warn", "fail"] = "fail" if nats > FAR_TOO_MANY_NATS else "warn"
-    return _missed(nats, MOST_NATS, "log_likelihood", verdict, told, "; ".join(remedies))
+    name = "precision" if is_float32 else "fast_path"
+    return _missed(nats, MOST_NATS, "log_likelihood", verdict, told, "; ".join(remedies), name)
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
@@ -122,8 +125,9 @@ def _missed(
     verdict: Literal["warn", "fail"],
     told: str,
     remedy: str = WORDINGS["precision"].hint,
+    name: str = "precision",
 ) -> GateResult:
     return GateResult(
-        name="precision", limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
+        name=name, limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
         found=told, hint=remedy,
     )  # fmt: skip

@@ -47,9 +47,10 @@ range: at -1e8, float32 has steps of 8 nats."""
 
 
 def is_compared(model: Model, spec: DataSpec) -> bool:
-    """Return whether chains may follow another likelihood of these rows than the exact one; that of many datasets is not compared.
+    """Return whether chains may follow another likelihood of these rows than the exact one.
 
-    It may be rounded, or summed by a method of the model's own that is right at some points alone.
+    It may be rounded, or summed by a method of the model's own that is right at some points alone. Those of many datasets, and of sums
+    over rows, are not compared.
     """
     return (spec.dtype == "float32" or model.has_fast_path()) and not spec.are_sums and not spec.dataset_counts
 

@@ -233,10 +233,12 @@ class _Check:
         method, is_row = model.log_likelihood_and_gradient, jax.ShapeDtypeStruct((rows,), jnp.bool_)
         draw, _ = _arguments(model, self.latents, self._spec, rows)
         match _shapes_of(method, model, self.latents, self._spec, rows, is_row):
-            case (jax.ShapeDtypeStruct(shape=()), Mapping() as gradient) if _kinds(gradient) == _kinds(draw):
+            case (jax.ShapeDtypeStruct(shape=(), dtype=jnp.float64), Mapping() as gradient) if _kinds(
+                gradient
+            ) == _kinds(draw):
                 return
         kinds = ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in sorted(_kinds(draw).items()))
-        _refuse(method, f"does not return one number, and a gradient with name, shape and dtype of each latent: {kinds}", "compare it with Model.log_likelihood_and_gradient")  # fmt: skip
+        _refuse(method, f"does not return one number in float64, and a gradient with the name, shape and dtype of each latent: {kinds}", "compare it with Model.log_likelihood_and_gradient")  # fmt: skip
 
     def _check_values(self, model: Model, found: object, rows: int) -> None:
         """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
@@ -279,8 +281,8 @@ def _shapes_of(
         return jax.eval_shape(function, *_arguments(model, latents, spec, num_rows), *more)
 
 
-def _kinds(latents: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    return {name: (tuple(each.shape), np.dtype(each.dtype)) for name, each in latents.items()}
+def _kinds(latents: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (getattr(each, "shape", None), getattr(each, "dtype", None)) for name, each in latents.items()}
 
 
 def _discrete_latents(prior: Any) -> list[str]:

@@ -83,10 +83,9 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     """
     few = dataclasses.replace(spec, num_rows=len(next(iter(rows.values()))))
     model = model_class(options, few)
-    in_dtype = {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
     with explaining(method=model.log_likelihood):
         evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=QUICK)
-        found = jax.device_get(evaluate(in_dtype))
+        found = jax.device_get(evaluate(_in_dtype(rows, spec)))
     scale = _RELATIVE[np.dtype(spec.dtype).name]
     # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
     for number, fewer in (("two", found.part[::-1]), ("one", found.alone)):
@@ -98,6 +97,32 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     if found.sums is not None:
         plain, fast = found.sums
         _compare_sums(model, plain, fast, scale)
+
+
+def check_fast_path(model_class: type[Model], options: Any, spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
+    """Compare the fast path of the sum over all of a few rows with the plain one, such as of data that are one row.
+
+    Args:
+        model_class, options, spec: as for `check_rows`.
+        rows: field -> (row, ...).
+
+    Raises:
+        ConfigError: `log_likelihood_and_gradient` differs from `log_likelihood`; the message names file, line and method.
+    """
+    few = dataclasses.replace(spec, num_rows=len(next(iter(rows.values()))))
+    model = model_class(options, few)
+
+    def both(data: dict[str, jax.Array]) -> tuple[_Sum, _Sum]:
+        latents, entries = latents_at_point(model, few), jnp.asarray(few.entries_of(np.arange(few.num_rows)))
+        return _sum_both_ways(model, align_local(model, latents, entries), data, [True] * few.num_rows)
+
+    with explaining(method=model.log_likelihood_and_gradient):
+        plain, fast = jax.device_get(jax.jit(both, compiler_options=QUICK)(_in_dtype(rows, spec)))
+    _compare_sums(model, plain, fast, _RELATIVE[np.dtype(spec.dtype).name])
+
+
+def _in_dtype(rows: Mapping[str, np.ndarray], spec: DataSpec) -> dict[str, np.ndarray]:
+    return {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
 
 
 def _compare_sums(model: Model, plain: _Sum, fast: _Sum, relative: float) -> None:
@@ -170,13 +195,15 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
         model.log_likelihood(*every),
         model.log_likelihood(*of([spec.num_rows - 1, spec.num_rows - 2])),
         jax.vmap(alone)(local, {k: v[:, None] for k, v in every[1].items()}),
-        _sum_both_ways(model, *of([0, 1, spec.num_rows - 1])) if model.has_fast_path() else None,
+        _sum_both_ways(model, *of([0, 1, spec.num_rows - 1]), [True, False, True]) if model.has_fast_path() else None,
     )
 
 
-def _sum_both_ways(model: Model, latents: dict[str, jax.Array], rows: dict[str, jax.Array]) -> tuple[_Sum, _Sum]:
-    """Return the log likelihood of the first and the third of three rows, and its gradient, in the plain way and in the fast one."""
-    is_row = jnp.asarray([True, False, True])
+def _sum_both_ways(
+    model: Model, latents: dict[str, jax.Array], rows: dict[str, jax.Array], counts: list[bool]
+) -> tuple[_Sum, _Sum]:
+    """Return the log likelihood of the rows that count, and its gradient, in the plain way and in the fast one."""
+    is_row = jnp.asarray(counts)
 
     def summed(draw: dict[str, jax.Array]) -> jax.Array:
         return jnp.sum(jnp.where(is_row, model.log_likelihood(draw, rows), 0))
@@ -187,7 +214,7 @@ def _sum_both_ways(model: Model, latents: dict[str, jax.Array], rows: dict[str, 
 
 
 def _agree(one: Any, other: Any, relative: float) -> bool:
-    """Return whether other values differ by rounding where the first are finite; else they are the business of starts and gates."""
+    """Return whether values differ by rounding where the first are finite; where they are not, starts and gates say so."""
     one, other = (np.asarray(x, np.float64) for x in (one, other))
     known = np.isfinite(one)
     one, other = one[known], other[known]

@@ -22,7 +22,7 @@ from bayesmesh.sampling.sampling_model_check import (
     check_summaries,
 )
 from bayesmesh.sampling.sampling_monitor import summary_names
-from bayesmesh.sampling.sampling_row_check import FEWEST_ROWS, check_rows, choose_rows
+from bayesmesh.sampling.sampling_row_check import FEWEST_ROWS, check_fast_path, check_rows, choose_rows
 from bayesmesh.sampling.starts import training_row
 from bayesmesh.stages.stage_inputs import in_file_of, key_of_model
 
@@ -62,6 +62,8 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
         check_indices(*model, data_spec, training, lambda: _held_out(model[0], data_spec, shards))
         if end - first >= FEWEST_ROWS:
             check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
+        elif model[0].has_fast_path() and end > first:
+            check_fast_path(*model, data_spec, shards.read_rows(first, end))
 
 
 def _held_out(model: type[Model], data_spec: DataSpec, shards: Shards) -> list[RowPart]:

@@ -36,7 +36,7 @@ ROUNDED_LIKELIHOOD = "rounded_log_likelihood"
 deviation over some draws; not there where it is sampled in float64 by the method that it is compared with, or for many datasets."""
 
 FAST_PATH = "log_likelihood_by"
-"""Attribute of the root: the model's own method by which the log likelihood was sampled, if it has one."""
+"""Attribute of the root: the model's own method by which the log likelihood was sampled, if it has one and was compared."""
 
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""

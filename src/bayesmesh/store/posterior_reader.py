@@ -49,7 +49,7 @@ class Posterior:
 
     @property
     def rounded_likelihood(self) -> float | None:
-        """Nats by which the log likelihood was rounded, see `bayesmesh.store.layout.ROUNDED_LIKELIHOOD`; None if it was not compared."""
+        """Nats by which the log likelihood differs from the exact one, see `bayesmesh.store.layout.ROUNDED_LIKELIHOOD`; None if it was not compared."""
         found = self._root.attrs.get(ROUNDED_LIKELIHOOD)
         return float(found) if isinstance(found, int | float) else None
 

@@ -75,6 +75,24 @@ def test_the_bijector_of_dependent_parts_is_that_of_the_distribution(make: Calla
             np.testing.assert_array_equal(one, other)
 
 
+def _with_a_bijector_of_its_own() -> Any:
+    class Scaled(tfd.JointDistributionNamed):
+        def _default_event_space_bijector(self) -> Any:
+            maps = {"scale": tfp.bijectors.Scale(jnp.asarray(2.0)), "size": tfp.bijectors.Exp()}
+            return tfp.bijectors.JointMap(maps)
+
+    return Scaled({"scale": tfd.Normal(_ZERO, 1.0), "size": lambda scale: tfd.LogNormal(scale, 1.0)})
+
+
+def test_a_bijector_that_is_not_tfp_s_is_made_outside_of_a_trace() -> None:
+    prior = _with_a_bijector_of_its_own()
+    bijector, drawn = bijector_of(prior), prior.sample(seed=jax.random.key(0))
+    for _ in range(2):
+        free = jax.jit(bijector.inverse)(drawn)
+    np.testing.assert_allclose(free["scale"], drawn["scale"] / 2)
+    np.testing.assert_allclose(free["size"], np.log(drawn["size"]))
+
+
 def test_no_draw_is_made_outside_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = tfd.Normal._sample_n
 

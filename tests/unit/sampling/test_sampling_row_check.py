@@ -13,7 +13,7 @@ import pytest
 from bayesmesh.config.config_registry import list_components
 from bayesmesh.data.base import FieldSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.sampling_row_check import MOST_ROWS, check_rows, choose_rows
+from bayesmesh.sampling.sampling_row_check import MOST_ROWS, check_fast_path, check_rows, choose_rows
 
 AT = [0, 17, 36]
 
@@ -184,3 +184,13 @@ def test_only_a_fast_path_is_compared_with_a_gradient(make_case: Any) -> None:
     check_rows(NoGradient, case.options, case.spec, three(case))
     with pytest.raises(ConfigError, match="a gradient"):
         check_rows(WithFastPath, case.options, case.spec, three(case))
+
+
+@pytest.mark.parametrize("wrong", [not_a_number, twice_the_slope])
+def test_the_fast_path_of_data_that_are_one_row_is_compared_too(make_case: Any, wrong: Any) -> None:
+    case = make_case("hidden_markov", "float32")
+    rows = {name: values[:1] for name, values in case.rows.items()}
+    check_fast_path(case.model_class, case.options, case.spec, rows)
+    model_class = type("Wrong", (case.model_class,), {"log_likelihood_and_gradient": wrong})
+    with pytest.raises(ConfigError, match=f"{wrong.__name__}.*is not that of the sum"):
+        check_fast_path(model_class, case.options, case.spec, rows)
