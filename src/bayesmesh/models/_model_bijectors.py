@@ -54,5 +54,6 @@ def _draws_for_its_bijector(prior: Any) -> bool:
     """Return whether a prior is a joint distribution of TFP that has not made its parts, with TFP's bijector."""
     if getattr(prior, "_single_sample_distributions", None) != {}:
         return False
-    names = ("experimental_default_event_space_bijector", "_default_event_space_bijector")
-    return all(getattr(type(prior), name).__module__.startswith("tensorflow_probability.") for name in names)
+    of = type(prior)
+    makers = of.experimental_default_event_space_bijector, of._default_event_space_bijector
+    return all(each.__module__.startswith("tensorflow_probability.") for each in makers)
