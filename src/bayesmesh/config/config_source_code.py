@@ -229,7 +229,7 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
         if path in seen or path in left_out:
             continue
         seen.add(path)
-        if not str(path).startswith(f"{PACKAGE_ROOT}{os.sep}"):
+        if not _in_package(path):
             waiting += own_imports(path)
         for module, file in imported_modules(path).items():
             if not module.startswith(_LEFT_OUT) and (not only or module.startswith(only)):
@@ -299,7 +299,13 @@ def is_text(node: object) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+def _in_package(path: Path) -> str:
+    """Return the path of a file of this package below its root; empty for other files."""
+    text, root = str(path), f"{PACKAGE_ROOT}{os.sep}"
+    return text.removeprefix(root) if text.startswith(root) else ""
+
+
 def _name(path: Path) -> str:
-    if (text := str(path)).startswith(root := f"{PACKAGE_ROOT}{os.sep}"):
-        return text.removeprefix(root)
+    if inside := _in_package(path):
+        return inside
     return "/".join([*reversed([folder.name for folder in enclosing_packages(path)]), path.name])

@@ -63,17 +63,17 @@ def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str 
     >>> likelihood_gate(None), likelihood_gate(0.01), likelihood_gate(0.5).verdict, likelihood_gate(30.0).verdict
     (None, None, 'warn', 'fail')
     >>> likelihood_gate(30.0, False, "Model.fast").found.partition(",")[0]
-    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of what was sampled less the sum of log_likelihood in float64)'
+    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of the sampled value minus the sum of log_likelihood in float64)'
     """
     if nats is None or nats <= MOST_NATS:
         return None
     by = " or ".join([*(["float32"] if is_float32 else []), *([fast_path] if fast_path else [])])
-    exact = "the sum of log_likelihood in float64" if fast_path else "its value in float64"
+    exact = "the sum of log_likelihood in float64" if fast_path else "the value in float64"
     told = (
-        f"{by} changes the log likelihood by {nats:.3g} nats from draw to draw (standard deviation of what was sampled less {exact}), "
+        f"{by} changes the log likelihood by {nats:.3g} nats from draw to draw (standard deviation of the sampled value minus {exact}), "
         f"limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
         if nats < NOT_FINITE
-        else f"the log likelihood of draws is finite as it was sampled, and infinite or not a number in {exact.removeprefix('its value in ')}"
+        else "the log likelihood of draws is finite as it was sampled, and infinite or not a number in float64"
     )
     remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
     if is_float32:

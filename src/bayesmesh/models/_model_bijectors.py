@@ -1,4 +1,4 @@
-"""Maps from unconstrained space to latents, one bijector for each latent."""
+"""Maps from unconstrained space to latents: that of a prior, and one made of a bijector for each latent."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FIRST_OF_JAX, FIRST_OF_PAGES = "jax.numpy", "pandas"
 """Where what `fetch` and `shard` need is there, and where what `compile`, `sample` and `assemble` need is."""
 
 BESIDE = {FIRST_OF_PAGES: ("sample", "assemble", "diagnose", "report"), "jinja2": ("assemble", "diagnose", "report")}
-"""Where a run compiles: what is imported once one of these stages has been asked for, because `compile` uses all cores."""
+"""Modules that a run with `compile` imports only once one of these stages has been asked for, because `compile` uses all cores."""
 
 
 def what_to_prepare(stages: Collection[str]) -> list[str]:

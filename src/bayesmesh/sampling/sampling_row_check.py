@@ -22,7 +22,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._model_bijectors import bijector_of
 from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.sampling_summaries import in_dtype
 from bayesmesh.sampling.starts import ReadRows
 
 FEWEST_ROWS, MOST_ROWS = 3, 509
@@ -85,7 +85,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
     model = model_class(options, few)
     with explaining(method=model.log_likelihood):
         evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=QUICK)
-        found = jax.device_get(evaluate(_in_dtype(rows, spec)))
+        found = jax.device_get(evaluate(in_dtype(rows, spec)))
     scale = _RELATIVE[np.dtype(spec.dtype).name]
     # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
     for number, fewer in (("two", found.part[::-1]), ("one", found.alone)):
@@ -117,12 +117,8 @@ def check_fast_path(model_class: type[Model], options: Any, spec: DataSpec, rows
         return _sum_both_ways(model, align_local(model, latents, entries), data, [True] * few.num_rows)
 
     with explaining(method=model.log_likelihood_and_gradient):
-        plain, fast = jax.device_get(jax.jit(both, compiler_options=QUICK)(_in_dtype(rows, spec)))
+        plain, fast = jax.device_get(jax.jit(both, compiler_options=QUICK)(in_dtype(rows, spec)))
     _compare_sums(model, plain, fast, _RELATIVE[np.dtype(spec.dtype).name])
-
-
-def _in_dtype(rows: Mapping[str, np.ndarray], spec: DataSpec) -> dict[str, np.ndarray]:
-    return {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
 
 
 def _compare_sums(model: Model, plain: _Sum, fast: _Sum, relative: float) -> None:

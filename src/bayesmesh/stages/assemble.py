@@ -193,9 +193,10 @@ def _derive(
         derived |= {TRUTH: truth} if truth else {}
         if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(spec.compute.dtype)):
             rounding = likelihood_rounding(model, data_spec, shards, posterior, next(ahead, None))
-            # JSON has no infinity.
-            root.attrs.update({} if rounding is None else {ROUNDED_LIKELIHOOD: min(rounding, sys.float_info.max)})
-            if model.has_fast_path():
+            if rounding is not None:
+                # JSON has no infinity.
+                root.attrs[ROUNDED_LIKELIHOOD] = min(rounding, sys.float_info.max)
+            if rounding is not None and model.has_fast_path():
                 root.attrs[FAST_PATH] = f"{type(model).__name__}.log_likelihood_and_gradient"
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))

@@ -216,13 +216,12 @@ def test_the_gate_of_the_log_likelihood_names_the_model_s_own_method(
     open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
     message = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
     assert "float32 or Mine.fast changes the log likelihood by 30 nats" in message
-    assert "correct Mine.fast, or leave it out; set `compute: {dtype: float64}`" in message
+    assert "leave it out; set `compute: {dtype: float64}`" in message
     run({**groups, "posterior": {name: value.astype(np.float64) for name, value in groups["posterior"].items()}})
     open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
     gate = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
     assert gate.name == "fast_path"
-    assert "Mine.fast changes the log likelihood by 30 nats" in gate.message
-    assert "float32" not in gate.message
+    assert gate.message.startswith("Mine.fast changes the log likelihood by 30 nats")
 
 
 def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
