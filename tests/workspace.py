@@ -78,15 +78,19 @@ class Workspace:
 
     def snakemake(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake."""
-        return self.run("snakemake", *arguments, **variables)
+        done = self.run("snakemake", *arguments, **variables)
+        keep_programs(self.results)
+        return done
 
     def snakemake_with_forks(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake as a user does, in a process of its own whose jobs are forks of one: for runs of many jobs."""
         environment = {name: value for name, value in self.environment.items() if name != ADDRESS}
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "snakemake", *arguments],
             cwd=self.root, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
+        keep_programs(self.results)
+        return done
 
     def planned(self, *arguments: str) -> list[str]:
         """Return the messages of the jobs that a dry run lists, sorted, without digests in names of data."""
@@ -139,28 +143,36 @@ def programs_of_stages() -> Path:
     return Path(os.environ["BAYESMESH_TEST_CACHE"], "of-stages")
 
 
-@contextlib.contextmanager
-def known_programs(results: Path) -> Iterator[None]:
-    """Begin with the programs that earlier runs of these tests have compiled, and keep what this one compiles for later ones.
+def bring_programs(results: Path) -> None:
+    """Copy the programs that stages have compiled in earlier tests to results, where stages look for them.
 
     For runs that are about other things than compiling: a program is the same whoever has compiled it, and one of other code has
     another key. Copied, because tests damage folders of results.
     """
-    folder, kept = results / ".cache" / "xla", programs_of_stages()
-    for source, target in ((kept, folder), (folder, kept)):
-        target.mkdir(parents=True, exist_ok=True)
-        for path in source.glob("*-cache"):
-            # The end of another session may remove it.
-            with contextlib.suppress(FileNotFoundError):
-                if not (target / path.name).exists():
-                    with atomic_path(target / path.name) as written:
-                        shutil.copy(path, written)
-        if target == folder:
-            yield
+    _copy_programs(programs_of_stages(), results / ".cache" / "xla")
+
+
+def keep_programs(results: Path) -> None:
+    """Keep what stages have compiled for later tests."""
+    _copy_programs(results / ".cache" / "xla", programs_of_stages())
+
+
+def _copy_programs(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    there = {path.name for path in target.glob("*-cache")}
+    for path in source.glob("*-cache"):
+        # The end of another session may remove it.
+        with contextlib.suppress(FileNotFoundError):
+            if path.name not in there:
+                with atomic_path(target / path.name) as written:
+                    shutil.copy(path, written)
 
 
 def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str, Mapping[str, Any]]) -> Workspace:
-    """Make a workspace with these experiments, all of them listed, in which nothing has run yet."""
+    """Make a workspace with these experiments, all of them listed, in which nothing has run yet.
+
+    Programs that earlier runs of tests have compiled are there, see `bring_programs`.
+    """
     for part in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / part, root / part)
     shutil.copy(ROOT / "Snakefile", root)
@@ -171,6 +183,7 @@ def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str
     (root / "config" / "config.yaml").write_text(f"experiments: [{', '.join(experiments)}]\n")
     for name, experiment in experiments.items():
         (root / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
+    bring_programs(root / "results")
     return Workspace(root, {**environment, "PYTHONPATH": str(root / "src")})
 
 

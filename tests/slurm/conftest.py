@@ -16,7 +16,7 @@ import yaml
 
 from bayesmesh.running.fork_client import ADDRESS
 from loopback import Cluster
-from workspace import Workspace, for_user, lay_out
+from workspace import Workspace, for_user, keep_programs, lay_out
 
 OFTEN = Path(__file__).with_name("often.py")
 
@@ -97,6 +97,7 @@ class Submission:
     def finish(self, seconds: float = 900) -> None:
         """Wait until all is done."""
         assert self.process.wait(seconds) == 0, self.said()
+        keep_programs(self.workspace.results)
 
     def end(self) -> None:
         """End it and the processes that it started here, if they have not ended."""

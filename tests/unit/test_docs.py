@@ -20,7 +20,7 @@ from bayesmesh.config.config_loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_flow import LATER, STAGES
 from tool_modules import load_tool
-from workspace import known_programs
+from workspace import bring_programs, keep_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
@@ -175,8 +175,9 @@ def results(tree: Path) -> Path:
     small = text.replace("warmup: 1000", "warmup: 50").replace("draws: 2000", "draws: 40")
     assert small != text
     path.write_text(small, encoding="utf-8")
-    with known_programs(tree / "results"):
-        run_in(tree, "-c", RUN_EXAMPLE, str(tree))
+    bring_programs(tree / "results")
+    run_in(tree, "-c", RUN_EXAMPLE, str(tree))
+    keep_programs(tree / "results")
     return tree / "results"
 
 

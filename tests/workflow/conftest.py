@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace import EXPERIMENTS, Workspace, for_user, known_programs, lay_out
+from workspace import EXPERIMENTS, Workspace, for_user, lay_out
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +49,7 @@ def completed(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
             ).stdout  # fmt: skip
             assert which == 0
             assert where.startswith(str(root))
-            with known_programs(workspace.results):
-                done = workspace.snakemake_with_forks("--cores", "2")
+            done = workspace.snakemake_with_forks("--cores", "2")
             outcome.write_text("" if done.returncode == 0 else f"exit code {done.returncode}\n{done.stderr[-6000:]}")
     if outcome.read_text():
         pytest.fail(f"the workflow did not run from end to end: {outcome.read_text()}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from notebook_cells import Cells
-from workspace import FILMS, ROOT, Workspace, hashes, known_programs
+from workspace import FILMS, ROOT, Workspace, bring_programs, hashes, keep_programs
 
 CALL = f"""
 import json, os
@@ -77,8 +77,9 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user
     monkeypatch.delenv("BAYESMESH_FORK_SERVER")
     monkeypatch.chdir(tmp_path)
     cells = Cells("tutorial")
-    with known_programs(tmp_path / "results"):
-        for cell in (each for each in notebook["cells"] if each["cell_type"] == "code"):
-            assert not cell["outputs"], "clear the outputs: they would differ with every run"
-            cells.run("".join(cell["source"]))
-        close_servers()
+    bring_programs(tmp_path / "results")
+    for cell in (each for each in notebook["cells"] if each["cell_type"] == "code"):
+        assert not cell["outputs"], "clear the outputs: they would differ with every run"
+        cells.run("".join(cell["source"]))
+    close_servers()
+    keep_programs(tmp_path / "results")

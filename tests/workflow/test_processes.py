@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from bayesmesh.sampling.sampling_processes import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
 from bayesmesh.store.layout import process_folder
 from resealing import seal_as
+from workspace import bring_programs, keep_programs
 from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +83,7 @@ class Experiment:
     def run(self, stage: str, processes: int = 1, **variables: str) -> tuple[int, str]:
         running = self.start(stage, processes, **variables)
         said, _ = running.communicate(timeout=300)
+        keep_programs(self.results)
         return running.returncode, said
 
     def folder(self, process: int = 0) -> Path:
@@ -105,12 +106,9 @@ class Experiment:
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Callable[..., Experiment]:
-    """Return a function of (name, number of processes) that lays an experiment out.
+    """Return a function of (name, number of processes) that lays an experiment out."""
 
-    Given another experiment, the programs that it has compiled are at hand.
-    """
-
-    def make(name: str, processes: int = 2, cache_of: Experiment | None = None) -> Experiment:
+    def make(name: str, processes: int = 2) -> Experiment:
         sampling = {"mode": "sharded", "chains": 4, "warmup": WARMUP, "draws": DRAWS, "seed": 1}
         compute = {"processes": processes, "dtype": "float64", "platform": "cpu"}
         whole = {"title": name, "sampling": sampling, "compute": compute, **EXPERIMENTS[name]}
@@ -124,8 +122,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         experiment = Experiment(name, experiment_class().model_validate(whole), results, variables)
         for stage in (fetch, shard):
             stage.run(experiment.spec(stage.__name__.rpartition(".")[2]), Ledger(results / "ledger.jsonl", "data"))
-        if cache_of is not None:
-            shutil.copytree(cache_of.results / ".cache", results / ".cache")
+        bring_programs(results)
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT, "first_draws": SLICE})
         for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):
             seal_as(results, job.owner, job.name, job.outputs)
@@ -215,7 +212,7 @@ def _wait_for_commits(experiment: Experiment, running: subprocess.Popen[str], mo
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     finished: Callable[[int], Experiment], make: Callable[..., Experiment]
 ) -> None:
-    films = make("films", cache_of=finished(2))
+    films = make("films")
     running = films.start("sample", 2)
     _wait_for_commits(films, running, 2)
     second = _child(running, 1)
@@ -237,7 +234,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
 
 
 def test_all_stop_together(finished: Callable[[int], Experiment], make: Callable[..., Experiment]) -> None:
-    films = make("films", cache_of=finished(2))
+    films = make("films")
     running = films.start("sample", 2)
     _wait_for_commits(films, running, 2)
     os.kill(_child(running, 1), signal.SIGTERM)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wheels import ROOT, build_wheel, install
-from workspace import for_user
+from workspace import bring_programs, for_user, keep_programs
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,11 +47,13 @@ def project(installed: Command, tmp_path_factory: pytest.TempPathFactory) -> Pat
     experiment.write_text(f"{fewer}analyses:\n  my_study.tails:TailsAnalysis: {{num_shown: 3}}\n")
     (base / "elsewhere").mkdir()
     (base / "my-study" / "results").symlink_to(base / "elsewhere")
+    bring_programs(base / "elsewhere")
     return base / "my-study"
 
 
 def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> None:
     done = installed(project, "snakemake", "--cores", "2")
+    keep_programs(project / "results")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (project.parent / "elsewhere" / "growth" / "report.html").is_file()
     spec = next((project / "results" / "growth" / "specs").glob("sample-*.json")).read_text()

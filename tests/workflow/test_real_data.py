@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workspace import Workspace, for_user
+from workspace import Workspace, bring_programs, for_user
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +55,7 @@ def finished(
     (folder / "config" / "experiments").mkdir(parents=True)
     (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
     (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(_tiny(name)))
+    bring_programs(folder / "results")
     variables = {"BAYESMESH_MIRROR": str(mirror), "XLA_FLAGS": "", "PYTHONPATH": str(ROOT / "src")}
     done = Workspace(folder, {**for_user(user_environment), **variables}).snakemake_with_forks(name)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -16,7 +16,6 @@ import pytest
 import zarr
 
 from bayesmesh.running.run_ledger import read_rows
-from workspace import known_programs
 from zygote import zygote
 
 FEW, MANY = 8, 40
@@ -52,8 +51,7 @@ def extended(completed: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a copy in which the number of draws was raised; nobody may change it."""
     workspace = completed.copy(tmp_path_factory.mktemp("extended") / "copy")
     workspace.set("films", "sampling.draws", MANY)
-    with known_programs(workspace.results):
-        done = workspace.snakemake_with_forks("--cores", "2", POSTERIOR)
+    done = workspace.snakemake_with_forks("--cores", "2", POSTERIOR)
     assert done.returncode == 0, done.stderr[-4000:]
     return workspace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ MEMBERS = ["trial-initial_step_size-0p1-seed-1", "trial-initial_step_size-0p2-se
 
 def test_members_share_data_and_programs_and_are_compared(fresh: Any, tmp_path: Path) -> None:
     workspace = fresh(tmp_path / "copy")
+    # It is about what is compiled.
+    shutil.rmtree(workspace.results)
     workspace.experiment("trial").write_text(yaml.safe_dump(SWEPT))
     done = workspace.snakemake("--cores", "2", "trial")
     assert done.returncode == 0, done.stderr[-4000:]
