@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ DECLINED = "declined\n"
 
 READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
 """Variables with these beginnings must be the same for the server and for a job."""
+
+STARTS_WITHIN = 10.0
+"""Seconds in which a server whose folder is there begins to listen. The first job of a short plan may come before that."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
@@ -90,7 +94,7 @@ def run_in_fork(words: Sequence[str]) -> int | None:
     }  # fmt: skip
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(f"{address}{OF_LIGHT}" if words[:1] and words[0] in LIGHT else address)
+            _connect(connection, f"{address}{OF_LIGHT}" if words[:1] and words[0] in LIGHT else address)
             send(connection, request, [0, 1, 2])
         except OSError:
             # Snakemake has gone, and its server ends, or is on another node.
@@ -115,3 +119,11 @@ def run_in_fork(words: Sequence[str]) -> int | None:
         # Whoever waits for this process sees the signal that ended the fork.
         os.kill(os.getpid(), -code)
     return code
+
+
+def _connect(connection: socket.socket, address: str) -> None:
+    """Connect to the server; to one that has been started on this machine and does not listen yet, once it does."""
+    latest = time.monotonic() + STARTS_WITHIN
+    while not os.path.exists(address) and os.path.isdir(os.path.dirname(address)) and time.monotonic() < latest:
+        time.sleep(0.01)
+    connection.connect(address)

@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bayesmesh.running import fork_client
 from bayesmesh.running.fork_client import ADDRESS, DECLINED, identity_of, run_in_fork
 
 
@@ -62,6 +64,33 @@ def test_a_job_ends_as_the_server_says(
 def test_without_a_server_a_job_does_its_work_itself(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADDRESS, address)
     assert run_in_fork(["status"]) is None
+
+
+def test_a_job_waits_for_a_server_that_has_been_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder is made before its process starts: the first job of a short plan comes before it listens."""
+    received: list[Any] = []
+
+    def start() -> None:
+        time.sleep(0.2)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(tmp_path / "socket"))
+            listening.listen()
+            answer(listening, "0\n", received)
+
+    server = threading.Thread(target=start, daemon=True)
+    server.start()
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "socket"))
+    assert run_in_fork(["diagnose"]) == 0
+    server.join()
+    assert received[0]["words"] == ["diagnose"]
+
+
+def test_a_job_does_not_wait_for_ever_for_a_server_that_never_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fork_client, "STARTS_WITHIN", 0.05)
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "socket"))
+    assert run_in_fork(["diagnose"]) is None
 
 
 def test_a_job_imports_little_before_it_is_handed_over() -> None:
