@@ -12,7 +12,6 @@ import pytest
 import yaml
 import zarr
 
-
 STOP = {"min_ess_bulk": 150, "max_r_hat": 1.1, "first_look": 20, "growth": 1.3}
 
 STOPPED = {

@@ -60,6 +60,14 @@ _SAME_DTYPE = (
 )
 _OF_INTEGERS = re.compile(r"integer (?:or boolean )?type|must be integers")
 _WHOLE_NUMBERS = "convert counts and indices, `.astype(jnp.int32)`, or declare the column as `integer` (data.types)"
+_LATENTS_AS_ARGUMENTS = (
+    "the arguments of each function are names of other latents of the same joint distribution, which do not depend on its own:"
+    ' {"scale": tfd.HalfNormal(one), "effect": lambda scale: tfd.Normal(zero, scale)}'
+)
+_LOOP_WITHOUT_GRADIENT = (
+    "a loop whose number of steps depends on values has no gradient",
+    "use jax.lax.scan, or jax.lax.fori_loop with fixed bounds, and jnp.where for the steps that are not to count",
+)
 _LONGEST = 300
 """Characters kept of the text of an exception."""
 
@@ -136,6 +144,8 @@ def _of_circumstances(error: Exception) -> UserError | None:
 
 def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[str, str]:
     """Return what happened, and the remedy."""
+    if explained := _of_joint_distribution(error):
+        return explained
     valid = {name for some in names.values() for name in some}
     if isinstance(error, KeyError) and valid and isinstance(key := error.args[0], str) and key not in valid:
         there = "; ".join(f"{what} {', '.join(sorted(some)) or 'none'}" for what, some in names.items())
@@ -146,6 +156,8 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         near = difflib.get_close_matches(error.name, dir(error.obj), n=1)
         return _text(error), f"did you mean '{near[0]}'?" if near else "correct the line"
+    if "Reverse-mode differentiation does not work" in str(error):
+        return _LOOP_WITHOUT_GRADIENT
     if isinstance(error, TypeError) and _UNHASHABLE.search(str(error)):
         return _VALUE_NEEDED, _WITHOUT_VALUE
     if isinstance(error, TypeError | ValueError) and _OF_SYMBOLS.search(str(error)):
@@ -155,6 +167,25 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     if isinstance(error, TypeError | ValueError) and _OF_DTYPES.search(str(error)):
         return _text(error), _SAME_DTYPE
     return f"{type(error).__name__}: {_text(error)}", "correct the line; docs/contracts says what each method gets and returns"  # fmt: skip
+
+
+def _of_joint_distribution(error: Exception) -> tuple[str, str] | None:
+    """Return what is wrong with the functions that a joint distribution is made of; None if its own code did not raise."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_own = "joint_distribution" in files[-1]
+    if isinstance(error, RecursionError) and any("joint_distribution" in file for file in files):
+        return "latents of the joint distribution depend on each other in a circle", _LATENTS_AS_ARGUMENTS
+    if isinstance(error, KeyError) and is_own:
+        return (
+            f"a function in the joint distribution asks for '{error.args[0]}', which is no latent of it",
+            _LATENTS_AS_ARGUMENTS,
+        )
+    if isinstance(error, AttributeError) and error.obj is None and is_own:
+        return (
+            "a function in the joint distribution returns None",
+            "return a distribution: `lambda scale: tfd.Normal(zero, scale)`",
+        )
+    return None
 
 
 def _text(error: Exception) -> str:

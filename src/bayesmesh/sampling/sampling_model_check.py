@@ -232,7 +232,8 @@ class _Check:
             self._check_values(model, found, rows)
         method, is_row = model.log_likelihood_and_gradient, jax.ShapeDtypeStruct((rows,), jnp.bool_)
         draw, _ = _arguments(model, self.latents, self._spec, rows)
-        match _shapes_of(method, model, self.latents, self._spec, rows, is_row):
+        of = method if model.has_fast_path() else model.log_likelihood
+        match _shapes_of(method, model, self.latents, self._spec, rows, is_row, of=of):
             case (jax.ShapeDtypeStruct(shape=(), dtype=jnp.float64), Mapping() as gradient) if _kinds(
                 gradient
             ) == _kinds(draw):
