@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -59,23 +62,30 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
         model = spec.component("model")
         order = functools.cache(shards.source_rows)
         training = RowPart(lambda row: training_row(int(order()[row])), first, end, shards.read_rows)
-        check_indices(*model, data_spec, training, lambda: _held_out(model[0], data_spec, shards))
+        check_indices(*model, data_spec, training, lambda: _rows_to_score(model[0], data_spec, shards))
         if end - first >= FEWEST_ROWS:
             check_rows(*model, data_spec, choose_rows(first, end, data_spec, shards.read_rows))
         elif model[0].has_fast_path() and end > first:
             check_fast_path(*model, data_spec, shards.read_rows(first, end))
 
 
-def _held_out(model: type[Model], data_spec: DataSpec, shards: Shards) -> list[RowPart]:
-    """Return the held-out rows if they are rows like those of training; entries of local latents are left to the analyses."""
-    rows = shards.held_out()
-    if not isinstance(rows, dict) or model.local_latents or not set(data_spec.fields) <= set(rows):
-        return []
-    if any(rows[name].shape[1:] != field.shape for name, field in data_spec.fields.items()):
-        return []
-    size = len(next(iter(rows.values())))
-    read = lambda start, stop: {name: values[start:stop] for name, values in rows.items()}  # noqa: E731
-    return [RowPart(lambda row: f"held-out row {row + 1}", 0, size, read)]
+def _rows_to_score(model: type[Model], data_spec: DataSpec, shards: Shards) -> list[RowPart]:
+    """Return held-out rows and test rows, if they are rows like those of training; entries of local latents are left to the analyses."""
+    parts: dict[str, Any] = (
+        {} if model.local_latents else {"held-out row": shards.held_out(), "test row": shards.test_rows()}
+    )
+    return [_named_rows(name, rows) for name, rows in parts.items() if _are_like_training(data_spec, rows)]
+
+
+def _are_like_training(data_spec: DataSpec, rows: object) -> bool:
+    if not isinstance(rows, dict) or not set(data_spec.fields) <= set(rows):
+        return False
+    return all(rows[name].shape[1:] == field.shape for name, field in data_spec.fields.items())
+
+
+def _named_rows(name: str, rows: dict[str, np.ndarray]) -> RowPart:
+    read = lambda start, stop: {field: values[start:stop] for field, values in rows.items()}  # noqa: E731
+    return RowPart(lambda row: f"{name} {row + 1}", 0, len(next(iter(rows.values()))), read)
 
 
 def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_registry import component_path, load_component, read_options
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec
-from bayesmesh.stages.stage_checks import check_later, check_reading
+from bayesmesh.stages.stage_checks import check_later, check_reading, check_values
 from bayesmesh.stages.stage_inputs import key_of_model
 from bayesmesh.store.layout import DataLayout
 
@@ -142,6 +143,62 @@ def test_a_model_of_ones_own_that_declares_nothing_is_held_to_the_data(
     (folder / f"{name}.py").write_text(OWN_MODEL.format(field=field, more=more))
     monkeypatch.chdir(folder)
     message = refusal("digits", f"{name}:Mine", averaging={})
+    assert said in message
+    assert bool(message) == bool(said)
+
+
+OF_GROUPS = """
+import jax.numpy as jnp
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    pass
+
+
+class Groups(Model):
+    def prior(self, data_spec):
+        return tfd.JointDistributionNamed({"effects": tfd.Sample(tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0), 3)})
+
+    def predict(self, latents, inputs):
+        return tfd.Normal(latents["effects"][inputs["group"].astype("int32")], 1.0)
+
+    def log_likelihood(self, latents, rows):
+        return self.predict(latents, rows).log_prob(rows["y"])
+
+    def summaries(self, latents, rows):
+        return {"first": latents["effects"][0]}
+"""
+
+
+@pytest.mark.parametrize(("group", "said"), [(2, ""), (3, "test row 2 (group 3, y 0): an index is beyond the end")])
+def test_an_index_of_a_test_row_is_within_its_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, said: str
+) -> None:
+    (tmp_path / "own_groups.py").write_text(OF_GROUPS)
+    monkeypatch.chdir(tmp_path)
+    rows = {"y": np.zeros(4, np.float32), "group": np.array([0, 1, 2, 0], np.int32)}
+    test_rows = {"y": np.zeros(2, np.float32), "group": np.array([0, group], np.int32)}
+    layout = DataLayout(tmp_path, "groups", "all")
+    shard(Dataset(rows, test_rows), DataSettings(), layout)
+    shards = Shards(layout.shards)
+    config = {
+        "title": "A",
+        "data": {"source": "gaussian"},
+        "model": {"name": "own_groups:Groups"},
+        "kernel": {"name": "hmc"},
+    }
+    spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
+    try:
+        check_values(spec, shards.spec(), shards, (0, 4))
+        message = ""
+    except ConfigError as error:
+        message = str(error)
     assert said in message
     assert bool(message) == bool(said)
 
