@@ -47,7 +47,8 @@ def subject(name: str, folder: Path, experiment: str, seed: int, left_out: LeftO
     jax.config.update("jax_enable_x64", True)
     needed = (find_offering(kind, declared(name).needs(kind)) for kind in ("source", "model"))
     reads = declared(name).reads
-    return Subject(*make_posterior(folder, experiment, *needed, seed=seed, left_out=left_out, reads=reads))
+    layout, *of_data = make_posterior(folder, experiment, *needed, seed=seed, left_out=left_out, reads=reads)
+    return Subject(layout, *of_data, reads_posterior="posterior" in reads)
 
 
 def test_what_it_declares_is_what_its_class_says(name: str) -> None:

@@ -54,6 +54,7 @@ class Subject:
         layout: the files of the experiment.
         bind: opens the data and binds the model to them; None if the analysis does not read them.
         image_shape: rows and columns of the image in the field ``features``; None if it holds none.
+        reads_posterior: whether the analysis declares that it reads the draws.
     """
 
     def __init__(
@@ -61,8 +62,11 @@ class Subject:
         layout: ExperimentLayout,
         bind: Callable[[], BoundModel] | None = None,
         image_shape: tuple[int, int] | None = None,
+        *,
+        reads_posterior: bool = True,
     ) -> None:
         self.layout, self._bind, self.image_shape = layout, bind, image_shape
+        self._reads_posterior = reads_posterior
 
     @property
     def name(self) -> str:
@@ -71,7 +75,13 @@ class Subject:
 
     @functools.cached_property
     def posterior(self) -> Posterior:
-        """The draws; needs ``"posterior"`` in `Analysis.reads`."""
+        """The draws; needs ``"posterior"`` in `Analysis.reads`.
+
+        Raises:
+            ConfigError: the analysis does not declare that it reads them, so that others would not run it again.
+        """
+        if not self._reads_posterior:
+            raise ConfigError("the analysis reads draws without declaring it", "add 'posterior' to its `reads`")
         return open_posterior(self.layout.posterior)
 
     @functools.cached_property

@@ -11,6 +11,7 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.diagnostics.accept_step_gate import accept_step_gate
 from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
 from bayesmesh.diagnostics.dataset_diagnosis import (
     assess_datasets,
@@ -130,6 +131,8 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         results = list(map(withdraw_prior, results))
     # Rounding may be why the others are missed, and tails are not.
     results = [*filter(None, (rounding, *results, tails.gate(), _constant(sample_stats)))]
+    is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)
+    results += filter(None, [accept_step_gate(is_adjusted)])
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),
@@ -143,7 +146,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         raised_target_acceptance=_raised(
             reader.find("warmup_sample_stats/target_acceptance"), reader.find("sample_stats/target_acceptance")
         ),
-        is_adjusted=not reader.group("sample_stats").attrs.get(UNADJUSTED, False),
+        is_adjusted=is_adjusted,
         datasets=counts,
         **energies,
     )

@@ -34,13 +34,8 @@ def _with_unit(name: str, value: float) -> str:
 
 
 def read_aloud(verdict: Verdict) -> str:
-    """Return the verdict as a sentence, with others on a kernel without accept step and on what warmup changed."""
+    """Return the verdict as a sentence, with others on what warmup changed."""
     said = _read_verdict(verdict) if verdict.datasets is None else _read_counts(verdict.datasets)
-    if not verdict.is_adjusted:
-        said += (
-            " The kernel has no accept step: its draws are biased by the step size, which no gate sees."
-            " Halve the step size, sample again and compare."
-        )
     if verdict.raised_target_acceptance is not None:
         raised = f"{verdict.raised_target_acceptance:.4g}"
         said += f" During warmup, the target acceptance was raised to {raised}, because trajectories diverged."

@@ -38,7 +38,8 @@ NAMED_CHAINS = 8
 
 _REMEDY = (
     "check the model's support, and its density and gradient for overflow (compute.dtype: float64 helps); try other"
-    " starts (sampling.initial), a smaller kernel.initial_step_size with a longer warmup, or another parametrisation"
+    " starts (sampling.initial), a smaller step size (kernel.initial_step_size with a longer warmup, where the kernel adapts it),"
+    " or another parametrisation"
 )
 
 _log = logging.getLogger("bayesmesh")

@@ -97,9 +97,8 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
         shards, data_spec = shards_of(spec)
         return BoundModel(model_of(spec, data_spec), data_spec, shards)
 
-    if "data" not in declaration.reads:
-        return Subject(spec.layout)
-    return Subject(spec.layout, bind, read_image_shape(spec.data.source))
+    of_data = (bind, read_image_shape(spec.data.source)) if "data" in declaration.reads else ()
+    return Subject(spec.layout, *of_data, reads_posterior="posterior" in declaration.reads)
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:

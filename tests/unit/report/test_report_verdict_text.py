@@ -8,9 +8,7 @@ from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, V
 from bayesmesh.report.report_verdict_text import limit_text, read_aloud, value_text
 
 
-def sentence(
-    num_restarted: int = 0, *, raised: float | None = None, is_adjusted: bool = True, **outcomes: Outcome
-) -> str:
+def sentence(num_restarted: int = 0, *, raised: float | None = None, **outcomes: Outcome) -> str:
     gates = tuple(
         GateResult(
             name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, found=""
@@ -22,7 +20,7 @@ def sentence(
             verdict=overall(gates), gates=gates, experiment="x", num_chains=2, num_draws=60, latents={}, bfmi=(),
             num_coordinates=NumCoordinates(summaries=1, latents=0, listed=1), num_divergences=None,
             divergence_share=math.nan, acceptance_rate=None, num_restarted=num_restarted,
-            is_adjusted=is_adjusted, raised_target_acceptance=raised,
+            raised_target_acceptance=raised,
         )
     )  # fmt: skip
 
@@ -45,12 +43,6 @@ def test_a_raised_target_acceptance_is_named_whatever_the_verdict() -> None:
     for outcome in ("pass", "fail"):
         assert "the target acceptance was raised to 0.95, because" in sentence(raised=0.95, r_hat=outcome)
         assert "raised" not in sentence(r_hat=outcome)
-
-
-def test_a_kernel_without_accept_step_is_named_whatever_the_verdict() -> None:
-    for outcome in ("pass", "warn", "fail"):
-        assert "biased by the step size, which no gate sees. Halve" in sentence(is_adjusted=False, r_hat=outcome)
-        assert "biased" not in sentence(r_hat=outcome)
 
 
 def test_a_small_share_of_divergences_is_told_from_its_limit() -> None:

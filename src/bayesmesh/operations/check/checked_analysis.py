@@ -70,7 +70,8 @@ class Checked(NamedTuple):
         return {name: self._subject(*about) for name, about in self.others.items()}
 
     def _subject(self, layout: ExperimentLayout, bind: Bind) -> Subject:
-        return Subject(layout, bind if "data" in self.declaration.reads else None)
+        reads = self.declaration.reads
+        return Subject(layout, bind if "data" in reads else None, reads_posterior="posterior" in reads)
 
 
 def find_checked(name: str, experiment: str | None, results: Path, scratch: Path) -> Checked:

@@ -134,6 +134,7 @@ def _next_steps(kind: str, name: str) -> str:
     return (
         f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n{other}"
         f"Check it: {tools}.venv/bin/python -m pytest {test} tests/contract/{contract} -k {name}\n"
+        f"and {'' if kind == 'metric' else f'.venv/bin/bayesmesh check {name}, and '}with every test that takes each {kind}: .venv/bin/python -m pytest -k {name}\n"
         f"Then run `make schema`, which adds {'its name to config/schema.json' if kind == 'metric' else 'its keys to config/'}.\n"
         f"Use it in an experiment: {used}"
     )

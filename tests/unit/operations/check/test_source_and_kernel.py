@@ -175,6 +175,24 @@ def test_a_kernel_without_a_statistic(check: Any) -> None:
     assert "FAILS     statistics: lacks log_likelihood, lp, n_steps" in said
 
 
+@pytest.mark.parametrize(
+    ("found", "instead", "said"),
+    [
+        ("size.astype(q.dtype) * z", "size.astype(q.dtype) * z", "ok        draws: without an accept step: means off by 0."),
+        ("size.astype(q.dtype) * z", "(size**2).astype(q.dtype) * z", "FAILS     draws: without an accept step: means off by "),
+        ("return q + (0.5", "return q - (0.5", "FAILS     draws: "),
+    ],
+    ids=["the guide's", "a variance for a deviation", "down the gradient"],
+)  # fmt: skip
+def test_draws_without_an_accept_step_are_near_the_target(check: Any, found: str, instead: str, said: str) -> None:
+    guide = (Path(__file__).parents[4] / "docs" / "guide" / "extending.md").read_text(encoding="utf-8")
+    text = guide[guide.index('"""The unadjusted Langevin algorithm') :].partition("```")[0]
+    assert found in text
+    code, output = check(text.replace("UnadjustedLangevin", "Mine").replace(found, instead))
+    assert said in output
+    assert (code == 0) == (found == instead), output
+
+
 def test_options_that_are_missing_and_names_of_several_kinds(check: Any, capfd: pytest.CaptureFixture[str]) -> None:
     code, said = check(SOURCE.replace("Field(9, ", "Field("))
     assert code == 2

@@ -1,0 +1,21 @@
+"""Warn of draws of a kernel without an accept step, whose bias by the step size shows in no statistic of theirs."""
+
+from __future__ import annotations
+
+from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.verdict import GateResult
+
+
+def accept_step_gate(is_adjusted: bool) -> GateResult | None:
+    """Return a warning for a kernel without an accept step; None for one with it.
+
+    >>> accept_step_gate(True), accept_step_gate(False).verdict
+    (None, 'warn')
+    """
+    if is_adjusted:
+        return None
+    return GateResult(
+        name="accept_step", limit=1.0, direction="at least", value=0.0, where="", severity="warn", verdict="warn",
+        found="the kernel has no accept step: its draws are biased by the step size, which no other gate sees",
+        hint=WORDINGS["accept_step"].hint, beyond_draws=True,
+    )  # fmt: skip
