@@ -105,3 +105,20 @@ def test_a_change_is_read(tables: Workspace, one: Path) -> None:
     shards = Shards(tables.root / target(tables).replace("sharded.json", "shards.zarr"))
     assert shards.num_rows == 101
     assert shards.variables["town"].levels == ("a", "b", "c", "d")
+
+
+def test_a_run_that_ended_between_two_stages_of_the_data_leaves_no_former_rows(tables: Workspace, one: Path) -> None:
+    """The file is fetched, and known as fetched; what was made of its former content is made again all the same."""
+    one.write_text(one.read_text().replace("0.143", "0.144"))
+    fetched = Path(target(tables)).parents[1] / "fetched.json"
+    before = (tables.root / fetched).read_bytes()
+    done = tables.snakemake("--cores", "1", str(fetched))
+    assert done.returncode == 0, done.stderr
+    assert (tables.root / fetched).read_bytes() != before
+    done = tables.run("bayesmesh.cli", "verify")
+    assert "shard was made from another" in done.stdout, done.stdout
+    assert planned(tables) == AGAIN[1:]
+    done = tables.snakemake("--cores", "1", target(tables))
+    assert done.returncode == 0, done.stderr
+    rows = Shards((tables.root / target(tables)).with_name("shards.zarr")).read_rows(0, 4)
+    assert abs(rows["x"] - 0.144).min() < 1e-6

@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 from bayesmesh.data.base import Source
 from bayesmesh.errors import DataError
 from bayesmesh.files import atomic_folder, hash_file
+from bayesmesh.store.hashes import folder_digest
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.seal_files import MIRROR_VARIABLE
 from bayesmesh.store.sealed import write_sealed
 
 PROBE_LIMIT_S = 6.0
 """Longest time that `probe` takes, in seconds, name resolution and proxies included; leaves time to start within 10."""
+
+
+_NO_FILES: Mapping[str, Path] = {}
 
 
 class RegisteredFile(NamedTuple):
@@ -86,7 +90,12 @@ def _request(url: str, timeout_s: float) -> str:
         return f"{type(error).__name__}: {cause if len(cause) < 300 else cause[:300] + ' ...'}"
 
 
-def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayout) -> dict[str, Any]:
+def fetch(
+    source: Source,
+    source_config: Mapping[str, object],
+    layout: DataLayout,
+    read_in_place: Mapping[str, Path] = _NO_FILES,
+) -> dict[str, Any]:
     """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
 
     Files of an earlier fetch stay until the new ones are complete.
@@ -95,19 +104,24 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
         source: the source, made with its options.
         source_config: its name and options as plain values, for the manifest.
         layout: paths of the dataset.
+        read_in_place: name -> file of the user that the source may read where it lies.
 
     Returns:
-        The manifest: name and options of the source, and the origin of its files.
+        The manifest: name and options of the source, the origin of its files, and digests of what it has kept and of the
+        user's files. With other content it is another manifest, so that shards of the former content are out of date.
 
     Raises:
         DataError: raised by the source.
     """
     with atomic_folder(layout.records) as partial:
         origin = source.fetch(partial)
+        records = folder_digest(partial)
     manifest: dict[str, Any] = {
         "source": dict(source_config),
         "options": source.options.model_dump(mode="json"),
         "origin": dict(origin),
+        "records": records,
+        "files": {name: hash_file(path) for name, path in read_in_place.items()},
     }
     write_sealed(layout.fetched, manifest)
     return manifest

@@ -39,8 +39,10 @@ def data_settings(data: object, folder: Path) -> object:
     Raises:
         DataError: a table or an array cannot be stored.
     """
+    _refuse_column(data)
     if isinstance(data, Mapping) and "source" in data:
         files = data.get("files")
+        _refuse_column(files)
         if not _is_given(files):
             return dict(data)
         written = {**data, "files": write_given(files, folder)}
@@ -75,6 +77,12 @@ def _ordered_levels(table: object) -> dict[str, list[str]]:
 def _is_code(text: str) -> bool:
     """Return whether a text is ``module:attribute`` and not a path."""
     return ":" in text and os.sep not in text and not Path(text).exists()
+
+
+def _refuse_column(value: object) -> None:
+    """Refuse a column of pandas, Polars or Arrow, which exports itself as tables do."""
+    if is_table(value) and type(value).__name__ in ("Series", "ChunkedArray"):
+        raise DataError("key 'data': a single column", 'give a data frame, such as frame[["y"]], or {"y": values}')
 
 
 def _is_given(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,6 +48,12 @@ def hashes_of(folder: Path) -> dict[str, str]:
     if not lines or None in found:
         raise StoreError(f"{path}: is damaged: a line does not consist of a hash and a path", _REMEDY)
     return {m[2]: m[1] for m in found if m is not None}
+
+
+def folder_digest(folder: Path) -> str:
+    """Return one sha256 of the names and contents of all files below a folder, in hexadecimal."""
+    lines = [f"{hash_file(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files_below(folder)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def check_metadata(folder: Path) -> None:

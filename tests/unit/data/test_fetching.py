@@ -84,10 +84,11 @@ class Fragile(base.Source):
 
     pretty_name = "Fragile"
     fails = False
+    content = "x"
 
     def fetch(self, folder: Path) -> dict[str, Any]:
         assert not list(folder.iterdir()), "starts clean"
-        (folder / "part").write_text("x")
+        (folder / "part").write_text(self.content)
         if self.fails:
             raise DataError("interrupted")
         return {"origin": "here"}
@@ -108,6 +109,21 @@ def test_manifest_names_source_options_and_origin(source: Fragile, layout: DataL
     assert manifest["options"]["num_rows"] == 3
     assert manifest["origin"] == {"origin": "here"}
     assert (layout.records / "part").exists()
+
+
+def test_manifests_differ_where_what_was_kept_or_a_file_of_the_user_does(
+    source: Fragile, layout: DataLayout, tmp_path: Path
+) -> None:
+    """Or shards would be taken for those of the present rows."""
+    own = tmp_path / "own.csv"
+    own.write_text("x")
+    seen = [fetch(source, {}, layout, {"own.csv": own})]
+    assert fetch(source, {}, layout, {"own.csv": own}) == seen[0]
+    own.write_text("y")
+    seen.append(fetch(source, {}, layout, {"own.csv": own}))
+    source.content = "other"
+    seen.append(fetch(source, {}, layout, {"own.csv": own}))
+    assert len({str(manifest) for manifest in seen}) == 3
 
 
 def test_failed_fetch_leaves_the_files_of_the_last_one(source: Fragile, layout: DataLayout) -> None:

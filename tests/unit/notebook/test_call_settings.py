@@ -89,6 +89,7 @@ def test_data_may_be_named(tmp_path: Path, given: object, settings: object) -> N
         ({"name": "sample"}, ConfigError, "'sample' is taken"),
         ({"data": {"a": [[1], [1, 2]]}}, DataError, "'a' is not an array"),
         ({"data": {"file": [1]}}, DataError, "'file' is a name that NPZ files do not take"),
+        ({"data": FRAME["y"]}, DataError, "key 'data': a single column"),
         ({"data": pd.DataFrame({"a": [1, "b"]})}, DataError, "the table cannot be stored"),
     ],
 )  # fmt: skip

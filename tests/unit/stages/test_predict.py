@@ -16,7 +16,7 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import DataError
+from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.predict import _is_same, predict_table
 from bayesmesh.store import draw_chunks
@@ -246,6 +246,16 @@ def test_the_outcome_may_be_there_and_empty(
         assert predict_table(spec, path, Path("out.csv"), 0.9) == 3
         found.append(Path("out.csv").read_bytes())
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("most", [10.5, -3])
+def test_what_is_no_number_of_trials_is_refused(trained: Callable[..., StageSpec], most: float) -> None:
+    """It was rounded down, without a word."""
+    model = {"formula": "count ~ x", "family": "binomial", "trials": "most"}
+    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.zeros((*SHAPE, 1))})
+    Path("new.csv").write_text(f"x,most\n1,1\n1,{most}\n")
+    with pytest.raises(ConfigError, match=rf"key 'model.trials': 'most' is {most:g} in a row"):
+        predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
 
 
 def test_rows_with_fewer_trials_than_a_known_outcome_are_predicted(trained: Callable[..., StageSpec]) -> None:

@@ -92,8 +92,8 @@ class TableReader:
         }
         open_names = {name for name, kind in self._kinds.items() if kind is None}
         self._settle()
-        is_text = any(file.is_text for file in self._files)
-        self._guessed = {name for name in open_names if self._kinds[name] == "category"} if is_text else set()
+        self._is_text = any(file.is_text for file in self._files)
+        self._guessed = {name for name in open_names if self._kinds[name] == "category"}
         self._levels = {n: Levels(options.levels.get(n)) for n in self._names if self._kinds[n] == "category"}
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
@@ -304,7 +304,8 @@ class TableReader:
 
     def _check_guess(self, name: str, levels: Sequence[str]) -> None:
         """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways."""
-        if (text := doubtful_number(levels)) is not None:
+        # In other formats, texts are declared as texts.
+        if self._is_text and (text := doubtful_number(levels)) is not None:
             shown = ", ".join(f"'{level}'" for level in levels[:4])
             raise DataError(
                 f"{self._files[0].path}: '{name}' would be a category, because '{text}' is not a number, but its cells seem to be ({shown})",

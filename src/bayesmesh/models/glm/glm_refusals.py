@@ -60,3 +60,12 @@ def check_trials(name: str | None, mean: float) -> None:
     if not mean:
         problem = f"key 'model.trials': '{name}' is 0 in every row, so the data hold no trials"
         raise ConfigError(problem, "name the column with the number of trials, or use other rows")
+
+
+def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
+    """Return numbers of trials, (row,) int32; refuse, also of rows to be predicted, what is no number of trials."""
+    is_whole = (trials >= 0) & (trials == np.floor(trials))
+    if not is_whole.all():
+        problem = f"key 'model.trials': '{name}' is {trials[~is_whole][0]:g} in a row"
+        raise ConfigError(problem, "write whole numbers of at least 0, or leave the row out")
+    return trials.astype(np.int32)

@@ -27,7 +27,7 @@ from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_o
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
-from bayesmesh.models.glm.glm_refusals import check_counts, check_order, check_trials, without_spread
+from bayesmesh.models.glm.glm_refusals import check_counts, check_order, check_trials, whole_trials, without_spread
 
 MOST_COLUMNS = 2000
 """Columns of a design, which is a dense matrix."""
@@ -388,7 +388,7 @@ class _Reader(NamedTuple):
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
         if trials is not None:
-            made["trials"] = trials.astype(np.int32)
+            made["trials"] = whole_trials(options.trials, trials)
         if (constant := self.family.constant(y, trials)) is not None:
             made["constant"] = constant
         for i, (group, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):

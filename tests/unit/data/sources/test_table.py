@@ -291,6 +291,17 @@ def test_a_key_that_stands_twice_in_a_line_is_refused(tmp_path: Path) -> None:
         read(tmp_path, '{"x": 1}\n{"x": 2, "x": 3}\n', "lines.jsonl")
 
 
+def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
+    pd.DataFrame({"x": ["Male", "f", "male"], "code": ["1", "2", "n/a"]}).to_parquet(tmp_path / "rows.parquet")
+    options = {"files": str(tmp_path / "rows.parquet")}
+    with pytest.raises(DataError, match="'Male' and 'male' would be two levels of 'x'"):
+        Source(Options.model_validate(options)).fetch(tmp_path)
+    (tmp_path / "kept").mkdir()
+    source = Source(Options.model_validate({**options, "types": {"x": "category"}}))
+    source.fetch(tmp_path / "kept")
+    assert source.read(tmp_path / "kept").variables["x"].levels == ("Male", "f", "male")
+
+
 def test_periods_are_not_read_as_the_numbers_behind_them(tmp_path: Path) -> None:
     pd.DataFrame({"x": pd.period_range("2020", "2021", freq="Y")}).to_parquet(tmp_path / "years.parquet")
     with pytest.raises(DataError, match=r"'x' holds extension<pandas\.period"):
