@@ -64,6 +64,9 @@ _LATENTS_AS_ARGUMENTS = (
     "the arguments of each function are names of other latents of the same joint distribution, which do not depend on its own:"
     ' {"scale": tfd.HalfNormal(one), "effect": lambda scale: tfd.Normal(zero, scale)}'
 )
+_JOINT_OF_TFP = "/distributions/joint_distribution"
+"""Part of the paths of TFP's files of joint distributions."""
+
 _LOOP_WITHOUT_GRADIENT = (
     "a loop whose number of steps depends on values has no gradient",
     "use jax.lax.scan, or jax.lax.fori_loop with fixed bounds, and jnp.where for the steps that are not to count",
@@ -171,9 +174,9 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
 
 def _of_joint_distribution(error: Exception) -> tuple[str, str] | None:
     """Return what is wrong with the functions that a joint distribution is made of; None if its own code did not raise."""
-    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    is_own = "joint_distribution" in files[-1]
-    if isinstance(error, RecursionError) and any("joint_distribution" in file for file in files):
+    files = [frame.f_code.co_filename.replace("\\", "/") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_own = _JOINT_OF_TFP in files[-1]
+    if isinstance(error, RecursionError) and any(_JOINT_OF_TFP in file for file in files):
         return "latents of the joint distribution depend on each other in a circle", _LATENTS_AS_ARGUMENTS
     if isinstance(error, KeyError) and is_own:
         return (
