@@ -162,7 +162,7 @@ MODELS = (
     Hostile("a sequential prior", (OF_PRIOR, "JointDistributionSequential", "not a dict of named latents"),
             _prior("return tfd.JointDistributionSequential([tfd.Normal(jnp.zeros((), data_spec.dtype), 1.0)])")),
     Hostile("no latents", (OF_PRIOR, "remedy: "), _prior("return tfd.JointDistributionNamed({})")),
-    Hostile("an argument that is no latent", (OF_PRIOR, "asks for 'x', which is no latent of it", "names of other latents"),
+    Hostile("an argument that names no latent", (OF_PRIOR, "asks for 'x', and has no such latent", "names of other latents"),
             _prior("return tfd.JointDistributionNamed({'mean': lambda x: tfd.Normal(x, 1.0)})")),
     Hostile("latents in a circle", (OF_PRIOR, "depend on each other in a circle", "names of other latents"),
             _prior("return tfd.JointDistributionNamed({'mean': lambda width: tfd.Normal(width, 1.0), 'width': lambda mean: tfd.Normal(mean, 1.0)})")),

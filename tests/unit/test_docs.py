@@ -171,9 +171,8 @@ assert bayesmesh.cli.main(["posterior_shift", "--experiment", "{COMPARED}"]) == 
 def results(tree: Path) -> Path:
     """The example experiment, run through all its stages with a small budget."""
     path = tree / "config" / "experiments" / f"{EXAMPLE}.yaml"
-    text = path.read_text(encoding="utf-8")
-    small = text.replace("warmup: 1000", "warmup: 50").replace("draws: 2000", "draws: 40")
-    assert small != text
+    small = path.read_text(encoding="utf-8").replace("warmup: 1000", "warmup: 50").replace("draws: 2000", "draws: 40")
+    assert small != path.read_text(encoding="utf-8")
     path.write_text(small, encoding="utf-8")
     bring_programs(tree / "results")
     run_in(tree, "-c", RUN_EXAMPLE, str(tree))

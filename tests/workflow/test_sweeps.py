@@ -26,7 +26,7 @@ MEMBERS = ["trial-initial_step_size-0p1-seed-1", "trial-initial_step_size-0p2-se
 
 def test_members_share_data_and_programs_and_are_compared(fresh: Any, tmp_path: Path) -> None:
     workspace = fresh(tmp_path / "copy")
-    # It is about what is compiled.
+    # The ledger is to show which programs are compiled, so none may be there.
     shutil.rmtree(workspace.results)
     workspace.experiment("trial").write_text(yaml.safe_dump(SWEPT))
     done = workspace.snakemake("--cores", "2", "trial")

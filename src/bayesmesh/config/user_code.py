@@ -180,7 +180,7 @@ def _of_joint_distribution(error: Exception) -> tuple[str, str] | None:
         return "latents of the joint distribution depend on each other in a circle", _LATENTS_AS_ARGUMENTS
     if isinstance(error, KeyError) and is_own:
         return (
-            f"a function in the joint distribution asks for '{error.args[0]}', which is no latent of it",
+            f"the joint distribution asks for '{error.args[0]}', and has no such latent",
             _LATENTS_AS_ARGUMENTS,
         )
     if isinstance(error, AttributeError) and error.obj is None and is_own:

@@ -61,7 +61,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
         `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
         that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`, a fast path that is not the sum over rows a gate `fast_path`,
-        a summary whose mean draws do not tell warns by a gate `tails`, and a log likelihood that is the same in all draws by a gate `likelihood`. These
+        a summary whose mean draws do not tell warns by a gate `tails`, a log likelihood that is the same in all draws by a gate `likelihood`, and draws of a kernel without an accept step by a gate `accept_step`. These
         exist only then. A latent that a missed gate is likely to come from is named by a gate `drift` or `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
@@ -129,10 +129,10 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(monitored, in_float32))
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))
-    # Rounding may be why the others are missed, and tails are not.
-    results = [*filter(None, (rounding, *results, tails.gate(), _constant(sample_stats)))]
     is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)
-    results += filter(None, [accept_step_gate(is_adjusted)])
+    # Rounding may be why the others are missed, and tails are not.
+    further = (tails.gate(), _constant(sample_stats), accept_step_gate(is_adjusted))
+    results = [*filter(None, (rounding, *results, *further))]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),

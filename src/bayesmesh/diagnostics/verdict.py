@@ -106,7 +106,7 @@ class Verdict(_Record):
     raised_target_acceptance: float | None = None
     """Acceptance that warmup adapted the step size to in the end, if it raised the kernel's option."""
     is_adjusted: bool = True
-    """Whether the kernel has an accept step; without one, draws have a bias that no gate sees."""
+    """Whether the kernel has an accept step; without one, draws have a bias, of which the gate `accept_step` warns."""
     datasets: dict[Outcome, int] | None = None
     """Of many datasets, how many have which verdict; the gates are then the worst of all, and so is the verdict."""
 

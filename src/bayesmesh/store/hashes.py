@@ -21,13 +21,8 @@ def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
         folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
         known: (device, inode) -> sha256 of files that are already hashed; hard links to a file share them.
     """
-    lines = []
-    for path in _files_below(folder):
-        about = path.stat()
-        found = known.get((about.st_dev, about.st_ino)) or hash_file(path)
-        lines.append(f"{found}  {path.relative_to(folder.parent).as_posix()}\n")
     target = folder.with_suffix(".sha256")
-    write_text(target, "".join(lines))
+    write_text(target, _list_hashes(folder, folder.parent, known))
     return target
 
 
@@ -52,8 +47,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 def folder_digest(folder: Path) -> str:
     """Return one sha256 of the names and contents of all files below a folder, in hexadecimal."""
-    lines = [f"{hash_file(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files_below(folder)]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256(_list_hashes(folder, folder, {}).encode()).hexdigest()
 
 
 def check_metadata(folder: Path) -> None:
@@ -69,5 +63,11 @@ def check_metadata(folder: Path) -> None:
                 raise StoreError(f"{about}: is missing or damaged", _REMEDY)
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+def _list_hashes(folder: Path, root: Path, known: Mapping[tuple[int, int], str]) -> str:
+    """Return a line for each file below a folder, with its hash and its path below `root`."""
+    lines = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        about = path.stat()
+        found = known.get((about.st_dev, about.st_ino)) or hash_file(path)
+        lines.append(f"{found}  {path.relative_to(root).as_posix()}\n")
+    return "".join(lines)

@@ -249,8 +249,7 @@ def test_the_outcome_may_be_there_and_empty(
 
 
 @pytest.mark.parametrize("most", [10.5, -3])
-def test_what_is_no_number_of_trials_is_refused(trained: Callable[..., StageSpec], most: float) -> None:
-    """It was rounded down, without a word."""
+def test_trials_that_are_negative_or_fractional_are_refused(trained: Callable[..., StageSpec], most: float) -> None:
     model = {"formula": "count ~ x", "family": "binomial", "trials": "most"}
     spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.zeros((*SHAPE, 1))})
     Path("new.csv").write_text(f"x,most\n1,1\n1,{most}\n")

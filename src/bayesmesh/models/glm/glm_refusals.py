@@ -63,7 +63,7 @@ def check_trials(name: str | None, mean: float) -> None:
 
 
 def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
-    """Return numbers of trials, (row,) int32; refuse, also of rows to be predicted, what is no number of trials."""
+    """Return the numbers of trials, (row,) int32; refuse negative and fractional ones, also in rows to be predicted."""
     is_whole = (trials >= 0) & (trials == np.floor(trials))
     if not is_whole.all():
         problem = f"key 'model.trials': '{name}' is {trials[~is_whole][0]:g} in a row"
