@@ -23,11 +23,9 @@ from bayesmesh.config.config_registry import (
 )
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.errors import ConfigError
 from bayesmesh.figures.figure_sections import Section
 from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in
 from bayesmesh.planning.plan_flow import STAGES
-from bayesmesh.store.layout import ExperimentLayout
 
 NAMES = list_components("analysis")
 FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "benchmarks", "posterior.zarr"}
@@ -71,15 +69,6 @@ def test_what_it_declares_is_what_its_class_says(name: str) -> None:
     assert cls.__doc__
     assert "{experiment}" in analysis.message
     assert len(set(analysis.outputs)) == len(analysis.outputs)
-
-
-def test_what_it_does_not_declare_is_refused(tmp_path: Path) -> None:
-    """Or a change of it would not run the analysis again."""
-    own = Subject(ExperimentLayout(tmp_path, "own"), reads_posterior=False)
-    with pytest.raises(ConfigError, match="reads draws without declaring it"):
-        _ = own.posterior
-    with pytest.raises(ConfigError, match="reads data without declaring it"):
-        _ = own.bound
 
 
 def test_its_names_are_its_own(name: str) -> None:
