@@ -109,7 +109,7 @@ def build(
         case.model_class, case.spec.num_rows, case.spec.entry_counts, case.spec.dtype, repr(case.spec.fields),
         repr(case.spec.constants), _constants(case.options), kernel, _constants(program.kernel.options), num_chains,
         most_draws, mesh, row_tile, *(getattr(program.sampling.initial, name) for name in ("method", "steps", "climbers", "curvature_at")), sharding,
-        is_optimised, program.takes_turns,
+        is_optimised, program.takes_turns, program.target.uses_gpu_path,
     )  # fmt: skip
     if key not in _COMPILED:
         options = {"xla_backend_optimization_level": 3 if is_optimised else 0}

@@ -25,9 +25,6 @@ tfd = tfp.distributions
 
 _FACTORS = 32
 
-_MOST_SCALE = 1000.0
-"""Prior scale up to which a GPU takes the fused kernel, whose float16 numbers end at 65,504."""
-
 
 class Options(Settings):
     """Options of `matrix_factorization`."""
@@ -95,11 +92,15 @@ class MatrixFactorization(Model):
         return jnp.sum(jnp.where(is_row, per_row, 0), dtype=jnp.float64), gradient
 
     def _fused(self) -> ModuleType | None:
-        """Return the module of the fused kernel, or None if it is not for these options or this dtype."""
+        """Return the module of the fused kernel, or None if it is not for this width or this dtype.
+
+        Embeddings beyond 65,504, where its float16 numbers end, make no finite value there and count as divergent; in
+        float64 the plain path takes them.
+        """
         # Loaded here: other devices have no use for it, and it takes 0.3 s.
         from bayesmesh.models import _fused_cells
 
-        is_small = self.options.width + 2 <= _fused_cells.MOST_FACTORS and self.options.prior_scale <= _MOST_SCALE
+        is_small = self.options.width + 2 <= _fused_cells.MOST_FACTORS
         return _fused_cells if is_small and self.spec.dtype == "float32" else None
 
     def rows_on_gpu(self, rows: Rows) -> Rows:

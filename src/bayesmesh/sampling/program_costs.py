@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Iterator, Mapping
@@ -117,7 +118,10 @@ def largest_array(target: Target, num_chains: int) -> int:
 
 @functools.lru_cache(maxsize=1)
 def _trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
-    """Trace the log likelihood of a tile of rows and its gradient, for all chains."""
+    """Trace the log likelihood of a tile of rows and its gradient, by the plain path, for all chains."""
+    # A kernel of a model's own is a single operation to XLA's analysis, whatever it computes.
+    target = copy.copy(target)
+    target.uses_gpu_path = False
     # A latent may have another shape than its position: a simplex has one entry more.
     _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), of_chains(target, num_chains))
     shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}

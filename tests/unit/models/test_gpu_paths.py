@@ -19,8 +19,10 @@ from bayesmesh.config.config_registry import list_components, load_component
 from bayesmesh.models import _byte_products, _fused_cells
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import program_sharding
+from bayesmesh.sampling.program_costs import cost_of_gradient
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_mesh import build_mesh
+from programs import build
 
 MODELS = [
     name
@@ -193,10 +195,37 @@ def test_sides_of_any_length_are_padded_and_films_come_back_in_their_order(monke
     np.testing.assert_allclose(by_film, residual.T @ np.asarray(users, float), rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("options", [{"width": 31}, {"prior_scale": 1e4}])
-def test_wide_embeddings_and_vague_priors_take_the_plain_path(make_case, monkeypatch, options) -> None:
+@pytest.mark.parametrize("initial", ["prior", "laplace"])
+def test_whole_programs_take_the_path(case, monkeypatch, initial) -> None:
+    """Numeric options are arguments of a program there, and data have no more than their own fields before it is made."""
+    settings = {"num_chains": 2, "num_warmup": 4, "most_draws": 4, "initial": {"method": initial}}
+    plain = build(case, "hmc", num_leapfrog_steps=3, **settings)
+    monkeypatch.setattr(program_sharding, "_takes_gpu_path", lambda model, devices: True)
+    built = build(case, "hmc", num_leapfrog_steps=3, **settings)
+    assert built.program.target.uses_gpu_path
+    assert not plain.program.target.uses_gpu_path
+    mine, wanted = built.run(4), plain.run(4)
+    np.testing.assert_allclose(
+        mine.warmup_statistics["log_likelihood"][0], wanted.warmup_statistics["log_likelihood"][0], rtol=1e-3
+    )
+    assert all(np.all(np.isfinite(values)) for values in mine.draws.values())
+    assert cost_of_gradient(built.program.target, 2) == cost_of_gradient(plain.program.target, 2)
+
+
+def test_embeddings_beyond_float16_make_no_finite_value(make_case, monkeypatch) -> None:
+    monkeypatch.setattr(_fused_cells, "_kernel", stand_in)
+    case = make_case("matrix_factorization", "float32")
+    latents = {k: jnp.zeros(v) for k, v in case.model.prior(case.spec).event_shape.items()}
+    is_row = jnp.ones(case.spec.num_rows, bool)
+    for size, is_finite in ((6.5e4, True), (7e4, False)):
+        value, _ = on_gpu(case)(latents | {"film_biases": latents["film_biases"] + size}, case.arrays, is_row)
+        assert jnp.isfinite(value) == is_finite
+
+
+@pytest.mark.parametrize(("dtype", "options"), [("float32", {"width": 31}), ("float64", {})])
+def test_wide_embeddings_and_float64_take_the_plain_path(make_case, monkeypatch, dtype, options) -> None:
     monkeypatch.delattr(_fused_cells, "sum_cells")
-    case = make_case("matrix_factorization", "float32", **options)
+    case = make_case("matrix_factorization", dtype, **options)
     latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
     is_row = jnp.ones(case.spec.num_rows, bool)
     found, wanted = (
