@@ -186,6 +186,10 @@ def _say_component(key: str, given: object) -> tuple[str, str]:
             read_options(component_path(kind, str(name)))
         except ConfigError as error:
             return f"key '{key}.{word}': {error.message}", error.remedy
+    if kind == "model" and isinstance(name, str) and "~" in name:
+        return f"key '{key}.{word}': {name!r:.80} is a formula", (
+            f"give it to a glm:\n    model:\n      name: glm\n      formula: '{name}'\n  in Python: {{'name': 'glm', 'formula': '{name}'}}"
+        )
     return f"key '{key}.{word}': unknown {kind} {name!r:.80}", f"{suggest(str(name), names)}; {example}"
 
 

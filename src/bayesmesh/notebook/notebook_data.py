@@ -39,10 +39,10 @@ def data_settings(data: object, folder: Path) -> object:
     Raises:
         DataError: a table or an array cannot be stored.
     """
-    _refuse_column(data)
+    _refuse_nameless(data)
     if isinstance(data, Mapping) and "source" in data:
         files = data.get("files")
-        _refuse_column(files)
+        _refuse_nameless(files)
         if not _is_given(files):
             return dict(data)
         written = {**data, "files": write_given(files, folder)}
@@ -79,10 +79,12 @@ def _is_code(text: str) -> bool:
     return ":" in text and os.sep not in text and not Path(text).exists()
 
 
-def _refuse_column(value: object) -> None:
-    """Refuse a column of pandas, Polars or Arrow, which exports itself as tables do."""
+def _refuse_nameless(value: object) -> None:
+    """Refuse an array, and a column of pandas, Polars or Arrow, which exports itself as tables do."""
     if is_table(value) and type(value).__name__ in ("Series", "ChunkedArray"):
         raise DataError("key 'data': a single column", 'give a data frame, such as frame[["y"]], or {"y": values}')
+    if type(value).__module__.partition(".")[0] in ("numpy", "jax", "jaxlib", "torch") and hasattr(value, "shape"):
+        raise DataError("key 'data': an array without a name", 'name its columns: {"x": array[:, 0], "y": array[:, 1]}, or {"x": array} for a matrix')  # fmt: skip
 
 
 def _is_given(value: object) -> bool:
@@ -117,6 +119,12 @@ def _write_table(table: _ArrowTable, file: BinaryIO) -> None:
     import pyarrow
     import pyarrow.parquet
 
+    names = [*map(str, getattr(table, "columns", ()))] if hasattr(table, "iloc") else []
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(
+                f"bayesmesh.sample: data: column '{name}' stands there twice", "rename one, or leave one out"
+            )
     try:
         if hasattr(table, "iloc"):
             found = pyarrow.Table.from_pandas(table, preserve_index=False)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +49,11 @@ from bayesmesh.running.running_progress import FILE, read_state
 from bayesmesh.store.layout import group_name
 
 _POLL_SECONDS = 0.05
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+_WARNING = re.compile(r"^\d\d:\d\d:\d\d warning: (.*)$", re.MULTILINE)
+"""A line of a log that a reader of the results should know of."""
 
 _ERRORS = {
     cls.exit_code: cls
@@ -125,6 +132,9 @@ class StageRunner:
         Raises:
             UserError: a job failed; it has that job's message.
             KeyboardInterrupt: the user interrupted; committed draws are kept.
+
+        Warns:
+            UserWarning: a job has logged a warning.
         """
         for number, jobs in enumerate(stages):
             self._bar.begin_stage(number, jobs[0].spec.word)
@@ -152,6 +162,8 @@ class StageRunner:
                 ) from None
             for error in _errors(name, jobs, running, files):
                 raise error
+            for file in files:
+                pass_on_warnings(_printed(file))
 
     def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
         """Return the command of a job, as the rule of its stage has it, its environment and the file for what it says."""
@@ -177,8 +189,18 @@ def _errors(
     """Yield the errors of those jobs that have failed."""
     for planned, process, file in zip(jobs, ended, files, strict=True):
         if process.returncode:
-            said = file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
-            yield error_of(planned, name, process.returncode, said)
+            yield error_of(planned, name, process.returncode, _printed(file).strip())
+
+
+def pass_on_warnings(said: str) -> None:
+    """Warn, at the caller's line outside of this package, of what a job has printed as a warning."""
+    for warning in _WARNING.findall(said):
+        warnings.warn(warning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
+
+
+def _printed(file: Path) -> str:
+    """Return what a job printed that was given a file for its progress."""
+    return file.with_suffix(".err").read_text(encoding="utf-8", errors="replace")
 
 
 @contextlib.contextmanager

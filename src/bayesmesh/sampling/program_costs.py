@@ -103,7 +103,7 @@ class Cost(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def cost_of_gradient(target: Target, num_chains: int) -> Cost:
     """Return the cost of one gradient of all chains, before anything is compiled."""
-    traced = _trace_tile(target, num_chains)
+    traced = trace_tile(target, num_chains)
     tiles, lowered = target.layout.num_tiles * target.layout.num_devices, traced.lower()
     flops, num_bytes = cost_with_loops(traced.jaxpr, lowered.cost_analysis())
     primitives = [equation.primitive.name for equation in equations_of(traced.jaxpr)]
@@ -113,11 +113,11 @@ def cost_of_gradient(target: Target, num_chains: int) -> Cost:
 
 def largest_array(target: Target, num_chains: int) -> int:
     """Return the elements of the largest array that a gradient of a tile of rows makes for all chains."""
-    return max(math.prod(shape) for shape in _shapes_of_arrays(_trace_tile(target, num_chains).jaxpr))
+    return max(math.prod(shape) for shape in _shapes_of_arrays(trace_tile(target, num_chains).jaxpr))
 
 
 @functools.lru_cache(maxsize=1)
-def _trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
+def trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
     """Trace the log likelihood of a tile of rows and its gradient, by the plain path, for all chains."""
     # A kernel of a model's own is a single operation to XLA's analysis, whatever it computes.
     target = copy.copy(target)

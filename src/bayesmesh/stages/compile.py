@@ -31,6 +31,7 @@ from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_model_check import Shapes
 from bayesmesh.sampling.sampling_monitor import compile_monitored
+from bayesmesh.sampling.sampling_pair_check import warn_of_pairs
 from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.sampling_precision_check import check_precision
 from bayesmesh.sampling.sampling_processes import joined
@@ -176,6 +177,8 @@ def _compile(work: _Work, records: Records) -> _Made:
             check()
         data = _read(work, probe, sampled)
     cost = cost_of_gradient(probe.target, probe.num_chains)
+    if model.reads_whole(model.options):
+        warn_of_pairs(probe.target, probe.num_chains)
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
 
     def beside() -> None:

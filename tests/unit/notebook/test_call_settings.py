@@ -90,6 +90,9 @@ def test_data_may_be_named(tmp_path: Path, given: object, settings: object) -> N
         ({"data": {"a": [[1], [1, 2]]}}, DataError, "'a' is not an array"),
         ({"data": {"file": [1]}}, DataError, "'file' is a name that NPZ files do not take"),
         ({"data": FRAME["y"]}, DataError, "key 'data': a single column"),
+        ({"data": np.ones((3, 2))}, DataError, "key 'data': an array without a name"),
+        ({"data": FRAME.set_axis(["x"] * FRAME.shape[1], axis=1)}, DataError, "column 'x' stands there twice"),
+        ({"model": "y ~ x"}, ConfigError, "key 'model.name': 'y ~ x' is a formula\n.*give it to a glm"),
         ({"data": pd.DataFrame({"a": [1, "b"]})}, DataError, "the table cannot be stored"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from bayesmesh.errors import NOT_AGAIN, ConfigError, NotFinished, UserError
 from bayesmesh.notebook.call_settings import describe
-from bayesmesh.notebook.notebook_stages import Planned, error_of, plan
+from bayesmesh.notebook.notebook_stages import Planned, error_of, pass_on_warnings, plan
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +40,10 @@ def test_a_job_that_ended_without_a_word_is_named(planned: Planned) -> None:
 
 def test_a_notebook_shows_an_error_without_a_traceback() -> None:
     assert ConfigError("what", "how")._render_traceback_() == ["ConfigError: what\n  remedy: how"]
+
+
+def test_warnings_of_a_job_are_those_of_the_call() -> None:
+    said = "10:00:00 fetch data\n10:00:01 warning: 'x' is odd\n10:00:01 data: a warning: no line of its own\n"
+    with pytest.warns(UserWarning, match="^'x' is odd$") as caught:
+        pass_on_warnings(said)
+    assert [Path(each.filename) for each in caught] == [Path(__file__)]

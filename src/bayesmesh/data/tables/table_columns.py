@@ -258,6 +258,16 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
     return others[0] if others and is_doubtful else None
 
 
+def seem_to_be_numbers(levels: Sequence[str]) -> bool:
+    """Return whether all levels are numbers, or all but texts that often stand for no value.
+
+    >>> [seem_to_be_numbers(each) for each in (["1.5", "-2"], ["1", "NA"], ["1", "A"], ["NA"])]
+    [True, True, False, False]
+    """
+    values = [level for level in levels if level not in MISSING_TEXTS]
+    return bool(values) and all(map(_is_number, values))
+
+
 def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
     """Return the first two levels that differ in case or spaces alone, as misspelt ones do; None if there are none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from bayesmesh.data.tables.table_columns import (
     doubtful_number,
     infer_kind,
     levels_alike,
+    seem_to_be_numbers,
     to_numbers,
     without_missing,
 )
@@ -27,6 +29,8 @@ from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_col
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.seal_files import find_files
+
+_log = logging.getLogger(__name__)
 
 ROLES = ("weights", "offset", "exposure")
 """Options that give a column a role."""
@@ -136,7 +140,7 @@ class TableReader:
         for file in self._files if open_names else ():
             for block in self._blocks_of(file, open_names):
                 for name in open_names:
-                    _refuse_nested(file, name, block.cells[name])
+                    _refuse_type(file, name, block.cells[name])
                 found = {
                     name: infer_kind(block.cells[name], is_text_format=file.is_text or name in file.keys)
                     for name in open_names
@@ -303,8 +307,16 @@ class TableReader:
         return described
 
     def _check_guess(self, name: str, levels: Sequence[str]) -> None:
-        """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways."""
-        # In other formats, texts are declared as texts.
+        """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways.
+
+        Where a format declares texts as texts, levels that seem to be numbers are only named in the log.
+        """
+        if not self._is_text and seem_to_be_numbers(levels):
+            shown = ", ".join(f"'{level}'" for level in levels[:4])
+            _log.warning(
+                "warning: %s: '%s' holds texts that seem to be numbers (%s) and is a category with %d levels; say which it is: types: {%s: number}, or category",
+                self._files[0].path, name, shown, len(levels), name,
+            )  # fmt: skip
         if self._is_text and (text := doubtful_number(levels)) is not None:
             shown = ", ".join(f"'{level}'" for level in levels[:4])
             raise DataError(
@@ -319,9 +331,14 @@ class TableReader:
             )
 
 
-def _refuse_nested(file: TableFile, name: str, cells: Any) -> None:
+def _refuse_type(file: TableFile, name: str, cells: Any) -> None:
     import pyarrow as pa
 
+    if pa.types.is_duration(cells.type) or pa.types.is_time(cells.type):
+        raise DataError(
+            f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
+            f"write it as a number, such as hours, or leave it out:\n    data:\n      columns: ['*', '-{name}']",
+        )
     # The numbers behind a period or an interval of pandas are not its values.
     if pa.types.is_nested(cells.type) or isinstance(cells.type, pa.BaseExtensionType):
         raise DataError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
@@ -300,6 +301,27 @@ def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
     source = Source(Options.model_validate({**options, "types": {"x": "category"}}))
     source.fetch(tmp_path / "kept")
     assert source.read(tmp_path / "kept").variables["x"].levels == ("Male", "f", "male")
+
+
+def test_texts_that_seem_to_be_numbers_are_named_in_typed_formats(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pd.DataFrame({"x": ["1", "NA", "2.5"], "kind": ["1", "b", "2"]}).to_parquet(tmp_path / "rows.parquet")
+    options = {"files": str(tmp_path / "rows.parquet")}
+    Source(Options.model_validate(options)).fetch(tmp_path)
+    (said,) = caplog.messages
+    assert "'x' holds texts that seem to be numbers ('1', '2.5', 'NA') and is a category with 3 levels" in said
+    caplog.clear()
+    (tmp_path / "kept").mkdir()
+    Source(Options.model_validate({**options, "types": {"x": "category"}})).fetch(tmp_path / "kept")
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("values", [pd.to_timedelta([1, 2], unit="h"), [datetime.time(1), datetime.time(2)]])
+def test_durations_and_times_of_day_are_refused(tmp_path: Path, values: Any) -> None:
+    pd.DataFrame({"x": values}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=r"'x' holds .* instead of a number.*\n.*write it as a number, such as hours"):
+        Source(Options.model_validate({"files": str(tmp_path / "rows.parquet")})).fetch(tmp_path)
 
 
 def test_periods_are_not_read_as_the_numbers_behind_them(tmp_path: Path) -> None:

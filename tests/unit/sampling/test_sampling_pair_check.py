@@ -1,0 +1,82 @@
+"""Sums over pairs of rows are named, and matrices that a model needs are not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from jax.scipy.linalg import cho_solve, cholesky
+
+from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.models.log_density import LogDensity
+from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.sampling_pair_check import warn_of_pairs
+
+
+@pytest.fixture
+def module() -> Iterator[ModuleType]:
+    module = ModuleType("pairs_of_rows")
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+@pytest.fixture
+def said(module: ModuleType, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """Return what the log says of a function of latents and data."""
+
+    def of(function: Any, shapes: Mapping[str, tuple[int, ...]], num_chains: int = 2) -> str:
+        module.likelihood = function  # type: ignore[attr-defined]
+        fields = {name: FieldSpec(shape, "float64") for name, shape in shapes.items()}
+        options = read_options(component_path("model", "log_density"))
+        prior = {"a": "normal(0, 1)", "b": "normal(0, 1)[3]"}
+        spec = DataSpec(1, fields, {}, "float64")
+        model = LogDensity(options(function="pairs_of_rows:likelihood", prior=prior), spec)
+        warn_of_pairs(Target(model, spec, lay_out_rows(1, 1, 1)), num_chains)
+        return "\n".join(caplog.messages)
+
+    return of
+
+
+def independent(latents: Any, data: Any) -> Any:
+    mean = latents["a"] + data["x"] @ latents["b"]
+    return -0.5 * jnp.sum((data["y"] - mean.reshape(data["y"].shape)) ** 2)
+
+
+def broadcast(latents: Any, data: Any) -> Any:
+    return -0.5 * jnp.sum((data["y"] - latents["a"] - data["x"] @ latents["b"]) ** 2)
+
+
+def covariance(latents: Any, data: Any) -> Any:
+    gaps = data["x"][:, :1] - data["x"][:, 0]
+    factor = cholesky(jnp.exp(-(gaps**2)) + jnp.exp(latents["a"]) * jnp.eye(len(gaps)), lower=True)
+    return -0.5 * data["y"] @ cho_solve((factor, True), data["y"]) - jnp.log(jnp.diag(factor)).sum()
+
+
+@pytest.mark.parametrize("num_rows", [20, 30])
+def test_a_shape_that_broadcasts_over_pairs_of_rows_is_named(said: Callable[..., str], num_rows: int) -> None:
+    found = said(broadcast, {"x": (num_rows, 3), "y": (num_rows, 1)})
+    assert "test_sampling_pair_check.py, line " in found
+    assert f"makes an array of {num_rows} by {num_rows} from {num_rows} rows" in found
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "num_chains"),
+    [
+        (independent, {"x": (20, 3), "y": (20, 1)}, 2),
+        (independent, {"x": (20, 3), "y": (20,)}, 20),
+        (broadcast, {"x": (20, 3), "y": (20,)}, 2),
+        (covariance, {"x": (20, 3), "y": (20,)}, 2),
+        (lambda latents, data: -jnp.sum(latents["a"] * data["x"]), {"x": (20, 20)}, 2),
+    ],
+)
+def test_what_is_meant_is_not_named(
+    said: Callable[..., str], function: Any, shapes: Mapping[str, tuple[int, ...]], num_chains: int
+) -> None:
+    assert not said(function, shapes, num_chains)
