@@ -18,8 +18,9 @@ from bayesmesh.operations import compare, verify_files
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition
 from bayesmesh.report.comparison.comparison_scores import choose_scores, find_pointwise
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.score_store import RowScores, write_pointwise
+from bayesmesh.store.sealed import write_sealed
 from resealing import seal_as
 
 EXPERIMENT = """
@@ -173,6 +174,21 @@ def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.Captur
         bm.compare("one", "two")
     with pytest.raises(ConfigError, match="nothing is stored"):
         bm.compare("one", "nobody")
+
+
+def test_models_whose_data_leave_out_other_rows_are_not_compared(project: Path) -> None:
+    """Even if the outcomes of the rows that are left are the same."""
+    results = project / "results"
+    for name, kept in (("one", "first rows"), ("two", "last rows")):
+        layout = DataLayout(results, f"of-{name}", "all")
+        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}})
+        path = results / name / "loo" / "pointwise.zarr"
+        seal_as(results, name, "loo", [path], inputs={layout.sharded.relative_to(results).as_posix(): ""})
+    with pytest.raises(ConfigError, match="'one' and 'two' leave out other rows of their files"):
+        bm.compare("one", "two")
+    # A file that was filtered before has none to leave out.
+    write_sealed(layout.fetched, {"origin": {"kept_rows": ""}})
+    assert {"one", "two"} <= {*bm.compare("one", "two").table.index}
 
 
 def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: Path) -> None:

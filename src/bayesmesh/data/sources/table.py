@@ -115,7 +115,7 @@ class Source(base.Source):
         wanted = _wanted(self.options, list(about["columns"]))
         roles = _roles(self.options, wanted)
         write_sealed(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
-        return {"origin": "files", **about["counts"]}
+        return {"origin": "files", **about["counts"], "kept_rows": about["kept_rows"]}
 
     def read(self, folder: Path) -> Dataset:
         """Return the fields, computed from the kept columns for the rows that are asked for."""

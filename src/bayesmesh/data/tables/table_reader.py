@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -168,14 +169,15 @@ class TableReader:
 
         Returns:
             ``numbers`` and ``codes``, the columns in the order of the spool; ``columns``, each -> kind, levels, their final
-            codes, mean and scale, number of missing cells; ``counts`` of the rows that were read, kept and left out.
+            codes, mean and scale, number of missing cells; ``counts`` of the rows that were read, kept and left out;
+            ``kept_rows``, a digest of the numbers of those that were kept, empty where none was left out.
 
         Raises:
             DataError: a cell does not fit its column; the message names file and row.
         """
         numbers = [name for name in self._names if name not in self._levels]
         writer = SpoolWriter(folder, numbers, list(self._levels))
-        counts = {"read": 0, "not_chosen": 0, "incomplete": 0}
+        counts, kept_rows = {"read": 0, "not_chosen": 0, "incomplete": 0}, hashlib.sha256()
         for file in self._files:
             for block in self._blocks_of(file, list(self._kinds)):
                 rows = self._choose(file, block)
@@ -184,6 +186,7 @@ class TableReader:
                 chosen = {name: values[kept] for name, values in columns.items()}
                 self._check_signs(file, (block.first + rows)[kept], chosen)
                 writer.append(chosen)
+                kept_rows.update((counts["read"] + rows[kept]).astype("<i8").tobytes())
                 counts["read"] += len(block)
                 counts["not_chosen"] += len(block) - len(rows)
                 counts["incomplete"] += len(rows) - int(kept.sum())
@@ -194,6 +197,7 @@ class TableReader:
         return {
             "numbers": numbers, "codes": list(self._levels), "columns": described,
             "counts": counts | {"kept": writer.num_rows},
+            "kept_rows": kept_rows.hexdigest() if writer.num_rows < counts["read"] else "",
         }  # fmt: skip
 
     def _no_rows(self, counts: Mapping[str, int]) -> DataError:

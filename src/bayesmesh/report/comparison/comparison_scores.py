@@ -15,6 +15,7 @@ from bayesmesh.report.comparison.comparison_evidence import ModelProbability, mo
 from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, read_scheme
+from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.seals import check_output, find_seal, stale_inputs
 
 
@@ -32,6 +33,7 @@ def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | 
     paths = choose_scores(chosen)
     for each in chosen:
         _check_sealed(each, paths[each.experiment])
+    _check_kept_rows({each.experiment: _kept_rows(each, paths[each.experiment]) for each in chosen})
     scores = {name: read_pointwise(path) for name, path in paths.items()}
     found = compare_models(scores, failed, feature)
     outdated = tuple(each.experiment for each in chosen if not _is_current(each, paths[each.experiment]))
@@ -63,6 +65,35 @@ def evidence_of(layout: ExperimentLayout) -> Path | None:
 def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
     if (layout.results / "seals").is_dir():
         check_output(layout.results, path)
+
+
+def _check_kept_rows(kept: Mapping[str, str]) -> None:
+    """Refuse experiments whose sources left out other rows of the files: their outcomes may be the same in the same order.
+
+    Raises:
+        ConfigError: names two of them.
+    """
+    (first, reference), *others = [(name, digest) for name, digest in kept.items() if digest] or [("", "")]
+    for name, digest in others:
+        if digest != reference:
+            raise ConfigError(
+                f"the data of experiments '{first}' and '{name}' leave out other rows of their files",
+                "let both keep the rows that all models can use, for example\n    data:\n      rows: not missing(a) and not missing(b)",
+            )
+
+
+def _kept_rows(layout: ExperimentLayout, path: Path) -> str:
+    """Return which rows of its files the source of some scores kept; empty where it kept all, or no record says."""
+    try:
+        inputs = find_seal(layout.results, path).inputs
+    except StoreError:
+        return ""
+    sharded = (layout.results / name for name in inputs if name.startswith("data/") and name.endswith("/sharded.json"))
+    # Beside the folders of splits; an experiment has one dataset.
+    fetched = next((each.parents[1] / "fetched.json" for each in sharded), None)
+    if fetched is None or not fetched.exists():
+        return ""
+    return str(read_sealed(fetched, "run the fetch stage again")["origin"].get("kept_rows", ""))
 
 
 def _is_current(layout: ExperimentLayout, path: Path) -> bool:

@@ -324,6 +324,21 @@ def test_durations_and_times_of_day_are_refused(tmp_path: Path, values: Any) -> 
         Source(Options.model_validate({"files": str(tmp_path / "rows.parquet")})).fetch(tmp_path)
 
 
+def test_which_rows_were_kept_is_recorded(tmp_path: Path) -> None:
+    """Not which columns lacked a value, nor whether a filter or a missing value left a row out."""
+    texts = {"all": "x,y\n1,2\n3,4\n5,6\n", "second": "x,y\n1,2\n,4\n5,6\n", "second too": "x,y\n1,2\n3,\n5,6\n", "third": "x,y\n1,2\n3,4\n,6\n"}  # fmt: skip
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.csv").write_text(text)
+        options = {"files": str(tmp_path / name / "rows.csv"), "missing": "drop"}
+        found[name] = Source(Options.model_validate(options)).fetch(tmp_path / name)["kept_rows"]
+    chosen = Options.model_validate({"files": str(tmp_path / "all" / "rows.csv"), "rows": "x != 3"})
+    assert found["all"] == ""
+    assert found["second"] == found["second too"] == Source(chosen).fetch(tmp_path / "all")["kept_rows"]
+    assert found["second"] != found["third"]
+
+
 def test_periods_are_not_read_as_the_numbers_behind_them(tmp_path: Path) -> None:
     pd.DataFrame({"x": pd.period_range("2020", "2021", freq="Y")}).to_parquet(tmp_path / "years.parquet")
     with pytest.raises(DataError, match=r"'x' holds extension<pandas\.period"):
