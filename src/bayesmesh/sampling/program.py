@@ -32,6 +32,7 @@ from bayesmesh.sampling.program_loop import iterate, iterate_in_turns
 from bayesmesh.sampling.program_values import Arguments, ChainState, GroupKey
 from bayesmesh.sampling.sampling_density import BoundTarget, Target
 from bayesmesh.sampling.sampling_kernel_check import (
+    check_adaptive,
     check_axes,
     check_fields,
     check_state,
@@ -77,6 +78,7 @@ class Program:
         num_chains: int,
         slice_draws: int,
     ) -> None:
+        check_adaptive(kernel)
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.points: Position | None = None

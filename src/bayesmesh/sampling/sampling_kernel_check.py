@@ -74,6 +74,17 @@ def check_fields(kernel: object, state: object) -> None:
             raise ConfigError(f"{_name(kernel)}: the state that init() returns lacks {name}", _CONTRACT)
 
 
+def check_adaptive(kernel: Kernel[Any, Any, Any, Any]) -> None:
+    """Refuse a kernel that adapts beyond its warmup, while draws are kept.
+
+    Raises:
+        ConfigError: it does.
+    """
+    number, most = kernel.num_adaptive, kernel.num_warmup
+    if isinstance(number, int) and isinstance(most, int) and not 0 <= number <= most:
+        raise ConfigError(f"{_name(kernel)}: num_adaptive is {number} of {most} warmup iterations", _CONTRACT)
+
+
 def offers_turns(kernel: object) -> bool:
     """Whether a kernel offers its own `step` in parts; a class that overrides `step` and not all parts inherits those of another.
 

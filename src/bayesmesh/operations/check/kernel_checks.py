@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,12 @@ MOST_BIAS, MOST_RATIO = 0.5, 2.0
 
 FURTHEST = 100.0
 """Posterior standard deviations from the mean of this normal posterior that no draw is."""
+
+LONGEST_S = 120.0
+"""Of the draws of one call; they take seconds."""
+
+NUM_STARTS = 8
+"""Iterations that all chains make from one place."""
 
 SAME = 1e-9
 NEEDED = ("lp", "log_likelihood", "n_steps")
@@ -129,11 +136,37 @@ def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -
 def _go(
     program: Program, compiled: dict[str, Any], data: Any, state: Any, first: int, count: int, seed: int = 1
 ) -> tuple[ChainState, dict[str, np.ndarray], np.ndarray]:
-    """Make iterations from an absolute one, from a checkpoint as the store keeps it."""
+    """Make iterations from an absolute one, from a checkpoint as the store keeps it.
+
+    Raises:
+        ConfigError: they do not end.
+    """
     leaves = dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
     given, arguments = program.state_to_device(leaves), program.arguments(GroupKey(seed, 0))
-    state, statistics, draws = compiled["segment"](arguments, data, given, np.uint32(first), np.int32(count))
-    return state, program.statistics_to_host(statistics, count), program.draws_to_host(draws, count)["mean"]
+
+    def make() -> tuple[ChainState, dict[str, np.ndarray], np.ndarray]:
+        state, statistics, draws = compiled["segment"](arguments, data, given, np.uint32(first), np.int32(count))
+        return state, program.statistics_to_host(statistics, count), program.draws_to_host(draws, count)["mean"]
+
+    return within(LONGEST_S, make)
+
+
+def within[Made](limit_s: float, make: Callable[[], Made]) -> Made:
+    """Return what a function does, unless it takes longer; a loop of a compiled program cannot be interrupted.
+
+    Raises:
+        ConfigError: it takes longer.
+    """
+    # Its threads are daemons, which do not keep the process from ending.
+    pool = ThreadPool(1)
+    running = pool.apply_async(make)
+    pool.close()
+    running.wait(limit_s)
+    if not running.ready():
+        problem = f"the draws did not end within {limit_s:g} s"
+        raise ConfigError(problem, "look at loops whose condition may stay true, and at `is_complete`")
+    pool.join()
+    return running.get()
 
 
 def check_statistics(name: str, run: Run) -> Line:
@@ -163,9 +196,24 @@ def check_keys(name: str, run: Run) -> Line:
                 name, FAILS, "no chain moves", "look at proposals and at the accept step: is a number NaN, or 0?"
             )
         return Line(name, FAILS, "another seed gives the same draws", "draw from the key that `step` is given")
-    if len(np.unique(run.draws[-1, :, 0])) < run.draws.shape[1]:
-        return Line(name, FAILS, "two chains are in one place", "give every chain numbers from its own key")
+    for number in range(NUM_STARTS):
+        begin, after = _from_one_place(run, number)
+        moved = after[(after != begin).any(axis=1)]
+        if len(np.unique(moved, axis=0)) < len(moved):
+            return Line(name, FAILS, "two chains go from one place to one place", "give every chain numbers from its own key, also for momenta and proposals")  # fmt: skip
     return Line(name, OK, "another seed gives other draws, and chains go their own ways")
+
+
+def _from_one_place(run: Run, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the first chain is, (dimension,), and where all chains are after one iteration from there, (chain, dimension)."""
+    program, state = run.program, jax.device_get(run.last.kernel)
+    position = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x)[:1], x.shape), state.position)
+    keys = jax.random.split(jax.random.key(number), program.num_chains)
+    target = program.target.bind(run.data)
+    placed = jax.jit(lambda q: program.kernel.init(keys, q, target))(position)
+    begin = ChainState(placed, run.last.adaptation)
+    _, _, draws = _go(program, run.compiled, run.data, begin, NUM_WARMUP + NUM_DRAWS + number, 1)
+    return np.asarray(program.target.constrain(jax.tree.map(lambda x: x[0], position))["mean"]), draws[0]
 
 
 def check_density(name: str, run: Run) -> Line:

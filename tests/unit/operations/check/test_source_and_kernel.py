@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from bayesmesh.cli import main
 from bayesmesh.config.config_registry import forget_files
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations.check.kernel_checks import within
 
 SOURCE = """
 from pathlib import Path
@@ -167,6 +170,33 @@ def test_a_kernel_that_raises(check: Any) -> None:
     assert "FAILS     run: " in said
     assert "checked_code.py, line" in said
     assert "remedy: " in said
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            "step(self, key, *given):\n        return super().step(jax.numpy.broadcast_to(key[:1], key.shape), *given)",
+            "FAILS     keys: two chains go from one place to one place",
+        ),
+        ("num_adaptive(self):\n        return self.num_warmup + 1", "num_adaptive is 301 of 300 warmup iterations"),
+    ],
+)
+def test_random_numbers_that_chains_share_and_late_adaptation(check: Any, method: str, said: str) -> None:
+    decorator = "@property\n    " if "num_adaptive" in method else ""
+    text = KERNEL.partition("    def step")[0] + f"    {decorator}def {method}\n"
+    code, found = check(f"import jax\n{text}")
+    assert code == 1
+    assert said in found
+
+
+def test_draws_that_do_not_end_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"did not end within 0\.1 s") as caught:
+        within(0.1, lambda: time.sleep(0.5))
+    assert "is_complete" in caught.value.remedy
+    with pytest.raises(KeyError):
+        within(9.0, lambda: {}["no"])
+    assert within(9.0, lambda: 3) == 3
 
 
 def test_a_kernel_without_a_statistic(check: Any) -> None:
