@@ -13,6 +13,7 @@ from bayesmesh.diagnostics.mode_stays import find_modes
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
+from bayesmesh.report.diagnostics_tables import Coordinate, worst_first
 from bayesmesh.report.learned.learned_effects import meanings_of
 from bayesmesh.report.report_convergence import (
     MEASURES,
@@ -26,7 +27,6 @@ from bayesmesh.report.report_convergence import (
 )
 from bayesmesh.report.report_draws import DrawReader, rank_difference
 from bayesmesh.report.report_efficiency import draw_efficiency, draw_growth
-from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12
 _HALF = (340, 210)

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.report_draws import RankDifference, thin_by_extremes
-from bayesmesh.report.tables import Coordinate
 
 MAX_CHAINS = 8
 """Number of chains with a colour; all chains are shown by their range."""

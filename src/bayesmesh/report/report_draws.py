@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import zarr
 
-from bayesmesh.report.tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
 from bayesmesh.store.stored_description import ModelDescription

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
-from bayesmesh.report.tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.layout import LEVEL_ROWS
 
 

@@ -23,6 +23,7 @@ from bayesmesh.report import report_verdict_text
 from bayesmesh.report.analysis_sections import build_analyses
 from bayesmesh.report.background_section import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
+from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.learned.learned_outcomes import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
@@ -32,7 +33,6 @@ from bayesmesh.report.report_opening import describe_setup, say_scope, unused_le
 from bayesmesh.report.report_provenance import Project, build_repeat
 from bayesmesh.report.report_times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.stored_description import ModelDescription

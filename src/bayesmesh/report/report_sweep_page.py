@@ -18,9 +18,9 @@ from bayesmesh.report.comparison.comparison_quantities import (
     read_coordinates,
 )
 from bayesmesh.report.comparison.comparison_scores import compare_experiments, find_pointwise
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.report_index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.report_page import render
-from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 MOST_QUANTITIES = 4

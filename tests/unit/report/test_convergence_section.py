@@ -11,8 +11,8 @@ from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict
 from bayesmesh.report.convergence_section import build_convergence
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.report_draws import DrawReader
-from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NUM_CHAINS, NUM_DRAWS = 32, 400

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.report_opening import describe_setup, say_scope
-from bayesmesh.report.tables import Coordinate
 
 
 def coordinate(variable: str, r_hat: float, *, is_summary: bool = False) -> Coordinate:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, USER_LATENTS, read_factors
-from bayesmesh.analyses.recommendation import recommendation_score_tables, tables
+from bayesmesh.analyses.recommendation import recommendation_score_tables, recommendation_tables
 from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
 from bayesmesh.analyses.recommendation.held_out_recommendation import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
@@ -60,7 +60,7 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
 
 def choose_users(
     num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]
-) -> list[tables.RankedUser]:
+) -> list[recommendation_tables.RankedUser]:
     """Return the most active, the least active and the chosen users, each user once.
 
     Args:
@@ -81,7 +81,7 @@ def choose_users(
     for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
         activity.setdefault(row, kind)
     return [
-        tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
+        recommendation_tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
         for place, (row, kind) in enumerate(activity.items())
     ]
 
@@ -223,11 +223,18 @@ def recommend(
     scored = score_users(model, posterior, shards, popularity, dtype, settings, accumulator_bytes, block_bytes)
     # By the contract of a source, the column genres has a list for each film.
     genres = cast(list[list[str]], columns.get("genres", []))
-    of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
-    of_users = [tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
+    of_genres = [
+        recommendation_tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres
+    ]
+    of_users = [
+        recommendation_tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row]))
+        for user in users
+    ]
     written = {
-        "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
-        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
+        "top.csv": pd.concat(
+            [recommendation_tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]
+        ),
+        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=recommendation_tables.GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
         "scores.csv": recommendation_score_tables.score_table(scored.rankings, settings.cutoff),
         "differences.csv": recommendation_score_tables.difference_table(scored.rankings, SEED),

@@ -10,10 +10,10 @@ import numpy as np
 
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.figures import formats
+from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
 from bayesmesh.report.learned.learned_choice import choose_findings
 from bayesmesh.report.learned.learned_estimates import INTERVAL
 from bayesmesh.report.report_draws import DrawReader
-from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.store.layout import ExperimentLayout
 
 MOST_EXPERIMENTS = 6

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from bayesmesh.figures.formats import natural_order
-from bayesmesh.report.tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.layout import SHOWN
 
 BESIDE = ("log_density", "log_likelihood")

@@ -8,9 +8,9 @@ import math
 import pytest
 
 from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.learned.learned_estimates import Estimate
 from bayesmesh.report.learned.learned_sentences import say_sides, say_truth, say_unsettled, trust
-from bayesmesh.report.tables import Coordinate
 
 
 def estimate(name: str, low: float, high: float, reference: float | None = 0.0, truth: float = math.nan) -> Estimate:

@@ -11,10 +11,10 @@ import pytest
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.report.diagnostics_tables import read_summary
 from bayesmesh.report.learned import section as module
 from bayesmesh.report.learned.section import Learned, build_learned
 from bayesmesh.report.report_draws import DrawReader
-from bayesmesh.report.tables import read_summary
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.zarr_arrays import open_group, write_array, write_texts
 

@@ -12,10 +12,10 @@ import pytest
 
 from bayesmesh.figures import formats
 from bayesmesh.report.background_section import dump_settings
+from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, worst_first
 from bayesmesh.report.fact_rows import list_facts
 from bayesmesh.report.report_convergence import draw_ranks, rank_reach
 from bayesmesh.report.report_draws import rank_difference, thin_by_extremes
-from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, worst_first
 from bayesmesh.store.layout import ExperimentLayout
 
 
