@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -186,9 +187,10 @@ def _say_component(key: str, given: object) -> tuple[str, str]:
             read_options(component_path(kind, str(name)))
         except ConfigError as error:
             return f"key '{key}.{word}': {error.message}", error.remedy
-    if kind == "model" and isinstance(name, str) and "~" in name:
+    if kind == "model" and isinstance(name, str) and "~" in name and not name.startswith("~/"):
+        formula = json.dumps(name, ensure_ascii=False)
         return f"key '{key}.{word}': {name!r:.80} is a formula", (
-            f"give it to a glm:\n    model:\n      name: glm\n      formula: '{name}'\n  in Python: {{'name': 'glm', 'formula': '{name}'}}"
+            f'give it to a glm:\n    model:\n      name: glm\n      formula: {formula}\n  in Python: {{"name": "glm", "formula": {formula}}}'
         )
     return f"key '{key}.{word}': unknown {kind} {name!r:.80}", f"{suggest(str(name), names)}; {example}"
 

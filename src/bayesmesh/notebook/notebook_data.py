@@ -83,8 +83,17 @@ def _refuse_nameless(value: object) -> None:
     """Refuse an array, and a column of pandas, Polars or Arrow, which exports itself as tables do."""
     if is_table(value) and type(value).__name__ in ("Series", "ChunkedArray"):
         raise DataError("key 'data': a single column", 'give a data frame, such as frame[["y"]], or {"y": values}')
-    if type(value).__module__.partition(".")[0] in ("numpy", "jax", "jaxlib", "torch") and hasattr(value, "shape"):
-        raise DataError("key 'data': an array without a name", 'name its columns: {"x": array[:, 0], "y": array[:, 1]}, or {"x": array} for a matrix')  # fmt: skip
+    if _is_of_numbers(value):
+        raise DataError("key 'data': an array without column names", 'name its columns: {"x": array[:, 0], "y": array[:, 1]}, or {"x": array} for a matrix')  # fmt: skip
+
+
+def _is_of_numbers(value: object) -> bool:
+    """Return whether a value is an array of numbers without names, of NumPy, JAX or PyTorch."""
+    kind, names = (getattr(getattr(value, "dtype", None), part, None) for part in ("kind", "names"))
+    is_array = type(value).__module__.partition(".")[0] in ("numpy", "jax", "jaxlib", "torch") and hasattr(
+        value, "shape"
+    )
+    return is_array and names is None and kind not in ("U", "S", "O")
 
 
 def _is_given(value: object) -> bool:
@@ -122,9 +131,7 @@ def _write_table(table: _ArrowTable, file: BinaryIO) -> None:
     names = [*map(str, getattr(table, "columns", ()))] if hasattr(table, "iloc") else []
     for name in names:
         if names.count(name) > 1:
-            raise DataError(
-                f"bayesmesh.sample: data: column '{name}' stands there twice", "rename one, or leave one out"
-            )
+            raise DataError(f"bayesmesh.sample: data: column '{name}' appears twice", "rename one, or leave one out")
     try:
         if hasattr(table, "iloc"):
             found = pyarrow.Table.from_pandas(table, preserve_index=False)

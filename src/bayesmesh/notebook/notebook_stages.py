@@ -50,7 +50,7 @@ from bayesmesh.store.layout import group_name
 
 _POLL_SECONDS = 0.05
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 _WARNING = re.compile(r"^\d\d:\d\d:\d\d warning: (.*)$", re.MULTILINE)
 """A line of a log that a reader of the results should know of."""
@@ -139,10 +139,15 @@ class StageRunner:
         for number, jobs in enumerate(stages):
             self._bar.begin_stage(number, jobs[0].spec.word)
             waiting = [planned for planned in jobs if planned.is_needed]
-            while waiting:
-                at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
-                self._run_together(name, waiting[:at_once])
-                waiting = waiting[at_once:]
+            try:
+                while waiting:
+                    at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
+                    self._run_together(name, waiting[:at_once])
+                    waiting = waiting[at_once:]
+            finally:
+                # Those of jobs whose results stay are in their logs.
+                for log in (planned.log for planned in jobs):
+                    pass_on_warnings(log)
 
     def _run_together(self, name: str, jobs: Sequence[Planned]) -> None:
         with tempfile.TemporaryDirectory(prefix="bayesmesh-") as scratch, contextlib.ExitStack() as held:
@@ -162,8 +167,6 @@ class StageRunner:
                 ) from None
             for error in _errors(name, jobs, running, files):
                 raise error
-            for file in files:
-                pass_on_warnings(_printed(file))
 
     def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
         """Return the command of a job, as the rule of its stage has it, its environment and the file for what it says."""
@@ -189,18 +192,15 @@ def _errors(
     """Yield the errors of those jobs that have failed."""
     for planned, process, file in zip(jobs, ended, files, strict=True):
         if process.returncode:
-            yield error_of(planned, name, process.returncode, _printed(file).strip())
+            said = file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
+            yield error_of(planned, name, process.returncode, said)
 
 
-def pass_on_warnings(said: str) -> None:
-    """Warn, at the caller's line outside of this package, of what a job has printed as a warning."""
+def pass_on_warnings(log: Path) -> None:
+    """Warn, at the caller's line outside of this package, of each line of a job's log that begins with ``warning:``."""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     for warning in _WARNING.findall(said):
         warnings.warn(warning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
-
-
-def _printed(file: Path) -> str:
-    """Return what a job printed that was given a file for its progress."""
-    return file.with_suffix(".err").read_text(encoding="utf-8", errors="replace")
 
 
 @contextlib.contextmanager

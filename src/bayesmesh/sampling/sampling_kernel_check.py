@@ -6,6 +6,7 @@ A wrong declaration would otherwise end in an error of JAX that names neither th
 from __future__ import annotations
 
 import inspect
+import numbers
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -81,7 +82,7 @@ def check_adaptive(kernel: Kernel[Any, Any, Any, Any]) -> None:
         ConfigError: it does.
     """
     number, most = kernel.num_adaptive, kernel.num_warmup
-    if isinstance(number, int) and isinstance(most, int) and not 0 <= number <= most:
+    if isinstance(number, numbers.Real) and isinstance(most, int) and not 0 <= number <= most:
         raise ConfigError(f"{_name(kernel)}: num_adaptive is {number} of {most} warmup iterations", _CONTRACT)
 
 

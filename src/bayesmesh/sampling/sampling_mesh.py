@@ -227,7 +227,7 @@ def warn_of_idle_gpu(mesh: Mesh, compute: ComputeSettings, environ: Mapping[str,
     is_on_cpu = mesh.devices.flat[0].platform == "cpu" and compute.platform != "cpu"
     if given and is_on_cpu and jax.process_index() == 0:
         _log.warning(
-            "this job was given a GPU (%s), and JAX computes on the CPU: make the environment with"
+            "warning: this job was given a GPU (%s), and JAX computes on the CPU: make the environment with"
             " `make env ACCELERATOR=cuda` and leave JAX_PLATFORMS unset; `bayesmesh doctor` in such a job says what is"
             " missing. Where the CPU is meant, say `compute: {platform: cpu}`, and ask for no GPU",
             given[0],

@@ -5,10 +5,11 @@ The value of a row by itself is not known where all rows are one, so that no oth
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from bayesmesh.sampling.program_costs import equations_of, trace_tile
 from bayesmesh.sampling.sampling_density import Target
@@ -19,6 +20,9 @@ _log = logging.getLogger("bayesmesh")
 FEWEST_ROWS = 8
 """With fewer, an axis of another meaning is often as long."""
 
+_CALLS = frozenset({"closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2", "checkpoint"})
+"""Equations whose inner operations take their operands and give their results, one for one."""
+
 _OF_MATRICES = frozenset({
     "cholesky", "conv_general_dilated", "cumlogsumexp", "cummax", "cumprod", "cumsum", "custom_linear_solve", "dot_general", "eigh",
     "eig", "fft", "gather", "householder_product", "lu", "qr", "scan", "schur", "sort", "svd", "triangular_solve", "tridiagonal", "while",
@@ -27,7 +31,7 @@ _OF_MATRICES = frozenset({
 
 
 def warn_of_pairs(target: Target, num_chains: int) -> None:
-    """Log a warning where a log density makes a number for each pair of rows and only adds them up.
+    """Log a warning where a log density makes a number for each pair of rows from a shape of (rows, 1), and only adds them up.
 
     Args:
         target: log density of a model that takes all data as one row.
@@ -36,29 +40,87 @@ def warn_of_pairs(target: Target, num_chains: int) -> None:
     lengths = {field.shape[0] for field in target.spec.fields.values() if field.shape}
     traced = trace_tile(target, num_chains)
     for length in sorted(lengths):
-        # Chains are an axis too.
-        if length >= FEWEST_ROWS and length != num_chains and _adds_up_pairs(traced.jaxpr, length):
+        if length >= FEWEST_ROWS and _Pairs(length, num_chains).are_added_up(traced.jaxpr):
             _log.warning(
-                "warning: %s makes an array of %d by %d from %d rows and adds it up; if it has no sum over pairs of rows, a shape of (%d, 1)"
-                " meets one of (%d,): give both the same shape",
-                place_of_likelihood(target.model), length, length, length, length, length,
+                "warning: %s sums an array of shape (%d, %d). If no sum over pairs of rows is intended, an array of shape (%d, 1) was broadcast"
+                " against one of shape (%d,): give both the same shape",
+                place_of_likelihood(target.model), length, length, length, length,
             )  # fmt: skip
 
 
-def _adds_up_pairs(jaxpr: ClosedJaxpr, length: int) -> bool:
-    """Return whether arrays over pairs of rows are made of arrays over rows, and no operation on matrices takes one."""
-    if any(_is_of_pairs(variable, length) for variable in jaxpr.jaxpr.invars):
-        return False
-    equations = [*equations_of(jaxpr)]
-    if any(_is_of_pairs(each, length) for e in equations if e.primitive.name in _OF_MATRICES for each in e.invars):
-        return False
-    sums = (e for e in equations if e.primitive.name == "reduce_sum")
-    return any(_is_of_pairs(each, length) for e in sums for each in e.invars)
+class _Pairs:
+    """Arrays over pairs of rows in a computation for all chains.
+
+    Arrays that operations make of each other form a group. What adds up pairs by mistake is a group of its own: a matrix
+    that is factorised or multiplied is in another.
+
+    Args:
+        length: number of rows.
+        num_chains: length of the axis of chains.
+    """
+
+    def __init__(self, length: int, num_chains: int) -> None:
+        self._length = length
+        # An axis of chains may be as long.
+        self._fewest = 2 + (length == num_chains)
+        self._group: dict[object, object] = {}
+
+    def are_added_up(self, jaxpr: ClosedJaxpr) -> bool:
+        """Return whether a group of such arrays is added up and no operation on matrices takes one, and a column may have made it."""
+        summed, of_matrices, is_column = list[object](), list[object](), any(map(self._is_column, jaxpr.jaxpr.invars))
+        given = [variable for variable in jaxpr.jaxpr.invars if self._is_of_pairs(variable)]
+        for name, operands, results in _flatten(jaxpr.jaxpr, {}):
+            is_column |= name == "dot_general" and any(map(self._is_column, results))
+            pairs = [each for each in (*operands, *results) if self._is_of_pairs(each)]
+            for one, other in itertools.pairwise(pairs):
+                self._group[self._find(one)] = self._find(other)
+            if name in _OF_MATRICES:
+                of_matrices += pairs[:1]
+            elif name == "reduce_sum":
+                summed += [each for each in operands if self._is_of_pairs(each)]
+        exempt = {self._find(each) for each in (*of_matrices, *given)}
+        return is_column and any(self._find(each) not in exempt for each in summed)
+
+    def _find(self, variable: object) -> object:
+        while (other := self._group.get(variable, variable)) is not variable:
+            variable = other
+        return variable
+
+    def _is_of_pairs(self, variable: object) -> bool:
+        return _shape(variable).count(self._length) >= self._fewest
+
+    def _is_column(self, variable: object) -> bool:
+        return _shape(variable)[-2:] == (self._length, 1)
 
 
-def _is_of_pairs(variable: object, length: int) -> bool:
-    return [*_lengths(variable)].count(length) > 1
+def _flatten(jaxpr: Jaxpr, outer: Mapping[int, object]) -> Iterator[tuple[str, list[object], list[object]]]:
+    """Yield name, operands and results of each operation; those of calls are written with the variables of the caller."""
+    for equation in jaxpr.eqns:
+        operands = [_of_caller(each, outer) for each in equation.invars]
+        inner = _called(equation)
+        if inner is None or len(inner.invars) != len(operands):
+            nested = {each.primitive.name for each in equations_of(inner)} if inner is not None else set[str]()
+            name = next(iter(sorted(nested & _OF_MATRICES)), equation.primitive.name)
+            yield name, operands, list(equation.outvars)
+            continue
+        names = {id(variable): value for variable, value in zip(inner.invars, operands, strict=True)}
+        yield from _flatten(inner, names)
+        # What the call returns is, to its caller, another name of what was computed.
+        results = [_of_caller(each, names) for each in inner.outvars]
+        yield "call", results, list(equation.outvars)
 
 
-def _lengths(variable: object) -> Iterator[int]:
-    yield from getattr(getattr(variable, "aval", None), "shape", ())
+def _of_caller(variable: object, outer: Mapping[int, object]) -> object:
+    return outer.get(id(variable), variable)
+
+
+def _called(equation: JaxprEqn) -> Jaxpr | None:
+    """Return what a call computes; None of any other operation."""
+    if equation.primitive.name not in _CALLS:
+        return None
+    found = equation.params.get("jaxpr") or equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")
+    return getattr(found, "jaxpr", found)
+
+
+def _shape(variable: object) -> tuple[int, ...]:
+    return tuple(getattr(getattr(variable, "aval", None), "shape", ()))

@@ -111,7 +111,7 @@ def start_chains(
         has_failed = has_failed[own]
         if not (lost := has_failed.any(axis=1)).all():
             _log.warning(
-                "%d of %d datasets have no finite start after %d attempts: their log density is not finite, and they fail",
+                "warning: %d of %d datasets have no finite start after %d attempts: their log density is not finite, and they fail",
                 lost.sum(), len(lost), MOST_ATTEMPTS,
             )  # fmt: skip
             return state

@@ -248,7 +248,7 @@ def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: Data
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
         growth = program_audit.check_growth(equations, rows, spec.model.name)
     if growth:
-        _log.warning("%s", growth)
+        _log.warning("warning: %s", growth)
     return growth
 
 

@@ -176,7 +176,7 @@ def _open_store(
     policy = spec.sampling.on_changed_environment
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
-        _log.warning("continuing in a changed environment, not bitwise reproducible: %s", difference)
+        _log.warning("warning: continuing in a changed environment, not bitwise reproducible: %s", difference)
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 

@@ -42,8 +42,9 @@ def test_a_notebook_shows_an_error_without_a_traceback() -> None:
     assert ConfigError("what", "how")._render_traceback_() == ["ConfigError: what\n  remedy: how"]
 
 
-def test_warnings_of_a_job_are_those_of_the_call() -> None:
+def test_warnings_of_a_job_are_those_of_the_call(tmp_path: Path) -> None:
     said = "10:00:00 fetch data\n10:00:01 warning: 'x' is odd\n10:00:01 data: a warning: no line of its own\n"
+    (log := tmp_path / "fetch.log").write_text(said)
     with pytest.warns(UserWarning, match="^'x' is odd$") as caught:
-        pass_on_warnings(said)
+        pass_on_warnings(log)
     assert [Path(each.filename) for each in caught] == [Path(__file__)]

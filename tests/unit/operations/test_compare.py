@@ -181,14 +181,15 @@ def test_models_whose_data_leave_out_other_rows_are_not_compared(project: Path) 
     results = project / "results"
     for name, kept in (("one", "first rows"), ("two", "last rows")):
         layout = DataLayout(results, f"of-{name}", "all")
-        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}})
+        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}, "files": {f"{name}.csv": "the same"}})
         path = results / name / "loo" / "pointwise.zarr"
         seal_as(results, name, "loo", [path], inputs={layout.sharded.relative_to(results).as_posix(): ""})
-    with pytest.raises(ConfigError, match="'one' and 'two' leave out other rows of their files"):
+    with pytest.raises(ConfigError, match="'one' and 'two' leave out different rows of their files"):
         bm.compare("one", "two")
-    # A file that was filtered before has none to leave out.
-    write_sealed(layout.fetched, {"origin": {"kept_rows": ""}})
-    assert {"one", "two"} <= {*bm.compare("one", "two").table.index}
+    # Rows of another file have other numbers; one that was filtered before has none to leave out.
+    for kept, file in (("last rows", "another"), ("", "the same")):
+        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}, "files": {"two.csv": file}})
+        assert {"one", "two"} <= {*bm.compare("one", "two").table.index}
 
 
 def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: Path) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 from jax.scipy.linalg import cho_solve, cholesky
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec
@@ -17,6 +19,8 @@ from bayesmesh.models.log_density import LogDensity
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_pair_check import warn_of_pairs
+
+tfd = tfp.distributions
 
 
 @pytest.fixture
@@ -63,7 +67,39 @@ def covariance(latents: Any, data: Any) -> Any:
 def test_a_shape_that_broadcasts_over_pairs_of_rows_is_named(said: Callable[..., str], num_rows: int) -> None:
     found = said(broadcast, {"x": (num_rows, 3), "y": (num_rows, 1)})
     assert "test_sampling_pair_check.py, line " in found
-    assert f"makes an array of {num_rows} by {num_rows} from {num_rows} rows" in found
+    assert f"sums an array of shape ({num_rows}, {num_rows})" in found
+
+
+def process(latents: Any, data: Any) -> Any:
+    """A Gaussian process whose values meet the outcome in another shape."""
+    gaps = data["x"][:, :1] - data["x"][:, 0]
+    factor = cholesky(jnp.exp(-(gaps**2)) + jnp.eye(len(gaps)), lower=True)
+    return -0.5 * jnp.sum((data["y"] - latents["a"] * (factor @ data["x"][:, 1])) ** 2)
+
+
+@jax.jit
+def compiled(latents: Any, data: Any) -> Any:
+    return tfd.Normal(data["x"] @ latents["b"], jnp.exp(latents["a"])).log_prob(data["y"]).sum()
+
+
+@pytest.mark.parametrize(("function", "num_chains"), [(broadcast, 20), (process, 2), (process, 20), (compiled, 2)])
+def test_the_same_beside_a_matrix_in_a_call_and_with_as_many_chains(
+    said: Callable[..., str], function: Any, num_chains: int
+) -> None:
+    assert "sums an array of shape (20, 20)" in said(function, {"x": (20, 3), "y": (20, 1)}, num_chains)
+
+
+def risk_sets(latents: Any, data: Any) -> Any:
+    """The partial likelihood of Cox's model."""
+    risk = data["x"] @ latents["b"]
+    at_risk = data["t"][:, None] >= data["t"][None, :]
+    return jnp.sum(risk - jnp.log(jnp.sum(jnp.where(at_risk.T, jnp.exp(risk), 0), axis=1)))
+
+
+def mixture(latents: Any, data: Any) -> Any:
+    """With as many components as rows."""
+    means = jnp.linspace(-3, 3, 20) + latents["a"]
+    return jax.nn.logsumexp(-0.5 * (data["y"][:, None] - means) ** 2, axis=1).sum()
 
 
 @pytest.mark.parametrize(
@@ -73,6 +109,9 @@ def test_a_shape_that_broadcasts_over_pairs_of_rows_is_named(said: Callable[...,
         (independent, {"x": (20, 3), "y": (20,)}, 20),
         (broadcast, {"x": (20, 3), "y": (20,)}, 2),
         (covariance, {"x": (20, 3), "y": (20,)}, 2),
+        (covariance, {"x": (20, 3), "y": (20,)}, 20),
+        (risk_sets, {"x": (20, 3), "t": (20,)}, 2),
+        (mixture, {"y": (20,)}, 2),
         (lambda latents, data: -jnp.sum(latents["a"] * data["x"]), {"x": (20, 20)}, 2),
     ],
 )

@@ -34,6 +34,9 @@ _EXACT = 2**53
 _WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)?(?=\s?%))\s?%?")
 """Numbers as people write them, and programs do not read them: 1,500 and 1,5 and 12%."""
 
+_CODE = re.compile(r"0\d")
+"""Begins codes, such as postal ones, that are not numbers."""
+
 
 class Misfit(Exception):
     """A cell is not what its column is.
@@ -259,13 +262,17 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
 
 
 def seem_to_be_numbers(levels: Sequence[str]) -> bool:
-    """Return whether all levels are numbers, or all but texts that often stand for no value.
+    """Return whether levels are numbers, or seem to be but for their writing or for texts that stand for no value.
 
-    >>> [seem_to_be_numbers(each) for each in (["1.5", "-2"], ["1", "NA"], ["1", "A"], ["NA"])]
-    [True, True, False, False]
+    Codes such as postal ones, which a number would shorten, do not.
+
+    >>> [seem_to_be_numbers(each) for each in (["1.5", "-2"], ["1", "NA"], ["1,5", "2,5"], ["1", "A"], ["NA"], ["01234", "10000"])]
+    [True, True, True, False, False, False]
     """
     values = [level for level in levels if level not in MISSING_TEXTS]
-    return bool(values) and all(map(_is_number, values))
+    if any(_CODE.match(level) for level in values):
+        return False
+    return bool(values) and (all(map(_is_number, values)) or doubtful_number(values) is not None)
 
 
 def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_col
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.seal_files import find_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +102,7 @@ class TableReader:
         self._settle()
         self._is_text = any(file.is_text for file in self._files)
         self._guessed = {name for name in open_names if self._kinds[name] == "category"}
+        self._categories = set[str]()
         self._levels = {n: Levels(options.levels.get(n)) for n in self._names if self._kinds[n] == "category"}
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
@@ -180,6 +184,9 @@ class TableReader:
         counts, kept_rows = {"read": 0, "not_chosen": 0, "incomplete": 0}, hashlib.sha256()
         for file in self._files:
             for block in self._blocks_of(file, list(self._kinds)):
+                for name in self._kinds:
+                    _refuse_duration(file, name, block.cells[name])
+                self._categories |= {name for name in self._kinds if _is_category(block.cells[name])}
                 rows = self._choose(file, block)
                 columns = {name: self._decode(file, block, rows, name) for name in self._names}
                 kept = self._complete(file, block.first + rows, columns)
@@ -315,11 +322,12 @@ class TableReader:
 
         Where a format declares texts as texts, levels that seem to be numbers are only named in the log.
         """
-        if not self._is_text and seem_to_be_numbers(levels):
-            shown = ", ".join(f"'{level}'" for level in levels[:4])
+        if not self._is_text and name not in self._categories and seem_to_be_numbers(levels):
+            missing = [level for level in levels if level in MISSING_TEXTS]
             _log.warning(
-                "warning: %s: '%s' holds texts that seem to be numbers (%s) and is a category with %d levels; say which it is: types: {%s: number}, or category",
-                self._files[0].path, name, shown, len(levels), name,
+                "warning: %s: '%s' holds texts that seem to be numbers (%s) and is a category with %d levels; say which it is: types: {%s: number}%s, or category",
+                self._files[0].path, name, ", ".join(f"'{level}'" for level in levels[:4]), len(levels), name,
+                f" and missing_values: [{', '.join(missing)}]" if missing else "",
             )  # fmt: skip
         if self._is_text and (text := doubtful_number(levels)) is not None:
             shown = ", ".join(f"'{level}'" for level in levels[:4])
@@ -335,7 +343,14 @@ class TableReader:
             )
 
 
-def _refuse_type(file: TableFile, name: str, cells: Any) -> None:
+def _is_category(cells: pa.Array) -> bool:
+    """Return whether a column was written as a category, such as one of pandas."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(cells.type))
+
+
+def _refuse_duration(file: TableFile, name: str, cells: pa.Array) -> None:
     import pyarrow as pa
 
     if pa.types.is_duration(cells.type) or pa.types.is_time(cells.type):
@@ -343,6 +358,12 @@ def _refuse_type(file: TableFile, name: str, cells: Any) -> None:
             f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
             f"write it as a number, such as hours, or leave it out:\n    data:\n      columns: ['*', '-{name}']",
         )
+
+
+def _refuse_type(file: TableFile, name: str, cells: pa.Array) -> None:
+    import pyarrow as pa
+
+    _refuse_duration(file, name, cells)
     # The numbers behind a period or an interval of pandas are not its values.
     if pa.types.is_nested(cells.type) or isinstance(cells.type, pa.BaseExtensionType):
         raise DataError(

@@ -43,10 +43,10 @@ FURTHEST = 100.0
 """Posterior standard deviations from the mean of this normal posterior that no draw is."""
 
 LONGEST_S = 120.0
-"""Of the draws of one call; they take seconds."""
+"""Time limit for the draws of one call, which usually take seconds."""
 
 NUM_STARTS = 8
-"""Iterations that all chains make from one place."""
+"""Times that all chains start from one position."""
 
 SAME = 1e-9
 NEEDED = ("lp", "log_likelihood", "n_steps")
@@ -200,20 +200,23 @@ def check_keys(name: str, run: Run) -> Line:
         begin, after = _from_one_place(run, number)
         moved = after[(after != begin).any(axis=1)]
         if len(np.unique(moved, axis=0)) < len(moved):
-            return Line(name, FAILS, "two chains go from one place to one place", "give every chain numbers from its own key, also for momenta and proposals")  # fmt: skip
+            return Line(name, FAILS, "two chains that start at one position make the same moves", "give every chain numbers from its own key, also for momenta and proposals")  # fmt: skip
     return Line(name, OK, "another seed gives other draws, and chains go their own ways")
 
 
 def _from_one_place(run: Run, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the first chain is, (dimension,), and where all chains are after one iteration from there, (chain, dimension)."""
+    """Return where the first chain is, (dimension,), and where all chains are after two iterations from there, (chain, dimension).
+
+    The first may move without a random number, such as the drift of an underdamped Langevin step.
+    """
     program, state = run.program, jax.device_get(run.last.kernel)
     position = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x)[:1], x.shape), state.position)
     keys = jax.random.split(jax.random.key(number), program.num_chains)
     target = program.target.bind(run.data)
     placed = jax.jit(lambda q: program.kernel.init(keys, q, target))(position)
     begin = ChainState(placed, run.last.adaptation)
-    _, _, draws = _go(program, run.compiled, run.data, begin, NUM_WARMUP + NUM_DRAWS + number, 1)
-    return np.asarray(program.target.constrain(jax.tree.map(lambda x: x[0], position))["mean"]), draws[0]
+    _, _, draws = _go(program, run.compiled, run.data, begin, NUM_WARMUP + NUM_DRAWS + number, 2)
+    return np.asarray(program.target.constrain(jax.tree.map(lambda x: x[0], position))["mean"]), draws[1]
 
 
 def check_density(name: str, run: Run) -> Line:

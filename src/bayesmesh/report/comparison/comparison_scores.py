@@ -67,33 +67,38 @@ def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
         check_output(layout.results, path)
 
 
-def _check_kept_rows(kept: Mapping[str, str]) -> None:
-    """Refuse experiments whose sources left out other rows of the files: their outcomes may be the same in the same order.
+def _check_kept_rows(kept: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse experiments whose sources left out different rows of one file: their outcomes may be the same in the same order.
+
+    Args:
+        kept: experiment -> what `_kept_rows` returns.
 
     Raises:
         ConfigError: names two of them.
     """
-    (first, reference), *others = [(name, digest) for name, digest in kept.items() if digest] or [("", "")]
-    for name, digest in others:
-        if digest != reference:
+    known: dict[str, tuple[str, str]] = {}
+    for name, (files, rows) in kept.items():
+        first, reference = known.setdefault(files, (name, rows)) if rows else (name, rows)
+        if rows != reference:
             raise ConfigError(
-                f"the data of experiments '{first}' and '{name}' leave out other rows of their files",
+                f"the data of experiments '{first}' and '{name}' leave out different rows of their files",
                 "let both keep the rows that all models can use, for example\n    data:\n      rows: not missing(a) and not missing(b)",
             )
 
 
-def _kept_rows(layout: ExperimentLayout, path: Path) -> str:
-    """Return which rows of its files the source of some scores kept; empty where it kept all, or no record says."""
+def _kept_rows(layout: ExperimentLayout, path: Path) -> tuple[str, str]:
+    """Return which files the source of some scores read, and which of their rows it kept; empty where it kept all, or no record says."""
     try:
         inputs = find_seal(layout.results, path).inputs
     except StoreError:
-        return ""
+        return "", ""
     sharded = (layout.results / name for name in inputs if name.startswith("data/") and name.endswith("/sharded.json"))
     # Beside the folders of splits; an experiment has one dataset.
     fetched = next((each.parents[1] / "fetched.json" for each in sharded), None)
     if fetched is None or not fetched.exists():
-        return ""
-    return str(read_sealed(fetched, "run the fetch stage again")["origin"].get("kept_rows", ""))
+        return "", ""
+    manifest = read_sealed(fetched, "run the fetch stage again")
+    return " ".join(manifest.get("files", {}).values()), manifest["origin"].get("kept_rows", "")
 
 
 def _is_current(layout: ExperimentLayout, path: Path) -> bool:
