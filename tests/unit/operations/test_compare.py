@@ -14,9 +14,12 @@ from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
+from bayesmesh.notebook.call_settings import describe
 from bayesmesh.operations import compare, verify_files
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition
+from bayesmesh.planning.plan_specs import make_spec
+from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.report.comparison.comparison_scores import choose_scores, find_pointwise
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.score_store import RowScores, write_pointwise
@@ -211,3 +214,10 @@ def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: 
     assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
     only = [layouts[0], ExperimentLayout(results, "scales-prior_scale-1")]
     assert {path.parent.name for path in choose_scores(only).values()} == {"loo"}
+
+
+def test_scores_say_from_which_data_they_were_made(tmp_path: Path) -> None:
+    """As the comparison reads it, to know the rows that a source has kept."""
+    experiment = describe("gaussian", "gaussian", "nuts", "mine", tmp_path, {"loo": {}}).check()
+    inputs = job_of(make_spec("loo", "mine", experiment, str(tmp_path)), None).inputs
+    assert [path.parents[2] for path in inputs if path.name == "sharded.json"] == [tmp_path / "data"]
