@@ -6,6 +6,7 @@ A file is named after its content, so the same table is the same dataset, and an
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeGuard, cast
@@ -128,10 +129,9 @@ def _write_table(table: _ArrowTable, file: BinaryIO) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    names = [*map(str, getattr(table, "columns", ()))] if hasattr(table, "iloc") else []
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"bayesmesh.sample: data: column '{name}' appears twice", "rename one, or leave one out")
+    names = Counter(map(str, getattr(table, "columns", ())) if hasattr(table, "iloc") else ())
+    for name in (name for name, count in names.items() if count > 1):
+        raise DataError(f"bayesmesh.sample: data: column '{name}' appears twice", "rename one, or leave one out")
     try:
         if hasattr(table, "iloc"):
             found = pyarrow.Table.from_pandas(table, preserve_index=False)

@@ -79,7 +79,7 @@ class Planned(NamedTuple):
     @property
     def log(self) -> Path:
         """Where the workflow writes the log of the job."""
-        return self.job.results / self.job.owner / "logs" / f"{self.job.name}.log"
+        return self.job.log
 
 
 def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Planned]]:

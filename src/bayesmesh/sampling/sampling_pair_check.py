@@ -105,7 +105,7 @@ def _flatten(jaxpr: Jaxpr, outer: Mapping[int, object]) -> Iterator[tuple[str, l
             continue
         names = {id(variable): value for variable, value in zip(inner.invars, operands, strict=True)}
         yield from _flatten(inner, names)
-        # What the call returns is, to its caller, another name of what was computed.
+        # Join the caller's variables for the results with those inside the call.
         results = [_of_caller(each, names) for each in inner.outvars]
         yield "call", results, list(equation.outvars)
 

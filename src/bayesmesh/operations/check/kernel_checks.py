@@ -196,27 +196,28 @@ def check_keys(name: str, run: Run) -> Line:
                 name, FAILS, "no chain moves", "look at proposals and at the accept step: is a number NaN, or 0?"
             )
         return Line(name, FAILS, "another seed gives the same draws", "draw from the key that `step` is given")
-    for number in range(NUM_STARTS):
-        begin, after = _from_one_place(run, number)
+    for begin, after in _from_one_position(run):
         moved = after[(after != begin).any(axis=1)]
         if len(np.unique(moved, axis=0)) < len(moved):
             return Line(name, FAILS, "two chains that start at one position make the same moves", "give every chain numbers from its own key, also for momenta and proposals")  # fmt: skip
     return Line(name, OK, "another seed gives other draws, and chains go their own ways")
 
 
-def _from_one_place(run: Run, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the first chain is, (dimension,), and where all chains are after two iterations from there, (chain, dimension).
+def _from_one_position(run: Run) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield where the first chain is, (dimension,), and where all chains are after two iterations from there, (chain, dimension).
 
     The first may move without a random number, such as the drift of an underdamped Langevin step.
     """
     program, state = run.program, jax.device_get(run.last.kernel)
     position = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x)[:1], x.shape), state.position)
-    keys = jax.random.split(jax.random.key(number), program.num_chains)
+    keys = jax.random.split(jax.random.key(0), program.num_chains)
     target = program.target.bind(run.data)
     placed = jax.jit(lambda q: program.kernel.init(keys, q, target))(position)
-    begin = ChainState(placed, run.last.adaptation)
-    _, _, draws = _go(program, run.compiled, run.data, begin, NUM_WARMUP + NUM_DRAWS + number, 2)
-    return np.asarray(program.target.constrain(jax.tree.map(lambda x: x[0], position))["mean"]), draws[1]
+    where = np.asarray(program.target.constrain(jax.tree.map(lambda x: x[0], position))["mean"])
+    for number in range(NUM_STARTS):
+        begin = ChainState(placed, run.last.adaptation)
+        _, _, draws = _go(program, run.compiled, run.data, begin, NUM_WARMUP + NUM_DRAWS + number, 2)
+        yield where, draws[1]
 
 
 def check_density(name: str, run: Run) -> Line:
