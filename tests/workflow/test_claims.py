@@ -32,7 +32,7 @@ pieces:
         numbers:
           elsewhere: {published: "1", file: other/a.csv, column: b}
 """
-INPUTS = """FOLDERS = ("digits", "other")\n"""
+INPUTS = """FOLDERS, BENCHMARKS = ("digits", "other"), ()\n"""
 
 
 def test_claims_of_a_finished_run(workspace: Any) -> None:

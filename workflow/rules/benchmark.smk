@@ -37,10 +37,7 @@ rule benchmark:
 
 rule benchmark_page:
     input:
-        [
-            reproduction.benchmark_layout(PLAN).table(name)
-            for name in reproduction.benchmark_names()
-        ],
+        lambda wildcards: reproduction.benchmark_tables(PLAN),
     output:
         report(
             update("results/benchmarks/index.html"),
@@ -57,7 +54,7 @@ rule benchmark_page:
         config="page",
         code=reproduction.code_of_benchmark_page(),
     message:
-        "Write the page of all benchmarks"
+        "Write the page of benchmarks"
     shell:
         "bayesmesh benchmark {params.config:q} --code {params.code:q} --log {log:q}"
 

@@ -35,7 +35,7 @@ rule claims:
 # Ends with an error if a claim failed, after everything has run.
 rule reproduce:
     input:
-        reproduction.reproduced(PLAN),
+        lambda wildcards: reproduction.reproduced(PLAN),
         "results/reproduction/claims.csv",
         "results/index.html",
     log:

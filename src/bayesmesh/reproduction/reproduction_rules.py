@@ -13,7 +13,7 @@ from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, sourc
 from bayesmesh.files import hash_file
 from bayesmesh.planning.plan import Plan
 from bayesmesh.reproduction.benchmarks.benchmark_command import benchmark_files, list_benchmarks
-from bayesmesh.reproduction.claims.claim_inputs import FOLDERS
+from bayesmesh.reproduction.claims.claim_inputs import BENCHMARKS, FOLDERS
 from bayesmesh.store.layout import BenchmarkLayout
 
 _FOLDER = PACKAGE_ROOT / "reproduction"
@@ -50,7 +50,7 @@ def code_of_benchmark(name: str) -> str:
 
 
 def code_of_benchmark_page() -> str:
-    """Return the fingerprint of the code that writes the page of all benchmarks."""
+    """Return the fingerprint of the code that writes the page of benchmarks."""
     return _code_of_page("pages/benchmark_page.py")
 
 
@@ -64,11 +64,19 @@ def code_of_claims() -> str:
     return _code_of_page("pages/claim_page.py", "claims/claims.yaml")
 
 
+def benchmark_tables(plan: Plan) -> list[Path]:
+    """Return the tables that the page of benchmarks waits for: of all for the target `benchmarks`, else those that claims read.
+
+    The page shows every table that exists.
+    """
+    names = benchmark_names() if plan.is_asked("benchmarks") else BENCHMARKS
+    return [benchmark_layout(plan).table(name) for name in names]
+
+
 def reproduced(plan: Plan) -> list[Path]:
-    """Return the results of the target `reproduce` before the claims: pages of experiments, tables of benchmarks."""
+    """Return the results of the target `reproduce` before the claims: pages of experiments, and of benchmarks."""
     pages = [plan.page(name) for name in plan.reproduction()]
-    layout = benchmark_layout(plan)
-    return [*pages, *(layout.table(name) for name in benchmark_names()), layout.page]
+    return [*pages, *benchmark_tables(plan), benchmark_layout(plan).page]
 
 
 def claims_inputs(plan: Plan) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 
 from bayesmesh.planning.plan import Plan
 from bayesmesh.reproduction import reproduction_rules
+from bayesmesh.reproduction.claims.claim_inputs import BENCHMARKS
 from bayesmesh.store.receipts import write_receipts
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -40,6 +42,17 @@ def test_claims_read_existing_results_or_all_that_reproduce_makes(config: Path) 
     made = reproduction_rules.reproduced(whole)
     assert reproduction_rules.claims_inputs(whole) == made
     assert {whole.layout("b").page, reproduction_rules.benchmark_layout(whole).page} < set(made)
+
+
+def test_reproduce_runs_the_benchmarks_that_claims_read(config: Path) -> None:
+    text = (Path(reproduction_rules.__file__).parent / "claims" / "claims.yaml").read_text(encoding="utf-8")
+    read = set(re.findall(r"\bbenchmarks/([a-z_]+)", text))
+    assert read == set(BENCHMARKS) < set(reproduction_rules.benchmark_names())
+    tables = {
+        target: reproduction_rules.benchmark_tables(_plan(config, target)) for target in ("reproduce", "benchmarks")
+    }
+    assert {path.stem for path in tables["reproduce"]} == read
+    assert {path.stem for path in tables["benchmarks"]} == set(reproduction_rules.benchmark_names())
 
 
 def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) -> None:

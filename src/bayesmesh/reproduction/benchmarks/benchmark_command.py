@@ -34,7 +34,7 @@ WRITING = "writing"
 """The benchmark of an experiment's own chains, which needs the name of the experiment."""
 
 PAGE = "page"
-"""Not a benchmark: writes the page of all benchmarks."""
+"""Not a benchmark: writes the page of benchmarks."""
 
 
 def parse_benchmarks(text: str | None) -> BenchmarkSettings:

@@ -15,7 +15,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json
-from bayesmesh.reproduction.claims.claim_inputs import FOLDERS
+from bayesmesh.reproduction.claims.claim_inputs import BENCHMARKS, FOLDERS
 from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.receipts import Receipt, check_receipt
@@ -186,9 +186,9 @@ class Results:
         Raises:
             NotRun: the file does not exist.
         """
-        assert file.partition("/")[0] in FOLDERS, (
-            f"{file}: name its folder in claim_inputs.py, so that claims follow it"
-        )
+        folder, _, name = file.partition("/")
+        is_followed = name.startswith(BENCHMARKS) if folder == "benchmarks" else folder in FOLDERS
+        assert is_followed, f"{file}: name its folder or benchmark in claim_inputs.py, so that claims follow it"
         path = self.folder / file
         if not path.exists():
             raise NotRun(f"{file} is not there")
