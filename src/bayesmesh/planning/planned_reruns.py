@@ -48,6 +48,16 @@ def is_up_to_date(job: Job) -> bool:
     return not any(_causes(job, read_seal(job.seal)))
 
 
+def refuse_changed_files(job: Job) -> None:
+    """Refuse results of a job whose files have changed since; a job that has not run yet is not refused.
+
+    Raises:
+        StoreError: a file that the job read is new, missing or another one.
+    """
+    if job.seal.exists() and (line := next(_causes(job, read_seal(job.seal)), "")):
+        raise StoreError(f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date")
+
+
 def _causes(job: Job, seal: Seal) -> Iterator[str]:
     yield from stale_inputs(job.results, seal)
     yield from _changed_files(job, seal)

@@ -20,6 +20,7 @@ from bayesmesh.planning.plan_specs import StageSpec, component_sources, later_st
 from bayesmesh.planning.planned_code import PlannedCode
 from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
+from bayesmesh.planning.planned_reruns import refuse_changed_files
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.running.running_overhead import add_start
@@ -111,6 +112,9 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     if stage == OWN_VERB:
         stage = _own_stage(name, experiment, arguments.analysis)
     wanted = [stage, *([] if later else later_stages(experiment))]
+    # In a run, planning has asked; an edit during hours of sampling is the next run's.
+    if stage != "fetch":
+        refuse_changed_files(job_of(make_spec("fetch", name, experiment, plan.results, plan.experiments)))
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
     return spec, later or found
 

@@ -119,3 +119,6 @@ def test_a_change_between_two_stages_is_noticed(project: Path, capsys: pytest.Ca
     path.write_text(json.dumps({"x": [1, 2, 4]}))
     assert main(["verify"]) == 5
     assert "fetch was made from another data/x.json than the present one" in capsys.readouterr().out
+    assert main(["compile", "--experiment", "bad"]) == 5
+    said = capsys.readouterr().err
+    assert "error: fetch: was made from another data/x.json than the present one\n  remedy: run fetch again" in said
