@@ -55,7 +55,9 @@ def refuse_changed_files(job: Job) -> None:
         StoreError: a file that the job read is new, missing or another one.
     """
     if job.seal.exists() and (line := next(_causes(job, read_seal(job.seal)), "")):
-        raise StoreError(f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date")
+        raise StoreError(
+            f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date"
+        )
 
 
 def _causes(job: Job, seal: Seal) -> Iterator[str]:

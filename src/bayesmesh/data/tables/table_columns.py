@@ -37,6 +37,9 @@ _WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.
 _CODE = re.compile(r"0\d")
 """Begins codes, such as postal ones, that are not numbers."""
 
+_DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(?!\S)|\d{4}-\d\d-\d\dT")
+"""Begins a date, whatever follows, such as a time of day."""
+
 
 class Misfit(Exception):
     """A cell is not what its column is.
@@ -261,18 +264,22 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
     return others[0] if others and is_doubtful else None
 
 
-def seem_to_be_numbers(levels: Sequence[str]) -> bool:
-    """Return whether levels are numbers, or seem to be but for their writing or for texts that stand for no value.
+def seem_to_be(levels: Sequence[str]) -> Kind | None:
+    """Return the kind that levels seem to have, but for their writing or for texts that stand for no value; None of others.
 
-    Codes such as postal ones, which a number would shorten, do not.
+    Codes such as postal ones, which a number would shorten, seem to be none.
 
-    >>> [seem_to_be_numbers(each) for each in (["1.5", "-2"], ["1", "NA"], ["1,5", "2,5"], ["1", "A"], ["NA"], ["01234", "10000"])]
-    [True, True, True, False, False, False]
+    >>> [seem_to_be(each) for each in (["1.5", "-2"], ["1", "NA"], ["1,5", "2,5"], ["2026-11-23", "NA"], ["23/11/2026"])]
+    ['number', 'number', 'number', 'time', 'time']
+    >>> [seem_to_be(each) for each in (["1", "A"], ["NA"], ["01234", "10000"], ["2026-11-23", "never"], ["1.10.2"])]
+    [None, None, None, None, None]
     """
     values = [level for level in levels if level not in MISSING_TEXTS]
-    if any(_CODE.match(level) for level in values):
-        return False
-    return bool(values) and (all(map(_is_number, values)) or doubtful_number(values) is not None)
+    if values and all(map(_DATE.match, values)):
+        return "time"
+    if not values or any(map(_CODE.match, values)):
+        return None
+    return "number" if all(map(_is_number, values)) or doubtful_number(values) is not None else None
 
 
 def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from bayesmesh.data.tables.table_columns import (
     doubtful_number,
     infer_kind,
     levels_alike,
-    seem_to_be_numbers,
+    seem_to_be,
     to_numbers,
     without_missing,
 )
@@ -320,13 +320,15 @@ class TableReader:
     def _check_guess(self, name: str, levels: Sequence[str]) -> None:
         """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways.
 
-        Where a format declares texts as texts, levels that seem to be numbers are only named in the log.
+        Dates, and numbers where a format declares texts as texts, are only named in the log.
         """
-        if not self._is_text and name not in self._categories and seem_to_be_numbers(levels):
+        kind = None if name in self._categories else seem_to_be(levels)
+        if kind == "time" or (kind == "number" and not self._is_text):
             missing = [level for level in levels if level in MISSING_TEXTS]
             _log.warning(
-                "warning: %s: '%s' holds texts that seem to be numbers (%s) and is a category with %d levels; say which it is: types: {%s: number}%s, or category",
-                self._files[0].path, name, ", ".join(f"'{level}'" for level in levels[:4]), len(levels), name,
+                "warning: %s: '%s' holds texts that seem to be %s (%s) and is a category with %d levels; say which it is: types: {%s: %s}%s, or category",
+                self._files[0].path, name, "dates" if kind == "time" else "numbers",
+                ", ".join(f"'{level}'" for level in levels[:4]), len(levels), name, kind,
                 f" and missing_values: [{', '.join(missing)}]" if missing else "",
             )  # fmt: skip
         if self._is_text and (text := doubtful_number(levels)) is not None:

@@ -309,12 +309,13 @@ def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
         (["1", "NA", "2.5"], "('1', '2.5', 'NA') and is a category with 3 levels; say which it is: types: {x: number} and missing_values: [NA], or category"),
         (["1,5", "2,5", "2,5"], "'x' holds texts that seem to be numbers ('1,5', '2,5')"),
         (["1", "b", "2"], "'x' holds texts that seem to be numbers"),
+        (["2026-11-23", "2026-11-24"], "'x' holds texts that seem to be dates ('2026-11-23', '2026-11-24') and is a category with 2 levels; say which it is: types: {x: time}, or category"),
         (["a", "b", "2"], ""),
         (["01234", "10000", "20000"], ""),
         (pd.Categorical(["1", "2", "1"]), ""),
     ],
 )  # fmt: skip
-def test_texts_that_seem_to_be_numbers_are_named_in_typed_formats(
+def test_texts_that_seem_to_be_numbers_or_dates_are_named_in_typed_formats(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, values: Any, said: str
 ) -> None:
     pd.DataFrame({"x": values}).to_parquet(tmp_path / "rows.parquet")
@@ -326,6 +327,12 @@ def test_texts_that_seem_to_be_numbers_are_named_in_typed_formats(
     (tmp_path / "kept").mkdir()
     Source(Options.model_validate({**options, "types": {"x": "category"}})).fetch(tmp_path / "kept")
     assert not caplog.messages
+
+
+def test_dates_are_named_in_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "rows.csv").write_text("day,y\n23/11/2026,1\n24/11/2026,2\n")
+    Source(Options.model_validate({"files": str(tmp_path / "rows.csv")})).fetch(tmp_path)
+    assert "'day' holds texts that seem to be dates ('23/11/2026', '24/11/2026') and is a category" in caplog.text
 
 
 @pytest.mark.parametrize("types", [{}, {"x": "number"}, {"x": "category"}])
