@@ -64,7 +64,7 @@ class Observation:
     def __init__(self, spec: StageSpec, later: Sequence[StageSpec] = ()) -> None:
         self._specs, self._later = [spec], later
         self._started, self._modules = time.time_ns(), frozenset(sys.modules)
-        self._read, self._written = set[str](), set[str]()
+        self._read, self._read_before, self._written = set[str](), set[str](), set[str]()
         # The job may go to another folder.
         self._project = os.getcwd()
         apart = [*_CONFIGURATION, *_OF_SYSTEM, spec.results, sys.prefix, sys.base_prefix, tempfile.gettempdir()]
@@ -73,7 +73,7 @@ class Observation:
         # What earlier jobs of this process have read or loaded, this one does not read again.
         for earlier in _ended if fork_reuse.began_later() else ():
             self._started, self._modules = min(self._started, earlier._started), self._modules & earlier._modules
-            self._read |= earlier._read - earlier._written
+            self._read_before |= earlier._read - earlier._written
             self._specs, self._later = [*self._specs, *earlier._specs], [*self._later, *earlier._later]
         self._states = dict[str, _State | None]()
 
@@ -90,11 +90,15 @@ class Observation:
         modules = [module for name, module in sys.modules.copy().items() if name not in self._modules]
         files = (getattr(module, "__dict__", {}).get("__file__") for module in modules)
         loaded = {os.path.abspath(file) for file in files if isinstance(file, str)}
-        paths = {_source(path) for path in {*self._read, *loaded}} - self._written
+        paths = {_source(path) for path in {*self._read, *self._read_before, *loaded}} - self._written
         found = {path for path in paths if self._counts(path) and os.path.isfile(path)}
         found |= {path for path in loaded if _is_component(path)}
         self._states = {path: None if self._is_changing(path) else _state(path) for path in found}
         return {self._name(path): self._stamp(path) for path in sorted(found - self._covered(found))}
+
+    def has_read(self, path: Path) -> bool:
+        """Return whether this job has read a file, or one in a folder, also where it lies among the results."""
+        return any(_is_below(read, os.path.abspath(path)) for read in self._read)
 
     def is_current(self) -> bool:
         """Return whether all files that had been read, when they were last asked for, are as they were read."""

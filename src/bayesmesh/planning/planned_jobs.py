@@ -114,10 +114,15 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
 
 
+def words_of(spec: StageSpec, analysis: AnalysisDeclaration) -> list[str]:
+    """Return what an analysis reads of an experiment, in the words of `Analysis.reads`; of a refit also the verdict."""
+    is_refit = bool(spec.config.get("data", {}).get("left_out"))
+    return list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
+
+
 def read_by_analysis(spec: StageSpec, analysis: AnalysisDeclaration) -> list[Path]:
-    """Return the files of an experiment that an analysis reads; of a refit also the verdict."""
-    data = spec.config.get("data", {})
-    words = dict.fromkeys([*analysis.reads, *(["verdict"] if data.get("left_out") else [])])
+    """Return the files of an experiment that an analysis reads; see `words_of`."""
+    words = words_of(spec, analysis)
     return spec.layout.read_by(words, spec.data_layout if "data" in words else None)
 
 

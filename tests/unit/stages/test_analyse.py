@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
+from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.errors import UserError
+from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.operations.scaffold.templates import template_analysis as template
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.running.run_ledger import Ledger
@@ -62,6 +64,37 @@ def test_an_output_of_an_earlier_run_is_not_taken_for_one_of_this(
     monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
     with pytest.raises(UserError, match=r"predictions\.zarr: not written"):
         analyse.run(spec, Ledger(Path("unused"), "average"))
+
+
+@pytest.mark.parametrize("word", ["posterior", "data", "verdict"])
+def test_results_that_are_read_without_being_declared_are_refused(
+    spec: StageSpec, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    layout, declaration = spec.layout, declared("averaging")
+    file = {"posterior": layout.posterior / "zarr.json", "data": spec.data_layout.shards / "zarr.json", "verdict": layout.verdict}[word]  # fmt: skip
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    write_hashes(layout.posterior, {})
+    for path in (spec.data_layout.sharded, layout.summary, layout.verdict):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    write = writing("scores.csv", "predictions.zarr")
+
+    def run(self: Averaging, subject: Any, others: Any, files: Mapping[str, Path]) -> str:
+        file.read_text()
+        return str(write(self, subject, others, files))
+
+    monkeypatch.setattr(Averaging, "run", run)
+    words = {"posterior", "data", "verdict"}
+    monkeypatch.setattr(
+        analyse, "analysis_of", lambda stage: declaration.model_copy(update={"reads": tuple(words - {word})})
+    )
+    with pytest.raises(ConfigError, match=r": read by the analysis 'averaging'") as caught:
+        analyse.run(spec, Ledger(Path("unused"), "average"))
+    assert f"add '{word}' to `reads`" in caught.value.remedy
+    shutil.rmtree(layout.folder / "averaging")
+    monkeypatch.setattr(analyse, "analysis_of", lambda stage: declaration.model_copy(update={"reads": (word,)}))
+    assert analyse.run(spec, Ledger(Path("unused"), "average")) == "done"
 
 
 def test_one_of_a_user_that_reads_the_posterior_alone_is_told_of_no_data(
