@@ -143,15 +143,19 @@ def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
-    """Return the facts of the compile stage, and whether the program grows with its data."""
+    """Return the facts of the compile stage, and its warnings."""
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
-    programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
+    programs = tabulate_facts(audit.get("programs"))
     return {
         "audit": list_facts(
-            {name: value for name, value in audit.items() if name != "programs" or not programs["rows"]}
+            {
+                name: value
+                for name, value in audit.items()
+                if name != "warnings" and (name != "programs" or not programs["rows"])
+            }
         ),
         "programs": programs,
-        "equations_grow": isinstance(equations, dict) and bool(equations.get("grow_with_data")),
+        "compile_warnings": [str(each) for each in audit.get("warnings", ())],
     }
 
 

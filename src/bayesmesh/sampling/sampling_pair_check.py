@@ -6,7 +6,6 @@ The value of a row by itself is not known where all rows are one, so that no oth
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator, Mapping
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
@@ -14,8 +13,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from bayesmesh.sampling.program_costs import equations_of, trace_tile
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_row_check import place_of_likelihood
-
-_log = logging.getLogger("bayesmesh")
 
 FEWEST_ROWS = 8
 """With fewer, an axis of another meaning is often as long."""
@@ -30,8 +27,8 @@ _OF_MATRICES = frozenset({
 """Operations that ask for a matrix over the rows, such as a covariance."""
 
 
-def warn_of_pairs(target: Target, num_chains: int) -> None:
-    """Log a warning where a log density makes a number for each pair of rows from a shape of (rows, 1), and only adds them up.
+def sums_over_pairs(target: Target, num_chains: int) -> list[str]:
+    """Return warnings where a log density makes a number for each pair of rows from a shape of (rows, 1), and only adds them up.
 
     Args:
         target: log density of a model that takes all data as one row.
@@ -39,13 +36,13 @@ def warn_of_pairs(target: Target, num_chains: int) -> None:
     """
     lengths = {field.shape[0] for field in target.spec.fields.values() if field.shape}
     traced = trace_tile(target, num_chains)
-    for length in sorted(lengths):
-        if length >= FEWEST_ROWS and _Pairs(length, num_chains).are_added_up(traced.jaxpr):
-            _log.warning(
-                "warning: %s sums an array of shape (%d, %d). If no sum over pairs of rows is intended, an array of shape (%d, 1) was broadcast"
-                " against one of shape (%d,): give both the same shape",
-                place_of_likelihood(target.model), length, length, length, length,
-            )  # fmt: skip
+    place = place_of_likelihood(target.model)
+    return [
+        f"{place} sums an array of shape ({n}, {n}). If no sum over pairs of rows is intended, an array of shape ({n}, 1) was broadcast"
+        f" against one of shape ({n},): give both the same shape"
+        for n in sorted(lengths)
+        if n >= FEWEST_ROWS and _Pairs(n, num_chains).are_added_up(traced.jaxpr)
+    ]
 
 
 class _Pairs:

@@ -31,7 +31,7 @@ from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_model_check import Shapes
 from bayesmesh.sampling.sampling_monitor import compile_monitored
-from bayesmesh.sampling.sampling_pair_check import warn_of_pairs
+from bayesmesh.sampling.sampling_pair_check import sums_over_pairs
 from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.sampling_precision_check import check_precision
 from bayesmesh.sampling.sampling_processes import joined
@@ -84,7 +84,7 @@ def run(
         with peers.together():
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
-            facts = _facts(program, made.equations, cost, lengths, made.about)
+            facts = _facts(program, made.equations, cost, lengths, made.about, made.warnings)
             observed = observation.files()
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})
@@ -92,9 +92,7 @@ def run(
                 records.save(program, made.compilations, observed, made.record)
             kept = {k: compiled[k] for k in PROGRAMS}
             keep_programs(spec, shards.fingerprint, observed, program, kept, _make_later(work, made))
-    return _line(
-        program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about, made.growth
-    )
+    return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 
 def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
@@ -127,7 +125,7 @@ class _Made(NamedTuple):
         cost: of a gradient, see `program_costs.cost_of_gradient`.
         equations: rows -> equations of the gradient: of the log density, at two data sizes, if the model `may_grow`, else of the
             log likelihood of a tile.
-        growth: a warning that they grow, or an empty text.
+        warnings: that they grow, or add up pairs of rows.
         latents: latent -> shape and dtype of one draw.
         compilations: what was compiled; empty if a record had it.
     """
@@ -139,7 +137,7 @@ class _Made(NamedTuple):
     about: Mapping[str, Any]
     cost: Cost
     equations: Mapping[str, int]
-    growth: str
+    warnings: Sequence[str]
     latents: Shapes
     compilations: Mapping[str, Compilation]
 
@@ -152,6 +150,7 @@ class _Made(NamedTuple):
             "row_tile": None if self.program.target.spec.entry_counts else layout.tile_rows,
             "num_devices": self.program.mesh.size, "cost": self.cost._asdict(), "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
+            "warnings": list(self.warnings),
         }  # fmt: skip
 
 
@@ -166,7 +165,7 @@ def _compile(work: _Work, records: Records) -> _Made:
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
         may_grow = program_audit.may_grow(*spec.component("model"), sampled_spec, latents)
-        equations, growth = _growth(work, sampled_spec) if may_grow else ({}, "")
+        equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
         probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
@@ -178,7 +177,7 @@ def _compile(work: _Work, records: Records) -> _Made:
         data = _read(work, probe, sampled)
     cost = cost_of_gradient(probe.target, probe.num_chains)
     if model.reads_whole(model.options):
-        warn_of_pairs(probe.target, probe.num_chains)
+        warnings = [*warnings, *_warn(sums_over_pairs(probe.target, probe.num_chains))]
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
 
     def beside() -> None:
@@ -198,7 +197,7 @@ def _compile(work: _Work, records: Records) -> _Made:
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
     compiled = {name: each.compiled for name, each in made.items()}
     equations = equations or {str(sampled_spec.num_rows): cost.equations}
-    return _Made(model, program, compiled, data, about, cost, equations, growth, latents, made)
+    return _Made(model, program, compiled, data, about, cost, equations, warnings, latents, made)
 
 
 def _from_record(work: _Work, records: Records) -> _Made | None:
@@ -218,11 +217,11 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     # Only now: the latents of a model that depends on more than fingerprints see may be others than those recorded.
     latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
     check_later(later, model, data_spec, shards, latents)
-    growth = _check_growth(spec, found["sizes"], sampled_spec) if len(found["sizes"]) > 1 else ""
     data = _read(work, program, sampled)
     none = {"trace_seconds": 0.0, "lower_seconds": 0.0, "compile_seconds": 0.0, "cache": "recorded"}
     about = {name: {**facts, **none} for name, facts in found["about"].items()}
-    return _Made(model, program, compiled, data, about, Cost(**found["cost"]), found["sizes"], growth, latents, {})
+    sizes, warnings = found["sizes"], _warn(found["warnings"])
+    return _Made(model, program, compiled, data, about, Cost(**found["cost"]), sizes, warnings, latents, {})
 
 
 def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
@@ -234,22 +233,26 @@ def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
     return program.read_data(sampled.read_rows, work.ledger)
 
 
-def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], str]:
-    """Count the equations of the log density at two data sizes, and check them; return them and the warning."""
+def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[str]]:
+    """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
     with work.ledger.phase("trace", "equations at two data sizes"):
         equations = program_audit.growth_of_equations(*work.spec.component("model"), data_spec)
     return equations, _check_growth(work.spec, equations, data_spec)
 
 
-def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> str:
-    """Refuse, or warn about, a program that has more equations for more rows, before the expensive steps."""
+def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
+    """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning of some more."""
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
         growth = program_audit.check_growth(equations, rows, spec.model.name)
-    if growth:
-        _log.warning("warning: %s", growth)
-    return growth
+    return _warn([growth] if growth else [])
+
+
+def _warn(warnings: list[str]) -> list[str]:
+    for warning in warnings:
+        _log.warning("warning: %s", warning)
+    return warnings
 
 
 def _compile_looks(work: _Work, model: Model) -> None:
@@ -289,14 +292,13 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
                 yield from lower_likelihood(model, work.data_spec, latents, num_chains * spec.sampling.draws)
 
 
-def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any], growth: str) -> str:
-    """Return the line for the log, with the warning about growth, if any."""
+def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any]) -> str:
+    """Return the line for the log."""
     peak = max(p["memory"]["peak"] for p in programs.values())
-    line = (
+    return (
         f"{milliseconds} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
         f"segments of {lengths.segment_draws} draws"
     )
-    return f"{line}; {growth}" if growth else line
 
 
 def _facts(
@@ -305,6 +307,7 @@ def _facts(
     gradient: Mapping[str, float | bool],
     lengths: Lengths,
     programs: Mapping[str, object],
+    warnings: Sequence[str],
 ) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
     rows = program.target.layout
@@ -318,7 +321,7 @@ def _facts(
         },
         "devices": describe_devices(program.mesh),
         **lengths._asdict(),
-        "programs": programs,
+        "programs": programs, "warnings": list(warnings),
     }  # fmt: skip
 
 

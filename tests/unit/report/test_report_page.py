@@ -294,11 +294,13 @@ def test_numbers_in_drawings_are_not_cut(whole_page: str) -> None:
     assert "0.9263" in texts
 
 
-def test_a_program_that_grows_with_its_data_is_pointed_out(complete: ExperimentLayout, whole_page: str) -> None:
-    assert "The program grows" not in whole_page
+def test_warnings_of_the_compile_stage_stand_below_the_verdicts(complete: ExperimentLayout, whole_page: str) -> None:
+    assert "Warnings of the compile stage" not in whole_page
     assert "249.3 MiB" in whole_page
-    complete.audit.write_text('{"equations": {"grow_with_data": true}}', encoding="utf-8")
-    assert "The program grows" in write(without_drawings(complete), analyses=())
+    complete.audit.write_text('{"warnings": ["own.py, line 3 sums an array of shape (20, 20)"]}', encoding="utf-8")
+    page = write(without_drawings(complete), analyses=())
+    assert "<li>own.py, line 3 sums an array of shape (20, 20).</li>" in page
+    assert page.index('id="verdict"') < page.index("Warnings of the compile stage") < page.index('id="gates"')
 
 
 @pytest.mark.parametrize("returned", ["nothing", "text"])
