@@ -205,6 +205,16 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
         table.to_csv("new.csv", index=False)
         with pytest.raises(DataError, match=message):
             predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    remedies = {
+        "new.csv": ("x;site\n1;bonn\n", "write commas between the cells"), "new.xlsx": ("x", "save the sheet as CSV, and give that file"),
+        "new.data": ("x,site\n1,bonn\n", "give it one of the endings .csv"), "new.jsonl": ("1,bonn\n", "write one object a line"),
+    }  # fmt: skip
+    for name, (text, remedy) in remedies.items():
+        Path(name).write_text(text)
+        with pytest.raises(DataError) as caught:
+            predict_table(spec, Path(name), Path("out.csv"), 0.9)
+        assert remedy in caught.value.remedy
+        assert "data" not in caught.value.remedy
     assert not Path("out.csv").exists()
     good.to_csv("new.csv", index=False)
     many = make_spec("assemble", "many", experiment_class().model_validate({**CONFIG, "title": "Many"}), "results")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,21 @@ from bayesmesh.data.tables.table_reader import TableOptions, TableReader, is_mis
 from bayesmesh.data.tables.table_spool import Spool
 from bayesmesh.errors import DataError, suggest
 
+_OF_EXPERIMENT = re.compile(r"\bdata[:.]|\b(columns|levels|missing_values|rows|types): |`format`")
+"""Names a key of the experiment, which settles how its own table was read."""
+
 _REMEDY = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
 
 
 @contextlib.contextmanager
 def _of_new_table() -> Iterator[None]:
-    """Replace remedies that name keys of the experiment: these settle how its own table was read."""
+    """Leave out of remedies what names keys of the experiment."""
     try:
         yield
     except DataError as error:
-        raise DataError(error.message, _REMEDY) from error
+        first = error.remedy.partition(", or ")[0]
+        of_file = next((text for text in (error.remedy, first) if text and not _OF_EXPERIMENT.search(text)), _REMEDY)
+        raise DataError(error.message, of_file) from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -188,7 +188,7 @@ def _format_of(path: Path) -> Format:
     if not suffixes or suffixes[-1] not in ENDINGS:
         raise DataError(
             f"{path}: the format of the file is not known from its ending",
-            f"name it in the key 'data.format', one of {', '.join(get_args(Format))}; known endings: {', '.join(ENDINGS)}",
+            f"give it one of the endings {', '.join(ENDINGS)}, or name the format in the key 'data.format', one of {', '.join(get_args(Format))}",
         )
     return ENDINGS[suffixes[-1]]
 
