@@ -19,10 +19,11 @@ class RowCheck:
 
     Attributes:
         fault: the row that ended the reading and what is wrong with it; empty if none did.
+        remedy: how to mend it.
     """
 
     def __init__(self) -> None:
-        self.fault = ""
+        self.fault, self.remedy = "", ""
         self._blank: list[int] = []
 
     def __call__(self, row: InvalidRow) -> str:
@@ -34,6 +35,12 @@ class RowCheck:
         shown = row.text if len(row.text) <= MOST_SHOWN else f"{row.text[:MOST_SHOWN]} ..."
         cells = "1 cell" if row.actual_columns == 1 else f"{row.actual_columns} cells"
         self.fault = f"row {self.row_of_table(number)}: {cells}, and the header has {row.expected_columns}: {shown!r}"
+        if row.text.count('"') % 2:
+            self.remedy = "close the quote, or double a quote within a quoted text"
+        elif row.expected_columns == 1 and number == 2:
+            self.remedy = "leave out lines above the header: the first line names the columns"
+        else:
+            self.remedy = "correct the line, or quote a cell that holds the delimiter"
         return "error"
 
     def row_of_table(self, number: int) -> int:

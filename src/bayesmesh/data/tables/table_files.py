@@ -371,7 +371,7 @@ def _explaining(file: TableFile) -> Iterator[None]:
         if path.stat().st_size == 0:
             raise DataError(f"{path}: the file is empty", "write a header and rows into it") from error
         if fault := file.row_check.fault:
-            raise DataError(f"{path}, {fault}", "correct the line, or quote a cell that holds the delimiter") from error
+            raise DataError(f"{path}, {fault}", file.row_check.remedy) from error
         said = file.row_check.restate(" ".join(str(error).split()))
         said = said if len(said) <= 300 else f"{said[:300]} ..."
         raise DataError(

@@ -92,6 +92,20 @@ def test_a_broken_row_in_a_later_block_is_numbered_like_other_rows(
 
 
 @pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("a,b\n1,2,3\n", "correct the line, or quote a cell"), ('a,b\n"1,2\n3,4\n', "close the quote"),
+        ("# made in May\na,b\n1,2\n", "leave out lines above the header"), ("  \na,b\n1,2\n", "leave out lines above the header"),
+    ],
+)  # fmt: skip
+def test_a_line_with_other_cells_than_the_header_has_a_remedy(tmp_path: Path, text: str, remedy: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(DataError) as caught:
+        cells(TableFile(tmp_path / "x.csv"))
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("x.csv", b"a,b\n1\n", "x.csv, row 1: 1 cell, and the header has 2: '1'"),
