@@ -1,4 +1,4 @@
-"""Locate the workflow that ships with the package, and check that a Snakefile uses it as it can be used."""
+"""Locate the workflow that ships with the package, and check that a Snakefile uses it correctly."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Say where in the posterior divergences gather: at which values of which latents, and of which pairs."""
+"""Find where in the posterior divergences gather: at which values of which latents and pairs of latents."""

@@ -1,1 +1,1 @@
-"""Leave out folds of rows, groups of them or what comes later, sample each time again, and score what was left out."""
+"""Leave out folds of rows, of whole groups or of later rows, sample again for each fold, and score the rows left out."""

@@ -1,1 +1,1 @@
-"""Find the films whose embeddings point the same way, in every draw anew, so that rotations do not matter."""
+"""Find films whose embeddings point the same way, separately in every draw, so that rotations do not matter."""

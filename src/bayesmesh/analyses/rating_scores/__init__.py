@@ -1,1 +1,1 @@
-"""Score predicted ratings on hidden ones: errors beside simple rules, and how often intervals hold them."""
+"""Score predictions of held-out ratings: errors beside those of simple rules, and how often intervals cover them."""

@@ -1,1 +1,1 @@
-"""Say how much each quantity depends on prior and on likelihood, by raising one of them to a power."""
+"""Measure how much each quantity depends on the prior and on the likelihood, by raising one of them to a power."""

@@ -1,1 +1,1 @@
-"""Generalised linear models from a formula, with effects of groups."""
+"""Generalised linear models from a formula, with group-level effects."""

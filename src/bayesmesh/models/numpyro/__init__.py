@@ -1,1 +1,1 @@
-"""Use NumPyro models here: a function with its primitives, its plate as rows where it has one."""
+"""Use NumPyro models: a function with NumPyro's primitives, whose plate, if it has one, becomes the rows."""

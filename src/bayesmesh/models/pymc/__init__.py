@@ -1,1 +1,1 @@
-"""Use PyMC models here, and likelihoods of models here in PyMC."""
+"""Use PyMC models in Bayesmesh, and likelihoods of Bayesmesh models in PyMC."""

@@ -1,4 +1,4 @@
-"""Check a model on data it reads, or a source, a kernel or an analysis by its contract, in plain words."""
+"""Check a model on data that it reads, or a source, kernel or analysis against its contract, in plain words."""
 
 from __future__ import annotations
 
