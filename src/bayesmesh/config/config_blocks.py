@@ -17,21 +17,21 @@ class DataSettings(Settings):
     """Keys that every source accepts in addition to its own options."""
 
     held_out_fraction: float = Field(0.0, ge=0, lt=1)
-    """Share kept from the chains for evaluation: of the rows, or of each user's films in a watch matrix (those cells
+    """Share held out from the chains for evaluation: of the rows or, in a watch matrix, of each user's films (those cells
     then read 'not watched')."""
     split_seed: int = Field(0, ge=0, lt=2**32)
     """Seed of the held-out split."""
     held_out_groups: str | None = None
-    """Field, such as a school: whole groups of rows that share a value of it are held out, chosen at random."""
+    """Field, such as a school, whose values define groups: whole groups of rows are held out at random."""
     held_out_last: str | None = None
-    """Field, such as a time: the rows with its largest values are held out, never some rows of one value alone."""
+    """Field, such as a time: the rows with its largest values are held out; rows with the same value stay together."""
     held_out_users: float = Field(0.0, ge=0, lt=1)
-    """Share of the users of a watch matrix kept from the chains whole, to be predicted from some of their films:
-    `held_out_fraction` of each such user's films are scored, given the rest. The other users then keep all their films."""
+    """Share of the users of a watch matrix held out entirely and predicted from some of their films: a share
+    `held_out_fraction` of each such user's films is scored, given the rest. The other users then keep all their films."""
     replicates: str | None = Field(None, min_length=1)
-    """Field: the rows of each of its values are a dataset. All are sampled in one run, and each has a verdict."""
+    """Field whose values tell datasets apart. All datasets are sampled in one run, and each has a verdict."""
     left_out: LeftOut | None = None
-    """Rows left out beside the held-out ones, which are then not used either. Written by analyses that refit."""
+    """Rows to leave out besides the held-out rows, which are then not used either. Written by analyses that refit."""
 
     @model_validator(mode="after")
     def _check_split(self) -> DataSettings:
@@ -76,17 +76,17 @@ class StopSettings(Settings):
     min_ess_tail: float | None = Field(None, gt=0, le=1e9)
     """Target: the smallest tail effective sample size is at least this, in draws."""
     max_r_hat: float | None = Field(None, gt=1, le=10)
-    """Target: the largest R-hat is at most this (no unit). Needs two chains in a group."""
+    """Target: the largest R-hat is at most this (no unit). Needs at least two chains in a group."""
     max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
     """Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary."""
     summaries: tuple[str, ...] | None = Field(None, min_length=1)
     """Summaries for R-hat and effective sample sizes; by default, all that the gates assess."""
     first_look: int = Field(100, ge=1, le=100_000_000)
-    """Draws per chain at the first look; a look uses all draws up to its number."""
+    """Draws per chain at the first look. A look at n draws uses the first n draws of every chain."""
     growth: float = Field(1.5, ge=1.1, le=10)
-    """Factor between the numbers of draws of successive looks (no unit)."""
+    """Ratio of the numbers of draws at successive looks (no unit)."""
     max_seconds: float | None = Field(None, gt=0, le=1e9)
-    """Limit on the time of sampling over all runs, in seconds of wall time, without warmup; checked at each commit."""
+    """Limit on the wall time of sampling over all runs, excluding warmup, in seconds; checked at each commit."""
 
     @model_validator(mode="after")
     def _check_targets(self) -> StopSettings:
@@ -100,27 +100,27 @@ class InitialSettings(Settings):
     """Where the chains start."""
 
     method: Literal["auto", "uniform", "prior", "zero", "mode", "laplace", "file", "model"] = "auto"
-    """`uniform`: uniform on -2 to 2 in unconstrained space, however wide the prior; `prior`: a draw from the prior;
-    `auto`: from the prior where it is not much wider than that or no uniform start is finite, else uniform, and not
-    among starts of low density; always from the prior for a kernel that must start there (`tempered_smc`);
-    `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain optimises with Adam from its own
-    prior draw; `laplace`: some chains optimise so from uniform starts, and all start in draws of the normal with the
-    curvature at the highest mode found; `file`: the points of a file in turn, and `model`: those that the model computes
-    from the data, each plus `spread` noise in unconstrained space."""
+    """`uniform`: uniform between -2 and 2 in unconstrained space, however wide the prior. `prior`: a draw from the prior.
+    `auto`: like `prior` if the prior is not much wider than this interval, if no uniform start is finite, or if the
+    kernel must start from the prior (`tempered_smc`); otherwise like `uniform`. It avoids starts of low density. `zero`:
+    the origin of unconstrained space plus `spread` noise. `mode`: every chain optimises with Adam from its own prior
+    draw. `laplace`: some chains optimise in the same way from uniform starts, and all chains start at draws from the
+    normal with the curvature at the highest mode found. `file`: the points in a file, taken in turn. `model`: points that
+    the model computes from the data. `file` and `model` add `spread` noise in unconstrained space."""
     file: str | None = Field(None, min_length=1)
-    """For `method: file`: JSON or NPZ with the values of every latent, relative to the project; with one more axis in front
-    they are several points. A changed file starts new chains."""
+    """For `method: file`: a JSON or NPZ file with the values of every latent; its path is relative to the project. An extra
+    leading axis holds several points. A changed file starts new chains."""
     spread: float = Field(1.0, ge=0, le=100)
-    """Scales the starting draw in unconstrained space (no unit), before any optimisation; 0 only for `file` and `model`."""
+    """Factor on the starting draw in unconstrained space (no unit), before any optimisation; 0 only for `file` and `model`."""
     climbers: int = Field(4, ge=1, le=1_000_000)
-    """Chains that optimise for `laplace`; more of them find a higher mode where there are many. All, if there are fewer."""
+    """Maximum number of chains that optimise for `laplace`. If there are many modes, more chains find a higher one."""
     widening: float = Field(1.0, gt=0, le=100)
-    """Multiplies the distance of the draws of `laplace` from the mode (no unit)."""
+    """Factor on the distance of the `laplace` draws from the mode (no unit)."""
     curvature_at: Literal["mode", "draw"] = "mode"
-    """Where `laplace` measures the curvature: `mode`, near it; `draw`, once more at a draw of the normal found so,
-    where coordinates that few rows inform have a curvature of that draw alone."""
+    """Where `laplace` measures the curvature. `mode`: near the mode. `draw`: once more, at a draw from the normal found
+    there; for coordinates that few rows inform, the curvature is then specific to that draw."""
     steps: int = Field(150, ge=1, le=100_000)
-    """Adam steps, for `mode` and `laplace`."""
+    """Number of Adam steps, for `mode` and `laplace`."""
     learning_rate: float = Field(0.05, gt=0, le=10)
     """Adam learning rate, for `mode` and `laplace`."""
 
@@ -153,9 +153,9 @@ class SamplingSettings(Settings):
     warmup: int = Field(500, ge=0, le=10_000_000)
     """Warmup iterations per chain; never part of the posterior."""
     draws: int = Field(1000, ge=4, le=100_000_000)
-    """Draws per chain after warmup; with `stop`, the largest number."""
+    """Draws per chain after warmup; with `stop`, the maximum."""
     stop: StopSettings | None = None
-    """Rule that ends sampling before `draws`, at the first look that meets all targets; no rule if absent."""
+    """Stopping rule: ends sampling before `draws`, at the first look that meets all targets. By default, there is none."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Seed of all random numbers of the chains."""
     initial: InitialSettings = Field(InitialSettings())
@@ -167,7 +167,7 @@ class SamplingSettings(Settings):
     """How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) waits for its devices, in seconds. Must be less
     than the scheduler allows, 30 s by default on Slurm."""
     on_changed_environment: Literal["refuse", "accept"] = "refuse"
-    """Whether to continue chains with other software, hardware or mesh, where the run is no longer bitwise
+    """Whether to continue chains after a change of software, hardware or mesh; the run is then no longer bitwise
     reproducible."""
 
     @property
@@ -239,31 +239,31 @@ class ComputeSettings(Settings):
     """Devices, mesh and arithmetic."""
 
     platform: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
-    """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
+    """Device platform; `auto` uses JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
     """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is `sharded`, else
-    for chains; on a CPU a core for each 2.5 ms that a gradient is expected to take, or 0.2 ms for chains that step alone (`nuts`)."""
+    for chains. On a CPU, it uses a core for each 2.5 ms of the expected time of a gradient, or 0.2 ms if chains step independently (`nuts`)."""
     processes: int = Field(1, ge=1, le=65_536)
     """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
     `bayesmesh sample --processes`, starts them."""
     sharding: Literal["named", "shard_map"] = "named"
-    """How sums over devices are expressed: `named` leaves them to the compiler; `shard_map` states them, one sum over
-    `data` per gradient. Both give the same draws up to rounding."""
+    """How sums over devices are expressed: `named` leaves them to the compiler; `shard_map` writes them explicitly, one sum
+    over `data` per gradient. Both give the same draws up to rounding."""
     dtype: Literal["float32", "float64"] = "float32"
     """Type of latents, data and gradients. Log densities are summed in float64 in either case."""
     matmul_precision: Literal["highest", "high", "default"] = "highest"
     """Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."""
     row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Rows that one device processes at a time; limits the memory of the likelihood."""
+    """Rows that one device processes at a time; limits the memory that the likelihood needs."""
 
 
 class PosteriorSettings(Settings):
     """Limits on quantities that would otherwise grow with draws x observations."""
 
     probe_rows: int = Field(32, ge=1, le=10_000)
-    """Rows at which the model's summaries (such as logits) are computed for all draws; evenly spaced over the data."""
+    """Number of evenly spaced rows at which the model's summaries (such as logits) are computed for all draws."""
     pointwise_mebibytes: float = Field(16.0, ge=0, le=65_536)
-    """Limit on each of the groups log_likelihood and posterior_predictive, in MiB; they keep evenly spaced rows."""
+    """Limit on the size of each of the groups `log_likelihood` and `posterior_predictive`, in MiB; they keep as many evenly spaced rows as fit."""
 
 
 class Gate(Settings):
@@ -276,10 +276,10 @@ class Gate(Settings):
 
 
 class DivergenceGate(Gate):
-    """A limit of divergences, and the verdict if it is missed."""
+    """A limit on divergences, and the verdict if it is missed."""
 
     isolated: Literal["fail", "warn"] = "fail"
-    """Verdict if it is missed and at most one draw in 1,000 diverged; no worse than `severity`."""
+    """Verdict if the limit is missed but at most one draw in 1,000 diverged; no worse than `severity`."""
 
 
 def _gate(limit: float, text: str, gate: type[Gate] = Gate, **more: Any) -> Any:
@@ -289,18 +289,18 @@ def _gate(limit: float, text: str, gate: type[Gate] = Gate, **more: Any) -> Any:
 class GateSettings(Settings):
     """Gates on the model's identified summaries; a value that is not a number never passes."""
 
-    r_hat: Gate = _gate(1.01, "Largest rank-normalised split R-hat.")
-    ess_bulk: Gate = _gate(400.0, "Smallest bulk effective sample size, in draws.")
-    ess_tail: Gate = _gate(400.0, "Smallest tail effective sample size, in draws.")
-    mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
-    divergences: DivergenceGate = _gate(0.0, "Largest share of divergent trajectories. Left out, divergences in at most one draw in 1,000 warn; a limit of your own is strict without `isolated: warn`.", DivergenceGate, isolated="warn")  # fmt: skip
-    bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
+    r_hat: Gate = _gate(1.01, "Maximum rank-normalised split R-hat.")
+    ess_bulk: Gate = _gate(400.0, "Minimum bulk effective sample size, in draws.")
+    ess_tail: Gate = _gate(400.0, "Minimum tail effective sample size, in draws.")
+    mcse_mean: Gate = _gate(0.1, "Maximum Monte Carlo standard error of a mean, in posterior standard deviations.")
+    divergences: DivergenceGate = _gate(0.0, "Maximum share of divergent trajectories. By default, divergences in at most one draw in 1,000 only warn; a limit of your own is strict unless you set `isolated: warn`.", DivergenceGate, isolated="warn")  # fmt: skip
+    bfmi: Gate = _gate(0.3, "Minimum Bayesian fraction of missing information of a chain.")
     max_coordinates: int | None = Field(None, ge=1)
-    """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess summaries, which are always listed in full."""
+    """Maximum number of coordinates of each latent in summary.csv, evenly spaced if there are more; by default, all. Gates assess summaries, which are always listed in full."""
     efficiency: bool = False
-    """Also list effective sample sizes of quantiles and of small intervals, and Monte Carlo errors of quantiles, of every coordinate in efficiency.csv; takes about three times as long."""
+    """For every coordinate, also list in efficiency.csv the effective sample sizes of quantiles and of small intervals, and the Monte Carlo errors of quantiles. The diagnostics then take about three times as long."""
     superchains: int | None = Field(None, ge=2)
-    """Number of superchains: consecutive chains, as many in each, that began at one point; efficiency.csv then has nested R-hat, which tells short chains from chains that disagree."""
+    """Number of superchains: equally large groups of consecutive chains, each with a common starting point. efficiency.csv then has nested R-hat, which tells short chains from chains that disagree."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod
@@ -339,16 +339,16 @@ class ReportSettings(Settings):
     category: str = Field("Experiments", max_length=100)
     """Heading in Snakemake's own report."""
     num_traces: int = Field(6, ge=1, le=50)
-    """Number of summaries with traces, the worst first."""
+    """Number of summaries whose traces are shown, worst first."""
 
 
 class BenchmarkSettings(Settings):
     """Sizes and limits of all benchmarks."""
 
     quick: bool = False
-    """Small sizes: each benchmark in under a minute, too small for claims."""
+    """Use small sizes: each benchmark takes under a minute, but supports no claims."""
     seconds_limit: float = Field(20.0, gt=0, le=1e6)
-    """Time limit of one run of one contender, in seconds; the table shows which ones reached it."""
+    """Time limit for one run of one contender, in seconds; the table marks the contenders that reached it."""
 
 
 _METRICS = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"
@@ -368,10 +368,10 @@ def metric_path(name: str) -> Path:
 MetricName = Annotated[
     str,
     Field(
-        description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` gives each the scale that "
-        "warmup estimates for it, `low_rank` also stretches `metric_rank` directions, `dense` takes all correlations of at most 1,000 "
-        "shared coordinates, and `curvature` takes those of the normal from which chains start with `sampling.initial.method: laplace`. "
-        "`auto` chooses by the number of coordinates and by where the chains start.",
+        description="How coordinates are scaled relative to each other. `identity` leaves them as they are. `diagonal` "
+        "gives each the scale estimated in warmup. `low_rank` also rescales `metric_rank` directions. `dense` uses all "
+        "correlations of at most 1,000 shared coordinates. `curvature` uses those of the normal from which chains start "
+        "with `sampling.initial.method: laplace`. `auto` chooses by the number of coordinates and by where chains start.",
         json_schema_extra={"enum": [*METRICS, AUTO]},
     ),
 ]
@@ -381,10 +381,10 @@ MetricName = Annotated[
 class HamiltonianSettings(Settings):
     """Settings of the warmup of Hamiltonian kernels; a kernel's `Options` may give them other defaults."""
 
-    target_acceptance: Argument[float] = Field(0.8, gt=0, lt=1, description="Acceptance statistic that the step size is adapted to.")  # fmt: skip
+    target_acceptance: Argument[float] = Field(0.8, gt=0, lt=1, description="Target acceptance statistic for step size adaptation.")  # fmt: skip
     initial_step_size: Argument[float] = Field(0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric.")  # fmt: skip
     metric: MetricName = "diagonal"
-    metric_rank: int = Field(64, ge=1, le=1024, description="Directions that `metric: low_rank` corrects; it learns them from twice as many points.")  # fmt: skip
+    metric_rank: int = Field(64, ge=1, le=1024, description="Number of directions that `metric: low_rank` corrects; it learns them from twice as many points.")  # fmt: skip
 
     @model_validator(mode="after")
     def _check_metric(self) -> HamiltonianSettings:
@@ -397,4 +397,4 @@ class RestartingSettings(HamiltonianSettings):
     """Settings of the warmup of Hamiltonian kernels that restart lost chains."""
 
     metric: MetricName = AUTO
-    restart_lost_chains: bool = Field(True, description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.")  # fmt: skip
+    restart_lost_chains: bool = Field(True, description="Whether a chain that warmup finds in a mode of negligible mass restarts from the position of another chain.")  # fmt: skip

@@ -16,17 +16,17 @@ class Split(Settings):
     """How the training rows are divided into folds: at random unless a field is named."""
 
     folds: int = Field(10, ge=2, le=1000)
-    """Number of folds, each of which is left out in turn: a job of its own that samples again."""
+    """Number of folds. Each is left out in turn, in a separate job that samples again."""
     group: str | None = Field(None, min_length=1)
-    """Field, such as a school: whole groups of rows that share a value of it are left out together."""
+    """Field, such as a school, whose values define groups: whole groups of rows are left out together."""
     future: str | None = Field(None, min_length=1)
-    """Field, such as a time: each fold is predicted from the rows with smaller values alone, and later rows are not used."""
+    """Field, such as a time: each fold is predicted only from rows with smaller values; later rows are not used."""
     strata: str | None = Field(None, min_length=1)
-    """Field, such as a class: random folds have rows of each of its values in even shares."""
+    """Field, such as a class, that stratifies random folds: each fold gets an equal share of the rows of each value."""
     seed: int = Field(0, ge=0, lt=2**32)
-    """Seed of the choice of random folds, or of the groups of a fold."""
+    """Seed of the random assignment of rows, or of groups, to folds."""
     first_share: float = Field(0.5, gt=0, lt=1)
-    """For `future`: share of the rows before the first fold, which are never scored."""
+    """For `future`: share of the rows that precede the first fold; these are never scored."""
 
     @model_validator(mode="after")
     def _check_fields(self) -> Split:
@@ -44,11 +44,11 @@ class LeftOut(Split):
     """Training rows that are left out and scored instead: those of a fold, or named ones."""
 
     fold: int = Field(1, ge=1)
-    """Which of the folds, from 1."""
+    """Number of the fold to leave out, from 1."""
     rows: tuple[int, ...] | None = Field(None, min_length=1)
-    """Numbers of the rows, from 0 in the order of the training data, in place of a fold."""
+    """Rows to leave out instead of a fold, numbered from 0 in the order of the training data."""
     asked_by: str | None = None
-    """Key of the analysis that asks for the refit, which messages name. Written by the analysis."""
+    """Key of the analysis that requests the refit, for use in messages. Written by the analysis."""
 
     @model_validator(mode="after")
     def _check_fold(self) -> LeftOut:

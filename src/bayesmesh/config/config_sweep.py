@@ -31,12 +31,12 @@ class SweepSettings(Settings):
     grid: dict[str, list[Any]] = Field({})
     """Dotted key -> list of values, such as `model.prior_scale: [0.1, 1]`; every combination is a member."""
     cases: list[dict[str, Any]] = Field([])
-    """Settings given together, as mappings of dotted keys to values; the key `name` names a case."""
+    """Settings that belong together, as mappings of dotted keys to values; the key `name` names a case."""
     quantities: list[str] = Field([])
-    """Quantities that the page compares, such as `logits[0,3]`, as `diagnostics/summary.csv` lists them; by default the
-    scalar summaries and the first of the others."""
+    """Quantities that the page compares, named as in `diagnostics/summary.csv`, such as `logits[0,3]`; by default, the
+    scalar summaries and the first few others."""
     max_members: int = Field(500, ge=1, le=100_000)
-    """Most members; more are refused."""
+    """Maximum number of members; more are refused."""
 
     @model_validator(mode="after")
     def _check(self) -> SweepSettings:

@@ -78,13 +78,13 @@ class RunSettings(Settings):
     """`config/config.yaml`: the experiments of each target."""
 
     experiments: list[Name] = Field(min_length=1)
-    """Experiments that `make run` and plain `snakemake` run."""
+    """Experiments run by `make run` and by `snakemake` without a target."""
     reproduce: list[Name] = Field([])
     """Published experiments, run by the target `reproduce`."""
     reproduce_accelerated: list[Name] = Field([])
-    """Further experiments of that target if `sample` has a GPU or a TPU: those with the published budgets."""
+    """Further experiments that `reproduce` runs if `sample` has a GPU or a TPU: those with the published budgets."""
     benchmarks: BenchmarkSettings = Field(BenchmarkSettings())
-    """The target `benchmarks`."""
+    """Settings of the target `benchmarks`."""
 
 
 class ExperimentBase(Settings):
@@ -101,11 +101,11 @@ class ExperimentBase(Settings):
     gates: GateSettings = Field(GateSettings())
     """Convergence gates."""
     report: ReportSettings = Field(ReportSettings())
-    """The page."""
+    """The experiment's page."""
     analyses: dict[str, dict[str, Any]] = Field({})
-    """Analyses of your own package, each `module:attribute` with its options, such as `my_study.tails:Tails: {}`."""
+    """Analyses from your own package: `module:attribute` -> its options, such as `my_study.tails:Tails: {}`."""
     sweep: SweepSettings | None = None
-    """Makes the file many experiments, which differ in the settings that it lists; the file's name runs all of them."""
+    """Turns the file into many experiments that differ in the settings listed here; the file's name runs all of them."""
 
     _refits: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
     if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def _analysis_fields() -> dict[str, Any]:
             f"{each.name}_settings", __base__=options, __doc__=options.__doc__, __cls_kwargs__=NO_SOURCE
         )
         meaning = (options.__doc__ or each.pretty_name).partition("\n")[0].rstrip(".")
-        fields[each.name] = (block | None, Field(None, description=f"{meaning}; left out when absent."))
+        fields[each.name] = (block | None, Field(None, description=f"{meaning}. Runs only if this key is present."))
     return fields
 
 

@@ -36,13 +36,13 @@ class Options(RestartingSettings):
     """Options of `chees`."""
 
     target_acceptance: Argument[float] = Field(
-        0.7, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
+        0.7, gt=0, lt=1, description="Target acceptance for step size adaptation: the harmonic mean over chains."
     )
     initial_leapfrog_steps: Argument[float] = Field(
-        10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
+        10.0, ge=1, le=10_000, description="Maximum trajectory length at the first iteration, in leapfrog steps."
     )
     max_leapfrog_steps: Argument[int] = Field(
-        256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+        256, ge=1, le=100_000, description="Maximum number of leapfrog steps per trajectory; each takes one gradient."
     )
 
 

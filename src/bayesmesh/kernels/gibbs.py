@@ -24,7 +24,7 @@ from bayesmesh.kernels.targets.normal_target import normals_of
 class Options(Settings):
     """Options of `gibbs`."""
 
-    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units in a draw.")
+    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units per draw.")
 
 
 class GibbsState(NamedTuple):

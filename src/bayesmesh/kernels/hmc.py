@@ -45,34 +45,35 @@ class Options(HamiltonianSettings):
         20,
         ge=1,
         le=100_000,
-        description="Leapfrog steps of a trajectory; each is one gradient. With `trajectory_length`, the most.",
+        description="Number of leapfrog steps per trajectory; each takes one gradient. With `trajectory_length`, the "
+        "maximum.",
     )
     trajectory_length: float | None = Field(
         None,
         gt=0,
         le=1e6,
-        description="Length of a trajectory, in units of the metric: as many steps as it takes at the adapted step size, "
-        "shortened to fit. By default, the number of steps is fixed.",
+        description="Length of a trajectory, in units of the metric. It takes as many steps as the adapted step size "
+        "requires; these are shortened to fit. By default, the number of steps is fixed.",
     )
     jitter: float = Field(
-        0.0, ge=0, lt=1, description="Largest part by which the steps of a trajectory are longer or shorter (no unit)."
+        0.0, ge=0, lt=1, description="Maximum relative jitter of the step size of a trajectory (no unit)."
     )
     integrator: Literal["leapfrog", "split"] = Field(
         "leapfrog",
-        description="How a trajectory is computed. `split` is exact in the normal from which chains start with "
+        description="Integrator of the trajectories. `split` is exact for the normal from which chains start with "
         "`sampling.initial.method: laplace`, and needs `metric: curvature`.",
     )
     initial_step_size: Argument[float] = Field(
         0.01, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
     )
     target_acceptance: Argument[float] = Field(
-        0.75, gt=0, lt=1, description="Mean acceptance that the step size is adapted to."
+        0.75, gt=0, lt=1, description="Target mean acceptance for step size adaptation."
     )
     adaptation_fraction: Argument[float] = Field(
         1.0,
         gt=0,
         le=1,
-        description="Part of warmup in which step size and metric adapt; the rest runs with what they found.",
+        description="Share of warmup in which step size and metric adapt; in the rest, both stay fixed.",
     )
     metric: MetricName = "identity"
 

@@ -21,7 +21,7 @@ class Options(HamiltonianSettings):
     """Options of `mala`."""
 
     target_acceptance: Argument[float] = Field(
-        0.574, gt=0, lt=1, description="Mean acceptance that the step size is adapted to."
+        0.574, gt=0, lt=1, description="Target mean acceptance for step size adaptation."
     )
 
 

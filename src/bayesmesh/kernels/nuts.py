@@ -35,13 +35,15 @@ class Options(RestartingSettings):
         0.9,
         gt=0,
         lt=1,
-        description="Mean acceptance over the points of a trajectory that the step size is adapted to. If more than 1 in 2,000 trajectories of warmup, after its first 35%, diverge, its distance from 1 is halved.",
+        description="Target mean acceptance over the points of a trajectory, for step size adaptation. If more than 1 "
+        "in 2,000 warmup trajectories diverge after the first 35% of warmup, the distance of the target from 1 is "
+        "halved.",
     )
     max_tree_depth: int = Field(
         10,
         ge=1,
         le=20,
-        description="Most doublings of a trajectory; it has at most 2 to this power, less 1, gradients.",
+        description="Maximum number d of doublings of a trajectory, which takes at most 2^d - 1 gradients.",
     )
 
 

@@ -22,7 +22,7 @@ class Options(HamiltonianSettings):
     """Options of `random_walk`."""
 
     target_acceptance: Argument[float] = Field(
-        0.234, gt=0, lt=1, description="Mean acceptance that the proposal's scale is adapted to."
+        0.234, gt=0, lt=1, description="Target mean acceptance for adaptation of the proposal's scale."
     )
     initial_step_size: Argument[float] = Field(
         1.0, gt=0, le=1e6, description="Scale of the proposal at the first iteration, in units of the metric."

@@ -34,10 +34,10 @@ class Options(HamiltonianSettings):
     """Options of `replica_exchange`."""
 
     inverse_temperature: Argument[float] = Field(
-        0.25, gt=0, lt=1, description="Power of the likelihood that the hot chains see; smaller is hotter."
+        0.25, gt=0, lt=1, description="Power of the likelihood in the hot chains; smaller is hotter."
     )
     num_leapfrog_steps: int = Field(
-        10, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient."
+        10, ge=1, le=100_000, description="Number of leapfrog steps per trajectory; each takes one gradient."
     )
 
 

@@ -33,22 +33,28 @@ class Options(HamiltonianSettings):
     """Options of `tempered_smc`."""
 
     target_acceptance: Argument[float] = Field(
-        0.8, gt=0, lt=1, description="Mean acceptance over chains that the step size is adapted to."
+        0.8, gt=0, lt=1, description="Target mean acceptance over chains for step size adaptation."
     )
     initial_leapfrog_steps: Argument[float] = Field(
-        20.0, ge=1, le=10_000, description="Longest trajectory below power 1, in leapfrog steps of the initial size."
+        20.0,
+        ge=1,
+        le=10_000,
+        description="Maximum trajectory length below power 1, in leapfrog steps of the initial size.",
     )
     max_leapfrog_steps: Argument[int] = Field(
-        256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+        256, ge=1, le=100_000, description="Maximum number of leapfrog steps per trajectory; each takes one gradient."
     )
     trajectories_per_power: Argument[int] = Field(
-        5, ge=1, le=10_000, description="Trajectories of each chain from one change of the power to the next."
+        5, ge=1, le=10_000, description="Number of trajectories of each chain between successive changes of the power."
     )
     effective_share: Argument[float] = Field(
-        0.5, gt=0, lt=1, description="Effective share of the chains under the weights of one change of the power."
+        0.5,
+        gt=0,
+        lt=1,
+        description="Target effective sample size of the weights at each change of the power, as a share of the chains.",
     )
     tempering_fraction: Argument[float] = Field(
-        0.5, gt=0, lt=1, description="Part of warmup after which the likelihood has power 1 whatever the weights."
+        0.5, gt=0, lt=1, description="Share of warmup after which the likelihood has power 1, whatever the weights."
     )
 
 

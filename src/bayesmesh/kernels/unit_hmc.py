@@ -43,25 +43,25 @@ often ends there; draws then use the larger number."""
 class Options(Settings):
     """Options of `unit_hmc`."""
 
-    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units in a draw.")
+    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units per draw.")
     trajectory_length: Argument[float] = Field(
         2.65,
         gt=0,
         le=1e6,
-        description="Length of a trajectory in units of the conditional standard deviations. 1.57 ends in an independent draw "
-        "given the other groups, more beyond the conditional mean.",
+        description="Length of a trajectory, in conditional standard deviations. A length of 1.57 ends in an "
+        "independent draw given the other groups; a longer trajectory ends beyond the conditional mean.",
     )
     max_leapfrog_steps: Argument[int] = Field(
-        16, ge=1, le=100_000, description="Most leapfrog steps of a trajectory, which is shortened to fit."
+        16, ge=1, le=100_000, description="Maximum number of leapfrog steps of a trajectory, which is shortened to fit."
     )
     jitter: Argument[float] = Field(
-        0.1, ge=0, lt=1, description="Largest part by which the steps of a trajectory are longer or shorter (no unit)."
+        0.1, ge=0, lt=1, description="Maximum relative jitter of the step size of a trajectory (no unit)."
     )
     initial_step_size: Argument[float] = Field(
         0.5, gt=0, le=1e6, description="Step size at the first iteration, in conditional standard deviations."
     )
     target_acceptance: Argument[float] = Field(
-        0.85, gt=0, lt=1, description="Mean acceptance over units that the step size of each group is adapted to."
+        0.85, gt=0, lt=1, description="Target mean acceptance over units for the step size adaptation of each group."
     )
 
 

@@ -29,7 +29,9 @@ tfd = tfp.distributions
 class Options(Settings):
     """Options of `hidden_markov`."""
 
-    num_states: int = Field(3, ge=1, le=64, description="Hidden states; state j emits about j times the signal.")
+    num_states: int = Field(
+        3, ge=1, le=64, description="Number of hidden states; state j emits about j times the signal."
+    )
     signal_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of the signal.")
     noise_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Scale of the half-normal prior of the noise.")
 

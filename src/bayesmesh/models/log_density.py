@@ -63,8 +63,9 @@ class Options(Settings):
     """Options of `log_density`."""
 
     function: CodeName = Field(
-        description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of all "
-        "data where a prior is given, the whole log density with a test point. `data` has every field, with the rows first."
+        description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of "
+        "all data if there is a prior, or the whole log density if there is a test point. `data` has every field, with "
+        "rows along the first axis."
     )
     prior: dict[str, PriorText] | None = Field(
         None,
@@ -75,12 +76,12 @@ class Options(Settings):
     )
     test_point: dict[str, float | list[float] | list[list[float]]] | None = Field(
         None,
-        description="Instead of a prior: latent -> values at which the log density is finite. Chains start around it.",
+        description="Instead of a prior: latent -> values at which the log density is finite. Chains start around them.",
     )
     support: dict[str, Literal["positive", "unit", "simplex", "ordered", "correlation_cholesky"]] = Field(
         {},
-        description="With a test point: latent -> its support; the whole real line by default. The density is by "
-        "the latents themselves; the Jacobian is added.",
+        description="With a test point: latent -> its support; the whole real line by default. The density is with "
+        "respect to the latents themselves; the Jacobian is added.",
     )
     summary_function: CodeName | None = Field(
         None,
@@ -89,22 +90,23 @@ class Options(Settings):
     )
     predictive_function: CodeName | None = Field(
         None,
-        description="Function of (latents, data) that returns the distribution of the outcome, a TFP distribution.",
+        description="Function of (latents, data) that returns the TFP distribution of the outcome.",
     )
     axes: dict[str, list[str]] = Field(
         {},
-        description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries, a "
-        "matrix, whose columns do, or any other name.",
+        description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries; "
+        "a matrix, whose columns then name them; or any other name.",
     )
     start_function: CodeName | None = Field(
         None,
-        description="Function of data that returns latents at which chains start with `sampling.initial.method: model`, as a "
-        "dict of arrays; with one more axis in front they are several points.",
+        description="Function of data that returns the latents at which chains start with `sampling.initial.method: "
+        "model`, as a dict of arrays; an extra leading axis holds several points.",
     )
     outcome_field: str | None = Field(
         None,
-        description="Field that the function is a density of, and `predictive_function` a distribution of. Where there is a "
-        "`predictive_function`, it is `y` by default; without either, the outcome is not known, and scores are not compared.",
+        description="Field with the outcome, of which `function` returns the density and `predictive_function` the "
+        "distribution. The default is `y` if there is a `predictive_function`. Without either, the outcome is not "
+        "known, and scores are not compared.",
     )
 
 

@@ -29,13 +29,13 @@ _FACTORS = 32
 class Options(Settings):
     """Options of `matrix_factorization`."""
 
-    width: int = Field(20, ge=1, le=4096, description="Length of an embedding.")
+    width: int = Field(20, ge=1, le=4096, description="Dimension of the embeddings.")
     prior_scale: Argument[float] = Field(
         1.0,
         gt=0,
         le=1e6,
-        description="Prior standard deviation of embeddings and biases. On an H100 or H200, float32 has no finite value beyond "
-        "65,504; above some 1,000 there, write `compute: {dtype: float64}`.",
+        description="Prior standard deviation of embeddings and biases. On an H100 or H200 with float32, embeddings "
+        "beyond 65,504 have no finite density; for scales above some 1,000 there, write `compute: {dtype: float64}`.",
     )
 
 

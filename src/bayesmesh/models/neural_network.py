@@ -33,18 +33,19 @@ class Options(Settings):
         "classification", description="Whether the outcome is a label or a number."
     )
     features: tuple[str, ...] = Field(
-        ("features",), min_length=1, description="Fields that enter the network, side by side."
+        ("features",), min_length=1, description="Input fields of the network, concatenated."
     )
     outcome: str = Field("label", description="Field to predict: labels 0, 1, ..., or numbers.")
     widths: tuple[int, ...] = Field(
-        (50,), max_length=16, description="Units of each hidden layer; none for a linear model."
+        (50,), max_length=16, description="Number of units in each hidden layer; an empty list gives a linear model."
     )
-    activation: Literal["silu", "tanh", "relu"] = Field("silu", description="Function of the hidden units.")
+    activation: Literal["silu", "tanh", "relu"] = Field("silu", description="Activation function of the hidden units.")
     weight_scale: Argument[float] = Field(
         1.0,
         gt=0,
         le=1e6,
-        description="Prior standard deviation of a weight times the square root of the inputs of its unit.",
+        description="Prior standard deviation of a weight, multiplied by the square root of the number of inputs of its "
+        "unit.",
     )
     bias_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of biases.")
     noise_scale: Argument[float] = Field(

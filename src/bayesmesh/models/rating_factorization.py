@@ -46,44 +46,44 @@ LOGISTIC_SD = math.pi / math.sqrt(3)
 class Options(Settings):
     """Options of `rating_factorization`."""
 
-    width: int = Field(10, ge=1, le=4096, description="Length of an embedding.")
+    width: int = Field(10, ge=1, le=4096, description="Dimension of the embeddings.")
     user: str = Field("user", min_length=1, description="Column of the user, a category.")
     film: str = Field("film", min_length=1, description="Column of the rated item, a category.")
     rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
     likelihood: Literal["gaussian", "ordinal"] = Field(
         "gaussian",
-        description="`gaussian`: normal about the expectation. `ordinal`: one of a few ordered ratings, such as stars, by "
-        "cumulative logits.",
+        description="`gaussian`: normal around the expected rating. `ordinal`: one of a few ordered ratings, such as "
+        "stars, with cumulative logits.",
     )
     levels: tuple[float, ...] = Field(
         (),
         max_length=50,
-        description="All ratings that `ordinal` can take; by default those of the training rows. A held-out rating that is "
-        "not among them has probability 0.",
+        description="All possible ratings for `ordinal`; by default, those in the training rows. A held-out rating that "
+        "is not among them has probability 0.",
     )
     repeated: Literal["refuse", "keep"] = Field(
         "refuse",
-        description="What to do where a user has rated a film twice: `keep` counts each as a rating of its own.",
+        description="What to do if a user has rated a film twice; `keep` counts each as a rating of its own.",
     )
     bias_scale: Argument[float] = Field(
         0.5,
         gt=0,
         le=1e3,
-        description="Prior standard deviation of the biases, in standard deviations of the ratings; for "
-        "`ordinal` in those of the logistic noise, 1.81 logits.",
+        description="Prior standard deviation of the biases, in standard deviations of the ratings or, for `ordinal`, "
+        "of the logistic noise (1.81 logits).",
     )
     factor_scale: Argument[float] = Field(
         0.5,
         gt=0,
         le=1e3,
-        description="Prior standard deviation of what the embeddings add to a rating, whatever the width, in "
-        "the same unit.",
+        description="Prior standard deviation of the contribution of the embeddings to a rating, whatever the width, in "
+        "the unit of `bias_scale`.",
     )
     noise_scale: Argument[float] = Field(
         1.0,
         gt=0,
         le=1e3,
-        description="Scale of the half-normal prior of the noise of `gaussian`, in the same unit.",
+        description="Scale of the half-normal prior of the noise for `gaussian`, in the unit of `bias_scale`.",
     )
 
 

@@ -8,9 +8,14 @@ from bayesmesh.config.settings import Settings
 
 
 class Options(Settings):
-    """Latents, and pairs of them, at whose values divergences gather."""
+    """Values of latents, and of pairs of latents, at which divergences concentrate."""
 
     latents: int = Field(
-        500, ge=2, le=100_000, description="Numbers of latents that are looked at; of longer arrays evenly spread ones."
+        500,
+        ge=2,
+        le=100_000,
+        description="Maximum number of elements of latents to examine, evenly spaced in longer arrays.",
     )
-    drawn: int = Field(1000, ge=10, le=20_000, description="Draws without divergence in the figures, evenly spread.")
+    drawn: int = Field(
+        1000, ge=10, le=20_000, description="Maximum number of draws without divergence in the figures, evenly spaced."
+    )

@@ -8,15 +8,15 @@ from bayesmesh.config.settings import Settings
 
 
 class Options(Settings):
-    """Evidence by bridge sampling, and by the tempered chains of kernels that estimate it, each with its error."""
+    """Evidence by bridge sampling and, for kernels that estimate it, by tempered chains, each with its error."""
 
     draws: int = Field(
         8000,
         ge=80,
         le=1_000_000,
-        description="Draws used by bridge sampling, evenly spread; fewer if there are fewer. It evaluates the density "
-        "at as many more points.",
+        description="Maximum number of draws for bridge sampling, evenly spaced. It evaluates the density at these and "
+        "at as many other points.",
     )
     seed: int = Field(
-        0, ge=0, lt=2**32, description="Seed of the points that bridge sampling draws from fitted normals."
+        0, ge=0, lt=2**32, description="Seed of the points that bridge sampling draws from the fitted normals."
     )

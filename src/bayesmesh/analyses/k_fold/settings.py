@@ -8,8 +8,8 @@ from bayesmesh.config.config_refit_settings import Folds
 
 
 class Options(Folds):
-    """Log scores of rows under posteriors without them, from one refit for each fold of rows, groups or later times."""
+    """Log scores of rows under posteriors fitted without them, from one refit per fold of rows, groups or later times."""
 
     block_mebibytes: int = Field(
-        64, ge=1, le=65536, description="Log likelihoods of all draws at a block of rows in memory at a time, in MiB."
+        64, ge=1, le=65536, description="Memory for the log likelihoods of all draws at one block of rows, in MiB."
     )

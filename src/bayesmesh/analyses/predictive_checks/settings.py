@@ -14,6 +14,6 @@ class Options(Settings):
         1000,
         ge=20,
         le=1_000_000,
-        description="Draws from which outcomes are simulated, evenly spread; fewer if there are fewer.",
+        description="Maximum number of draws from which to simulate outcomes, evenly spaced.",
     )
-    prior: bool = Field(False, description="Whether outcomes are also simulated from as many draws of the prior.")
+    prior: bool = Field(False, description="Also simulate outcomes from as many draws of the prior.")

@@ -10,12 +10,10 @@ from bayesmesh.config.settings import Settings
 class Options(Settings):
     """Sensitivity of every quantity to powers of the prior and of the likelihood."""
 
-    draws: int = Field(
-        4000, ge=40, le=1_000_000, description="Draws that are used, evenly spread; fewer if there are fewer."
-    )
+    draws: int = Field(4000, ge=40, le=1_000_000, description="Maximum number of draws to use, evenly spaced.")
     quantities: int = Field(
         500,
         ge=1,
         le=100_000,
-        description="Numbers of the posterior that are listed; of longer arrays evenly spread ones.",
+        description="Maximum number of elements of summaries and latents to list, evenly spaced in longer arrays.",
     )

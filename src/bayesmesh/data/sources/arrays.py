@@ -31,19 +31,19 @@ class Options(Settings):
 
     files: Files = Field(
         min_length=1,
-        description="The file, or a list of files and patterns, relative to the folder of the project; the rows of several "
-        "follow each other. A changed file is read again.",
+        description="The file, or a list of files and patterns, relative to the folder of the project; the rows of "
+        "several files are concatenated. A changed file is read again.",
     )
     format: Literal["npz", "zarr", "netcdf", "hdf5", "json"] | None = Field(
-        None, description="Format of the files; by default, what their ending says."
+        None, description="Format of the files; by default, determined by the file extension."
     )
     arrays: dict[str, str] = Field(
         {},
-        description="Field -> name of an array in the files, such as `group/x`; by default all arrays under their own names. "
-        "The first axis of each runs over the rows; single numbers become constants.",
+        description="Field -> name of an array in the files, such as `group/x`; by default, all arrays under their own "
+        "names. The first axis of each array runs over the rows; single numbers become constants.",
     )
     constants: dict[str, float | int] = Field(
-        {}, description="Further numbers that the model reads beside the rows; they replace those of the files."
+        {}, description="Further constants that the model reads; they override those in the files."
     )
 
 

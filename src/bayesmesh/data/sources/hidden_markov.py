@@ -24,7 +24,7 @@ class Options(Settings):
     """Options of `hidden_markov`."""
 
     num_processes: int = Field(
-        70, ge=1, le=10**7, description="Number of processes, which are the rows; fewer processes are the first ones."
+        70, ge=1, le=10**7, description="Number of processes, one per row; a smaller number keeps the first ones."
     )
     num_steps: int = Field(50, ge=1, le=10**5, description="Steps after the first observation of a process.")
     seed: int = Field(104109109, ge=0, lt=2**64, description="Seed of NumPy's default generator.")

@@ -45,7 +45,7 @@ class Options(Settings):
 
     values: Literal["watches", "ratings"] = Field(
         "watches",
-        description="`watches`: a matrix users x films, 1 where the user rated the film. `ratings`: a row for each rating, "
+        description="`watches`: a users x films matrix, 1 where the user rated the film. `ratings`: one row per rating, "
         "with the fields `user`, `film` and `rating`, 1 to 5.",
     )
 

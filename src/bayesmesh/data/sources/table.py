@@ -31,70 +31,74 @@ class Options(Settings):
 
     files: Files = Field(
         min_length=1,
-        description="The file, or a list of files, folders (with all that is below them) and patterns such as "
-        "`data/part-*.csv`, relative to the folder of the project. Folders such as `year=2020` are columns. A changed file "
-        "is read again.",
+        description="The file, or a list of files, folders (with everything below them) and patterns such as "
+        "`data/part-*.csv`, relative to the folder of the project. Folders such as `year=2020` become columns. A "
+        "changed file is read again.",
     )
     format: Literal["csv", "tsv", "parquet", "feather", "jsonl"] | None = Field(
-        None, description="Format of the files; by default, what their ending says."
+        None, description="Format of the files; by default, determined by the file extension."
     )
     delimiter: str | None = Field(
-        None, min_length=1, max_length=1, description="Character between the cells of CSV, if it is not a comma."
+        None, min_length=1, max_length=1, description="Delimiter of CSV files, if it is not a comma."
     )
     rows: str = Field(
         "",
         max_length=4000,
-        description="Rows to keep, such as `price > 0 and town in ['Bonn', 'Aachen'] and not missing(rooms)`; all by "
-        "default. As in SQL, a comparison with a missing value does not hold.",
+        description="Condition for the rows to keep, such as `price > 0 and town in ['Bonn', 'Aachen'] and not "
+        "missing(rooms)`; all by default. As in SQL, a comparison with a missing value is not true.",
     )
     columns: tuple[str, ...] = Field(
         ("*",),
         min_length=1,
-        description="Columns to keep, by name or pattern; `-name` leaves one out again. Each is a field of its name.",
+        description="Columns to keep, by name or pattern; `-name` leaves one out again. Each becomes a field with its "
+        "name.",
     )
     fields: dict[str, str | list[str]] = Field(
         {},
-        description="Field -> a column, or a list of columns and patterns, which become the columns of a matrix; of a "
-        "category, one for each level but the first. If given, these are the only fields.",
+        description="Field -> a column, or a list of columns and patterns that form a matrix, to which a category "
+        "contributes one column for each level but the first. If given, these are the only fields.",
     )
     types: dict[str, Literal["number", "integer", "category", "time"]] = Field(
         {},
-        description="Column -> what it is, where that is not plain: `time` becomes days since 1970. Of a text format, a "
-        "column is one of numbers if its first value is a number.",
+        description="Column -> its kind, where this is not evident; `time` becomes days since 1970. In a text format, a "
+        "column is numeric if its first value is a number.",
     )
     levels: dict[str, list[str]] = Field(
-        {}, description="Category -> all its levels in the order of their codes; by default those found, sorted."
+        {}, description="Category -> all its levels in the order of their codes; by default, the levels found, sorted."
     )
     standardise: tuple[str, ...] = Field(
         (),
-        description="Columns of numbers, by name or pattern, from which the mean is subtracted, to be divided by the "
-        "standard deviation; both are kept.",
+        description="Numeric columns to standardise, by name or pattern: subtract the mean and divide by the standard "
+        "deviation. Both numbers are kept.",
     )
     missing: Literal["refuse", "drop"] = Field(
-        "refuse", description="What to do with a row in which a column holds no value; dropped rows are counted."
+        "refuse", description="What to do with a row that has a missing value; dropped rows are counted."
     )
     indicate_missing: tuple[str, ...] = Field(
         (),
-        description="Columns, by name or pattern, whose missing values are kept: as the mean beside a field `name_missing` "
-        "of 0 and 1, or as a level `(missing)` of a category.",
+        description="Columns, by name or pattern, whose missing values are kept. A missing number becomes the mean, "
+        "marked in a field `name_missing` of 0 and 1; a missing category becomes the level `(missing)`.",
     )
     missing_values: tuple[str, ...] | None = Field(
         None,
-        description="Texts that stand for no value; by default the empty one, NA, N/A, NaN, nan, NULL, null and None in "
-        "text formats, and none in others.",
+        description="Texts that count as missing values; by default, the empty text, NA, N/A, NaN, nan, NULL, null and "
+        "None in text formats, and none in others.",
     )
     weights: str | None = Field(
         None,
-        description="Column that says how much each row counts, numbers that are 0 or greater. Models that would ignore it are refused.",
+        description="Column with the weights of the rows, which must be 0 or greater. Models that would ignore it are "
+        "refused.",
     )
     offset: str | None = Field(
-        None, description="Column that is added to the predictor of a regression, without a coefficient."
+        None, description="Column that is added to the linear predictor of a regression, without a coefficient."
     )
     exposure: str | None = Field(
-        None, description="Column, such as a time at risk, that the mean is proportional to, numbers greater than 0."
+        None,
+        description="Column, such as a time at risk, to which the mean is proportional; its numbers must be greater "
+        "than 0.",
     )
     constants: dict[str, float | int] = Field(
-        {}, description="Numbers that the model reads beside the rows, such as `num_classes`."
+        {}, description="Constants that the model reads in addition to the rows, such as `num_classes`."
     )
 
 

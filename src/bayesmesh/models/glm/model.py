@@ -33,8 +33,9 @@ class Options(Settings):
     formula: str = Field(
         min_length=3,
         max_length=4000,
-        description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`: columns, `+ - : * / "
-        "^`, log, exp, sqrt and a few more, and effects of groups in parentheses, `||` for uncorrelated ones.",
+        description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`. Terms may "
+        "contain columns, `+ - : * / ^`, log, exp, sqrt and a few more functions, and group effects in parentheses, "
+        "with `||` for uncorrelated ones.",
     )
     family: Literal[
         "normal",
@@ -48,38 +49,39 @@ class Options(Settings):
         "ordinal",
     ] = Field(
         "normal",
-        description="Distribution of the outcome. The predictor is the mean, its logit (bernoulli, binomial), its log "
-        "(poisson, negative_binomial, gamma), log odds against the first level, or cumulative logits (ordinal).",
+        description="Distribution of the outcome. The linear predictor is the mean, its logit (bernoulli, binomial), "
+        "its log (poisson, negative_binomial, gamma), log odds against the first level (categorical), or cumulative "
+        "logits (ordinal).",
     )
     priors: dict[str, PriorText] = Field(
         {},
-        description="Name -> prior, such as `normal(0, 1)`: `intercept`, `coefficients` or a term, `sigma`, `nu`, `shape`, "
-        "`baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
+        description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
+        "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
     )
     offset: str | None = Field(
-        None, description="Column that is added to the predictor; by default the one that the data give as such."
+        None, description="Column that is added to the linear predictor; by default, the offset that the data declare."
     )
     exposure: str | None = Field(
         None,
-        description="Column, such as a time at risk, whose log is added to the predictor of the families poisson, "
-        "negative_binomial and gamma; by default the one that the data give as such.",
+        description="Column, such as a time at risk, whose log is added to the linear predictor of the families "
+        "poisson, negative_binomial and gamma; by default, the exposure that the data declare.",
     )
     weights: str | None = Field(
         None,
-        description="Column that multiplies the log likelihood of each row, and does not enter predictions; by default the one "
-        "that the data give as such.",
+        description="Column of weights that multiply the log likelihood of each row and do not affect predictions; by "
+        "default, the weights that the data declare.",
     )
     trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
     centred: bool | tuple[str, ...] | None = Field(
         None,
-        description="Coordinates in which effects of groups are sampled; draws are the same. By default they follow from the "
-        "rows of each level; `true` samples effects as they are, `false` in units of their standard deviation, and a list "
-        "names the groups that are sampled as they are.",
+        description="Coordinates in which group effects are sampled; the effects themselves stay the same. By default, "
+        "the coordinates follow from the rows of each level. `true` samples the effects directly, `false` in units of "
+        "their standard deviation, and a list names the groups whose effects are sampled directly.",
     )
     local_group: str = Field(
         "auto",
-        description="Groups whose effects lie with their rows, spread over devices: a column, `none`, or `auto`, the "
-        "largest with at least 1,000 levels.",
+        description="Grouping column whose effects are stored with its rows, spread over devices: a column, `none`, or "
+        "`auto`, the largest one with at least 1,000 levels.",
     )
 
 

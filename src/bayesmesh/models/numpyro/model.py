@@ -44,13 +44,13 @@ class Options(Settings):
     """Options of `numpyro`."""
 
     function: CodeName = Field(
-        description="Function with NumPyro's primitives, as `module:function`. It is given fields of the data by the names "
-        "of its arguments, or all fields as one mapping where its only argument is not one of them."
+        description="Model function with NumPyro's primitives, as `module:function`. It receives the fields that its "
+        "arguments name, or all fields as one mapping if its only argument does not name a field."
     )
     whole: bool = Field(
         False,
-        description="Take all data as one row, for models without an axis of rows, or with latents for each row. The data "
-        "then lie whole on every device, are not processed tile by tile, and have one log likelihood together.",
+        description="Treat all data as one row, for models without a plate of rows or with latents for each row. Every "
+        "device then holds all data, which are not tiled and have a single log likelihood.",
     )
 
 

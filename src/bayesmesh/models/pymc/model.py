@@ -49,19 +49,19 @@ class Options(Settings):
     """Options of `pymc`."""
 
     function: CodeName = Field(
-        description="Function that returns a PyMC model, as `module:function`. It is given the fields of the data as PyTensor "
-        "variables, field -> (row, ...), of which observed variables and potentials are to be made."
+        description="Function that returns a PyMC model, as `module:function`. It receives a mapping from fields to "
+        "PyTensor variables of shape (row, ...), from which it makes observed variables and potentials."
     )
     given: Literal["symbols", "arrays", "frame"] = Field(
         "symbols",
-        description="What the function is given: `symbols` as above; or the values of all rows, as NumPy `arrays` or as a "
-        "data `frame` of pandas with the levels of categories, for models that keep their data as constants, as those of "
-        "Bambi do. All data are then one row.",
+        description="What the function receives: `symbols`, as above, or the values of all rows, as NumPy `arrays` or "
+        "as a pandas data `frame` with the names of levels. Use values for models that hold their data as constants, as "
+        "Bambi's do; all data then count as one row.",
     )
     whole: bool = Field(
         False,
-        description="Take all data as one row, for models whose rows depend on each other. The data then lie whole on every "
-        "device, are not processed tile by tile, and have one log likelihood together.",
+        description="Treat all data as one row, for models whose rows depend on each other. Every device then holds all "
+        "data, which are not tiled and have a single log likelihood.",
     )
 
 

@@ -19,7 +19,7 @@ class Options(HamiltonianSettings):
     """Options of `new_kernel`."""
 
     target_acceptance: Argument[float] = Field(
-        0.574, gt=0, lt=1, description="Mean acceptance that the step size is adapted to."
+        0.574, gt=0, lt=1, description="Target mean acceptance for step size adaptation."
     )
 
 
