@@ -348,7 +348,7 @@ class BenchmarkSettings(Settings):
     quick: bool = False
     """Use small sizes: each benchmark takes under a minute, but supports no claims."""
     seconds_limit: float = Field(20.0, gt=0, le=1e6)
-    """Time limit for one run of one contender, in seconds; the table marks the contenders that reached it."""
+    """Time limit for one run of one contender, in seconds, or a multiple where runs are long; tables mark contenders that reached it."""
 
 
 _METRICS = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"

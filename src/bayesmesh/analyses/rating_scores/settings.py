@@ -24,6 +24,4 @@ class Options(Settings):
         le=100_000,
         description="Number of bootstrap resamples of the users, for 95% intervals of the scores.",
     )
-    seed: int = Field(
-        0, ge=0, lt=2**32, description="Seed of the resamples, and of the split that chooses the penalty of the biases."
-    )
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the resamples and of random splits of the ratings.")
