@@ -10,7 +10,7 @@ __all__ = ["compare", "open", "recommend", "sample", "verdict"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the functions when one of them is asked for: every job of the command line begins with this file."""
+    """Import the functions on first use, because every job of the command line imports this file."""
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from bayesmesh.notebook import notebook_calls

@@ -210,7 +210,7 @@ def run_here(words: Sequence[str]) -> int:
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code
-    # First of all, because a scheduler may stop a job at any time.
+    # First, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         try:
             code = _main([*words])
@@ -218,14 +218,14 @@ def run_here(words: Sequence[str]) -> int:
         except BrokenPipeError:
             if not _is_output_unread():
                 raise
-            # What is left of the output would fail again when the interpreter ends.
+            # The rest of the output would fail again when the interpreter exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
     return code
 
 
 def _is_output_unread() -> bool:
-    """Return whether the reader of our output, such as `head`, has gone."""
+    """Return whether the reader of our output, such as `head`, has exited."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
@@ -236,7 +236,7 @@ def _main(words: list[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     _set_up_logging(None)
     try:
-        # Analyses bring verbs, and their files may be wrong.
+        # Analyses add verbs, and their files may be invalid.
         return _run(make_parser().parse_args(words), words)
     except (UserError, OSError, MemoryError) as caught:
         error = caught if isinstance(caught, UserError) else explain_os_error(caught)

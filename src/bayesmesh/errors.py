@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NOT_AGAIN = "not tried again in this run: another attempt would end in the same way"
-"""Last line in the log of a job that failed with an error of which `UserError.may_pass` is not set."""
+"""Last line in the log of a job that failed with an error whose `UserError.may_pass` is not set."""
 
 
 MOST_NAMES = 100
-"""Most valid names that a suggestion lists."""
+"""Maximum number of valid names that a suggestion lists."""
 
 
 class UserError(Exception):
@@ -30,7 +30,7 @@ class UserError(Exception):
 
     Attributes:
         is_abrupt: whether to end the process without cleanup, because devices or other processes may still be busy.
-        may_pass: whether another attempt may succeed though the user changes nothing.
+        may_pass: whether another attempt may succeed even if the user changes nothing.
     """
 
     exit_code = 1
@@ -83,7 +83,7 @@ class PeerError(UserError):
 
 
 class SamplingError(UserError):
-    """Sampling has ended early, because nothing could come of more draws; committed draws are kept."""
+    """Sampling has ended early, because more draws would be useless; committed draws are kept."""
 
     exit_code = 7
 

@@ -38,7 +38,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(paths: Iterable[Path]) -> None:
-    """Flush files and folders to the disk, in no order, several at once: a disk serves many requests in the time of one."""
+    """Flush files and folders to the disk, in no particular order, several at once: a disk serves many requests in the time of one."""
     # Most commands flush nothing.
     from concurrent.futures import ThreadPoolExecutor
 
@@ -75,7 +75,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> Path:
-    """Return a new name beside `path`; a killed writer leaves the file, which no reader of a suffix may take for whole."""
+    """Return a new name beside `path`; a killed writer leaves the file, whose suffix tells readers that it is incomplete."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
 
 
@@ -133,7 +133,7 @@ def _render(value: object) -> str:
 
 
 def is_as_written(path: Path) -> bool:
-    """Return whether the text of a file is that of `write_json` for its content, without a blank more or less."""
+    """Return whether a file is exactly what `write_json` writes for its content, including blanks."""
     written = read_bytes(path)
     return written == _encode(_render(json.loads(written)))
 
@@ -141,7 +141,7 @@ def is_as_written(path: Path) -> bool:
 def write_json_once(path: Path, value: object) -> bool:
     """Write JSON unless the file exists; return whether it was written.
 
-    Creating a hard link fails if the name exists, so of several processes one succeeds, also on network file systems.
+    Creating a hard link fails if the name exists, so exactly one of several processes succeeds, also on network file systems.
     """
     temporary = _temporary(path)
     try:

@@ -1,4 +1,4 @@
-"""Check the analyses that experiments ask for: files of this package, and code, options and names of those of users."""
+"""Check the analyses that experiments request: the files of this package's own, and the code, options and names of users' own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_readable(path: Path, content: Mapping[str, object]) -> None:
 
     Args:
         path: file of the experiment, for the message.
-        content: what was written.
+        content: its keys and values.
 
     Raises:
         ConfigError: a key is the name of such an analysis; the message names its file and line.
@@ -35,14 +35,14 @@ def check_readable(path: Path, content: Mapping[str, object]) -> None:
 
 
 def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
-    """Check by their texts the analyses of users' packages that an experiment asks for, and their options.
+    """Check from source text the analyses of users' packages that an experiment requests, and their options.
 
     Args:
         path: file of the experiment, for messages.
         experiment: its settings.
 
     Raises:
-        ConfigError: a name is not ``module:attribute``; a module or a class does not exist or declares what cannot be;
+        ConfigError: a name is not ``module:attribute``; a module or a class does not exist, or a declaration is invalid;
             an option is not valid; or two analyses would have the same verb or folder.
     """
     found: list[AnalysisDeclaration] = []
@@ -66,7 +66,7 @@ def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
 def find_clashes(
     paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase], names: Collection[str]
 ) -> dict[str, ConfigError]:
-    """Return experiment -> error where an analysis has a name that belongs to something else of the configuration.
+    """Return experiment -> error where the name of an analysis is taken by something else in the configuration.
 
     A rule belongs to one analysis, and an experiment's target is a rule too.
 
@@ -110,11 +110,11 @@ def _check_name(name: str) -> None:
 
 
 def _check_apart(analysis: AnalysisDeclaration, known: Mapping[str, Collection[AnalysisDeclaration]]) -> None:
-    """Refuse the verb or the folder of another analysis.
+    """Refuse an analysis whose verb or folder belongs to another one.
 
     Args:
-        analysis: what is to be checked.
-        known: experiment -> the analyses that it asks for.
+        analysis: the analysis to check.
+        known: experiment -> the analyses that it requests.
     """
     for experiment, others in known.items():
         for other in (each for each in others if each.name != analysis.name):

@@ -1,4 +1,4 @@
-"""The blocks of a configuration, a class for each top-level key that does not depend on the registries, and settings of warmup."""
+"""The blocks of a configuration, one class per top-level key that does not depend on the registries, and the warmup settings."""
 
 from __future__ import annotations
 
@@ -182,13 +182,13 @@ def check_chains(where: str, kernel: str, chains: int, least: int, multiple: int
     Args:
         where: file or experiment, for the message.
         kernel: name of the kernel.
-        chains: of a chain group.
+        chains: number of chains in a chain group.
         least: smallest number of chains that run together.
         multiple: the number of chains must be a multiple of it.
         groups: number of chain groups, for the remedy.
 
     Raises:
-        ConfigError: the chains of a group are too few, or not such a multiple.
+        ConfigError: a group has too few chains, or their number is not such a multiple.
     """
     if chains >= least and chains % multiple == 0:
         return
@@ -201,10 +201,10 @@ def check_chains(where: str, kernel: str, chains: int, least: int, multiple: int
 
 
 def check_start(where: str, kernel: str, initial: InitialSettings) -> None:
-    """Refuse starts that are not draws of the prior, for a kernel that needs them.
+    """Refuse starts other than prior draws for a kernel that requires prior draws.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: the starts are not prior draws.
     """
     if (initial.method, initial.spread) != ("prior", 1.0):
         raise ConfigError(
@@ -214,10 +214,10 @@ def check_start(where: str, kernel: str, initial: InitialSettings) -> None:
 
 
 def check_start_file(where: str, initial: InitialSettings) -> None:
-    """Refuse a file of starts that is not there.
+    """Refuse a file of starts that does not exist.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the file does not exist.
     """
     if initial.file is not None and not Path(initial.file).is_file():
         raise ConfigError(

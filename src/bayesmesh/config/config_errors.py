@@ -1,4 +1,4 @@
-"""Turn errors of pydantic into one message: the key as written by the user, the problem, and the remedy."""
+"""Turn pydantic's errors into one message: the key as written by the user, the problem, and the remedy."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         valid = place.owner.model_fields
         remedy = suggest(place.keys[-1], valid) if valid else "remove it: this block takes no keys"
         if place.keys[-1] == "options" and valid:
-            # Of a component of the user's own, options are a block; of those that are built in, they lie beside the name.
+            # A user's own component has its options in a block; a built-in one has them beside the name.
             within = ".".join(place.keys[:-1])
             remedy = f"write what it holds directly below '{within}'; valid: {', '.join(sorted(valid))}"
         return f"unknown key '{name}'", remedy
@@ -150,7 +150,7 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
 
 
 def _bound(detail: ErrorDetails) -> str:
-    """Return which numbers fit, where one lies beyond the limit of its key; empty of other errors."""
+    """Return the valid range if a number is beyond the limit of its key; empty for other errors."""
     context, words = _LIMITS.get(detail["type"], ("", ""))
     return f"write {words} {detail['ctx'][context]}" if context else ""
 

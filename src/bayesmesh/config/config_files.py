@@ -10,7 +10,7 @@ from bayesmesh.errors import ConfigError
 
 
 def experiment_file(config: Path, name: str) -> Path:
-    """Return the file of an experiment; that of a member of a sweep is the sweep's, whose name begins its name.
+    """Return the file of an experiment; a member of a sweep shares the sweep's file, whose name is a prefix of its own.
 
     Args:
         config: the folder with ``experiments/``.

@@ -1,6 +1,6 @@
-"""Check the kernel of an experiment by the texts of its files: its metric, the chains it needs, and its start.
+"""Check the kernel of an experiment from source text: its metric, the chains it needs, and its start.
 
-The start `auto` becomes `prior` for a kernel that must start there.
+The start `auto` becomes `prior` for a kernel that must start from the prior.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bayesmesh.errors import ConfigError
 
 
 def resolve_start(experiment: ExperimentBase) -> ExperimentBase:
-    """Return an experiment with the start that its kernel needs, where it leaves the start to `auto`."""
+    """Return an experiment whose start, if it was `auto`, is the one that its kernel needs."""
     initial = experiment.sampling.initial
     if initial.method != "auto" or not read_flag("kernel", experiment.kernel.name, "starts_from_prior"):
         return experiment

@@ -46,8 +46,8 @@ class Configuration(NamedTuple):
 
     Attributes:
         run: settings of `config.yaml`.
-        experiments: name -> settings of every valid experiment, members of sweeps and refits among them, sorted by name.
-        broken: name -> error of every other file of an experiment.
+        experiments: name -> settings of every valid experiment, including members of sweeps and refits, sorted by name.
+        broken: name -> error of every invalid file of an experiment.
         sweeps: name -> sweep of every valid file with one; its members are among the experiments.
         refits: name -> names of the refits that the analyses of an experiment read.
     """
@@ -86,11 +86,11 @@ def load_experiment(path: Path) -> ExperimentBase:
 
 
 def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
-    """Return name -> experiment of a file: one named after it, or the members of its sweep; and the sweep.
+    """Return the experiments of a file by name, one named after the file or the members of its sweep, and the sweep.
 
     Raises:
         ConfigError: see `read_yaml` and `load_members`; or an invalid name, an unknown key or component, a value out of
-            range, conflicting keys, or two members that are the same.
+            range, conflicting keys, or two identical members.
     """
     check_name(path, path.stem)
     content = {"title": path.stem, **read_yaml(path)}
@@ -105,7 +105,7 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
 
 
 def check_name(path: Path, name: str) -> None:
-    """Check that an experiment may have a name.
+    """Check that a name is valid for an experiment.
 
     Args:
         path: where it was written, for the message.
@@ -121,11 +121,11 @@ def check_name(path: Path, name: str) -> None:
 
 
 def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
-    """Return the experiment of some keys and values.
+    """Return the experiment that some keys and values describe.
 
     Args:
         path: where they were written, for messages.
-        value: what was written.
+        value: the keys and values.
 
     Raises:
         ConfigError: an unknown key or component, a value out of range, or conflicting keys.
@@ -144,7 +144,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
 
 
 def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock) -> None:
-    """Check by their texts the functions that a component names, and all of a component `module:attribute`."""
+    """Check from source text the functions that a component names, and the whole of a component `module:attribute`."""
     if not isinstance(block, ExternalSource | ExternalModel | ExternalKernel):
         _check_functions(path, type(block), block.model_dump(), key)
         return
@@ -164,7 +164,7 @@ def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock
 
 
 def _check_functions(path: Path, options: type[Settings], values: Mapping[str, Any], block: str) -> None:
-    """Check that the functions that options name exist, by the text of their files."""
+    """Check from source text that the functions named by options exist."""
     for option, name in code_names(options, values):
         try:
             check_function(name)
@@ -173,7 +173,7 @@ def _check_functions(path: Path, options: type[Settings], values: Mapping[str, A
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:
-    """Refuse analyses that data or model declare not to offer; undeclared offers are checked when compiling.
+    """Refuse analyses that data or model declare not to support; the compile stage checks what they leave undeclared.
 
     Args:
         path: file of the experiment.
@@ -189,7 +189,7 @@ def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, E
 
 
 def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
-    """Return a message about the component that does not offer what an analysis needs; empty if none."""
+    """Return a message about the component that does not offer what an analysis needs; empty if there is none."""
     for kind, name in {"source": experiment.data.source, "model": experiment.model.name}.items():
         offers, needs = read_offers(kind, name), analysis.needs(kind)
         if offers is not None and not set(needs) <= set(offers):
@@ -259,9 +259,9 @@ def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentB
 
 
 def refuse_folder(folder: Path) -> None:
-    """Refuse a project folder whose name a shell, a search path or Snakemake would take for more than a name.
+    """Refuse a project folder whose name a shell, a search path or Snakemake would interpret as more than a name.
 
-    Installers write the folder between double quotes into scripts, Slurm's executor into its command, and Snakemake
+    Installers write the folder in double quotes into scripts, Slurm's executor writes it into its command, and Snakemake
     replaces braces in paths.
 
     Raises:
@@ -273,7 +273,7 @@ def refuse_folder(folder: Path) -> None:
 
 
 def refuse_overrides(given: Any, own: Path, loaded: Mapping[str, object]) -> None:
-    """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
+    """Refuse Snakemake's `--config` and `--configfile`, also in a profile, because nothing would read them.
 
     Args:
         given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
@@ -374,7 +374,7 @@ def _check_names(path: Path, key: str, what: str, names: Iterable[str], taken: s
 def _wrong_together(
     paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
 ) -> dict[str, ConfigError]:
-    """Return the errors of experiments that are valid alone but not with those that they name."""
+    """Return the errors of experiments that are valid alone but not together with those that they name."""
     wrong: dict[str, ConfigError] = {}
     for name, experiment in experiments.items():
         try:

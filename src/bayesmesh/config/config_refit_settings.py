@@ -68,7 +68,7 @@ class LeftOut(Split):
 
     @property
     def words(self) -> str:
-        """What is left out, for titles."""
+        """Description of the rows left out, for titles."""
         if self.rows is not None and len(self.rows) > MOST_NAMED:
             return f"without {len(self.rows)} rows"
         if self.rows is not None:
@@ -80,7 +80,7 @@ class Refits(Settings):
     """Settings of an analysis that compares with refits; the base class of its ``Options``."""
 
     def left_out(self) -> Mapping[str, LeftOut]:
-        """Return the ending of the name of each refit -> the rows that it leaves out, in the order in which `run` gets them."""
+        """Return name suffix -> rows left out, for each refit, in the order in which `run` gets them."""
         raise NotImplementedError
 
 

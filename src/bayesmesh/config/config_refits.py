@@ -1,4 +1,4 @@
-"""Make refits: experiments, each of them another one without some of its rows."""
+"""Make refits: copies of an experiment, each without some of its rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bayesmesh.errors import ConfigError
 
 
 def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, ExperimentBase]:
-    """Return name -> experiment of the refits that the analyses of an experiment ask for, and tell it their names.
+    """Return name -> refit, for the refits that an experiment's analyses request, and tell the experiment their names.
 
-    Each has the settings of the experiment, less its analyses.
+    Each has the settings of the experiment without its analyses.
 
     Args:
         path: file of the experiment.
@@ -23,7 +23,7 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
         experiment: its settings.
 
     Raises:
-        ConfigError: a name is too long or of two refits, or the experiment is itself a refit.
+        ConfigError: a name is too long or shared by two refits, or the experiment is itself a refit.
     """
     made: dict[str, ExperimentBase] = {}
     named: dict[str, tuple[str, ...]] = {}

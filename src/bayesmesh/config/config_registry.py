@@ -1,9 +1,9 @@
-"""Finds data sources, models, kernels and analyses by their files, and reads their options without running them.
+"""Find data sources, models, kernels and analyses by their files, and reads their options without running them.
 
 A component is one file, ``<name>.py``, in its package; a model or an analysis may also be a folder ``<name>/`` with its
 class in ``model.py`` or ``analysis.py``, and options of an analysis in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
-text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class must therefore use
-no names but those of `_IN_OPTIONS`. A source, a model or a kernel
+text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class may therefore use
+only the names in `_IN_OPTIONS`. A source, a model or a kernel
 may also be ``module:attribute`` of the user's own package.
 """
 
@@ -65,7 +65,7 @@ def list_components(kind: str) -> list[str]:
 
 
 def _seems_component(path: Path) -> bool:
-    """Return whether a file has options, or cannot be read, which concerns those who name it."""
+    """Return whether a file has options or cannot be read; only experiments that name it report the latter."""
     try:
         return _has_options(path)
     except ConfigError:
@@ -73,7 +73,7 @@ def _seems_component(path: Path) -> bool:
 
 
 def list_readable(kind: str) -> list[str]:
-    """Return the components of a kind whose options can be read: a mistake in one file concerns those who name it."""
+    """Return the components of a kind whose options can be read: a mistake in one file affects only experiments that name it."""
     found = []
     for name in list_components(kind):
         with contextlib.suppress(ConfigError):
@@ -92,7 +92,7 @@ def component_path(kind: str, name: str) -> Path:
         return _external_path(kind, name)
     file = _ROOT / PACKAGES[kind] / f"{name}.py"
     found = file if os.path.isfile(file) else file.with_suffix("") / f"{kind}.py"
-    # Without a list of all files, which takes longer; planning asks for the components of every job.
+    # Listing all files would take longer, and planning asks for the components of every job.
     if not (name.isidentifier() and name != "base" and name[0] != "_" and _is_component(kind, found)):
         raise ConfigError(f"unknown {kind} '{name}': {suggest(name, list_components(kind))}")
     return found
@@ -122,14 +122,14 @@ def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
     given = config.get("options", {}) if ":" in name else config
     if kind == "kernel" and "metric" in options.model_fields:
         metric = given.get("metric", options.model_fields["metric"].default)
-        # Another name is an error of the configuration, which is told elsewhere.
+        # Any other name is a configuration error, which is reported elsewhere.
         files += [metric_path(metric)] if metric in (*METRICS, AUTO) else []
     named = [_external_path("function", value) for _, value in code_names(options, given)]
     return [*files, *dict.fromkeys(named)]
 
 
 def check_function(name: str) -> None:
-    """Check by its text that the file of a function ``module:attribute`` exists and defines the attribute.
+    """Check from source text that the file of a function ``module:attribute`` exists and defines the attribute.
 
     Raises:
         ConfigError: it does not; the message names the nearest.
@@ -150,7 +150,7 @@ def _check_defined(kind: str, name: str, definition: type[ast.FunctionDef | ast.
 
 
 def check_class(kind: str, name: str) -> None:
-    """Check by its text that the file of a component ``module:attribute`` defines the attribute, and not as a function.
+    """Check from source text that the file of a component ``module:attribute`` defines the attribute, other than as a function.
 
     Raises:
         ConfigError: it does not; the message names the nearest.
@@ -194,7 +194,7 @@ def _external_path(kind: str, name: str) -> Path:
 
 @functools.cache
 def parse_classes(path: Path) -> list[ast.ClassDef]:
-    """Return the classes of a file, as syntax."""
+    """Return the classes of a file as syntax trees."""
     return [node for node in parse_file(path).body if isinstance(node, ast.ClassDef)]
 
 
@@ -228,7 +228,7 @@ def read_options(path: Path) -> type[Settings]:
 
 
 def forget_files() -> None:
-    """Read components again, which may have been edited: for a process that plans several times."""
+    """Forget the components read so far, which may have been edited, in a process that plans several times."""
     parse_classes.cache_clear()
     read_options.cache_clear()
     forget_imports()
@@ -237,7 +237,7 @@ def forget_files() -> None:
 def _with_descriptions(options: ast.ClassDef) -> ast.ClassDef:
     """Return a class with the string below each field as its description.
 
-    Pydantic would look for the source of a class in all modules, which takes longer than all else here.
+    Pydantic would look for the source of a class in all modules, which takes longer than everything else here.
     """
     made = copy.copy(options)
     made.body = [*map(_described, options.body, [*options.body[1:], None])]
@@ -277,7 +277,7 @@ def load_component(kind: str, name: str) -> type[Any]:
     """Import a component and return its class: the one subclass of the contract that its file defines.
 
     Raises:
-        ConfigError: the file defines none, or several; or the named attribute is not there; or a trait or method is misspelt.
+        ConfigError: the file defines none, or several; or the named attribute does not exist; or a trait or method is misspelt.
     """
     path = component_path(kind, name)
     # The contract is in the file base.py of the first folder.

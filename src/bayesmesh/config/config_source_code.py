@@ -34,12 +34,12 @@ _REMEMBERED, _MOST_REMEMBERED = PACKAGE_ROOT / "__pycache__" / "sources.json", 3
 
 
 def python_path() -> list[Path]:
-    """Return the folders to search for a module of the user, the current one first."""
+    """Return the folders to search for a user's module, the current one first."""
     return list(dict.fromkeys([Path.cwd(), *(Path(entry).absolute() for entry in sys.path)]))
 
 
 def parse_file(path: Path) -> ast.Module:
-    """Return a source file as syntax.
+    """Return the syntax tree of a source file.
 
     Raises:
         ConfigError: it is not valid Python.
@@ -49,7 +49,7 @@ def parse_file(path: Path) -> ast.Module:
 
 def _parse(path: Path, content: bytes) -> ast.Module:
     try:
-        # Python itself takes other bytes in comments, and then cannot show the lines of the file.
+        # Python itself accepts other bytes in comments, but then cannot show the lines of the file.
         content.decode(tokenize.detect_encoding(io.BytesIO(content).readline)[0])
         return ast.parse(content, filename=str(path))
     except SyntaxError as error:
@@ -64,7 +64,7 @@ def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
     """Return the file of a module, or of a package, below a folder; None if there is neither."""
     place = os.path.join(folder, *parts)
     candidates = [f"{place}.py", os.path.join(place, "__init__.py")] if parts else [os.path.join(place, "__init__.py")]
-    # Strings: this looks for a thousand files before the first job, and paths take ten times as long.
+    # Strings, because a thousand files are looked up before the first job, and `Path` takes ten times as long.
     return next((Path(candidate) for candidate in candidates if os.path.isfile(candidate)), None)
 
 
@@ -73,7 +73,7 @@ _file_once = functools.cache(file_in)
 
 
 class _Source(NamedTuple):
-    """What planning needs of a source file; its syntax takes a hundred times as much memory."""
+    """The facts that planning needs about a source file; its syntax tree takes a hundred times as much memory."""
 
     imports: list[tuple[int, str]]
     digest: str
@@ -100,7 +100,7 @@ class _Memory(dict[str, _Source]):
 def _remembered() -> _Memory:
     """Return content digest -> imports and syntax digest; new entries are saved when the process ends.
 
-    As much trust as in the compiled modules beside it: whoever can write to one can write to the other.
+    The file is trusted as much as the compiled modules beside it: whoever can write to one can write to the other.
     """
     known = _Memory()
     known.made_by = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
@@ -118,7 +118,7 @@ def _remembered() -> _Memory:
 def save_memory() -> None:
     """Save the remembered syntax of source files, if any of it is new and Python may write beside them."""
     known = _remembered()
-    # A read-only installation goes without.
+    # A read-only installation does without.
     with contextlib.suppress(OSError):
         if len(known) > known.num_saved and not sys.dont_write_bytecode:
             recent = dict([*known.items()][-_MOST_REMEMBERED:])
@@ -133,7 +133,7 @@ def _imports(path: Path) -> list[tuple[int, str]]:
 
 
 def forget_imports() -> None:
-    """Read imports of files again, which may have been edited: for a process that plans several times."""
+    """Forget the imports read so far, because files may have been edited, in a process that plans several times."""
     _imports.cache_clear()
     imported_modules.cache_clear()
 
@@ -155,7 +155,7 @@ def statements(node: ast.AST, *, into_definitions: bool = True) -> Iterator[ast.
 
     Args:
         node: a module, or a statement.
-        into_definitions: also those in the bodies of functions and classes, whose names are not the module's.
+        into_definitions: whether to include the bodies of functions and classes, whose names are not the module's.
     """
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(node, block, ()):
@@ -238,11 +238,11 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
 
 
 def fingerprint(files: Iterable[Path], digests: Mapping[Path, str] | None = None) -> str:
-    """Return 16 hexadecimal digits over names and contents of files; the location of user files does not count.
+    """Return a digest of the names and contents of files, 16 hexadecimal digits; the location of user files does not count.
 
     Args:
-        files: source files, of which comments, docstrings and layout do not count, and others such as templates.
-        digests: digests to take for some of them, such as those of `bayesmesh.planning.plan_model_code`.
+        files: source files, whose comments, docstrings and layout do not count, and other files such as templates.
+        digests: digests to use for some of them, such as those of `bayesmesh.planning.plan_model_code`.
     """
     digests = digests or {}
     lines = sorted(f"{_name(path)}\0{digests.get(path) or digest_file(path)}\n" for path in files)
@@ -261,7 +261,7 @@ def digest_file(path: Path) -> str:
 
 
 def digest_syntax(tree: ast.AST, without: Collection[ast.AST] = ()) -> str:
-    """Return the sha256 of what some syntax does: comments, docstrings, layout and line numbers do not count.
+    """Return the sha256 of a syntax tree; comments, docstrings, layout and line numbers do not count.
 
     Args:
         tree: a parsed file.
@@ -283,7 +283,7 @@ def digest_syntax(tree: ast.AST, without: Collection[ast.AST] = ()) -> str:
             values = item.__dict__
             for name in reversed(item._fields):
                 value = values.get(name)
-                # Empty fields are left out, as those are that a later Python adds.
+                # Empty fields are left out, because a later Python may add more of them.
                 if value is None or name == "ctx":
                     continue
                 if not isinstance(value, list):

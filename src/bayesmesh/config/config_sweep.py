@@ -68,7 +68,7 @@ class SweepSettings(Settings):
 
 
 _FIXED = ("sweep", "title")
-"""Keys that make no member another experiment."""
+"""Keys that do not make a member a different experiment."""
 
 
 class Member(NamedTuple):
@@ -104,7 +104,7 @@ class Sweep(NamedTuple):
 def load_members[E: Settings](
     path: Path, content: Mapping[str, Any], check: Callable[[Path, Mapping[str, Any]], E]
 ) -> tuple[dict[str, E], Sweep]:
-    """Return name -> experiment of the members of the sweep in a file, and the sweep.
+    """Return the members of the sweep in a file, as name -> experiment, and the sweep.
 
     Args:
         path: the file.
@@ -112,7 +112,7 @@ def load_members[E: Settings](
         check: returns the experiment of some keys and values.
 
     Raises:
-        ConfigError: see `make_members`; or the sweep or a member is not valid, or two members are the same.
+        ConfigError: see `make_members`; or the sweep or a member is not valid, or two members are identical.
     """
     try:
         settings = SweepSettings.model_validate(content["sweep"])
@@ -146,7 +146,7 @@ def make_members(path: Path, content: Mapping[str, Any], settings: SweepSettings
         settings: the sweep.
 
     Raises:
-        ConfigError: two members would have one name, or a name is too long, or a key leads into a value.
+        ConfigError: two members would have the same name, or a name is too long, or a key leads into a value.
     """
     labels = _labels(list(dict.fromkeys(key for block in (settings.grid, *settings.cases) for key in block)))
     members: dict[str, Member] = {}
@@ -201,7 +201,7 @@ def value_text(value: object) -> str:
 
 
 def _labels(keys: Sequence[str]) -> dict[str, str]:
-    """Return key -> its last words, as many as tell it from the others; a name stands for its block.
+    """Return key -> its last words, as many as distinguish it from the others; a name stands for its block.
 
     >>> _labels(["model.prior_scale", "kernel.name", "sampling.initial.steps", "kernel.steps"])
     {'model.prior_scale': 'prior_scale', 'kernel.name': 'kernel', 'sampling.initial.steps': 'initial-steps', 'kernel.steps': 'kernel-steps'}
@@ -249,7 +249,7 @@ def _clean(text: str) -> str:
 
 
 def _name(path: Path, case: object, words: Sequence[tuple[str, str]]) -> str:
-    """Return the name of a member, without the keys where it would be too long with them."""
+    """Return the name of a member, without the keys if it would be too long with them."""
     start = [path.stem, *([] if case is None else [str(case)])]
     whole = "-".join([*start, *(f"{label}-{word}" for label, word in words)])
     short = "-".join([*start, *(word for _, word in words)])

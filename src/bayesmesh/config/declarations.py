@@ -40,7 +40,7 @@ OWN_KEY = "analyses"
 """Key of an experiment for analyses of users' packages; a shipped analysis is a key by itself."""
 
 EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})
-"""Folders of an experiment that are not of an analysis."""
+"""Folders of an experiment that do not belong to an analysis."""
 
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Output = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg|zarr)$")]
@@ -114,7 +114,7 @@ class AnalysisDeclaration(Settings):
 
 
 def list_analyses() -> list[AnalysisDeclaration]:
-    """Return the analyses of this package that can be read, sorted by name: a mistake in one concerns those who ask for it.
+    """Return the analyses of this package that can be read, sorted by name: a mistake in one affects only experiments that request it.
 
     Raises:
         ConfigError: a name is taken.
@@ -177,7 +177,7 @@ def _read(name: str, path: Path) -> AnalysisDeclaration:
 
 
 def _class_of(name: str, path: Path) -> ast.ClassDef:
-    """Return the class of an analysis, as syntax: the named one, or the one that derives from `Analysis`."""
+    """Return the class of an analysis as a syntax tree: the named one, or the one that derives from `Analysis`."""
     if attribute := name.partition(":")[2]:
         found = next((node for node in parse_classes(path) if node.name == attribute), None)
         if found is None:
@@ -193,7 +193,7 @@ def _class_of(name: str, path: Path) -> ast.ClassDef:
 
 
 def _snake_case(name: str) -> str:
-    """Return the name of an analysis' class as one of a folder.
+    """Return the class name of an analysis in snake case, as the name of a folder.
 
     >>> _snake_case("TailIndex"), _snake_case("LOOByGroupAnalysis"), _snake_case("tails")
     ('tail_index', 'loo_by_group', 'tails')
@@ -231,7 +231,7 @@ def _check_names(declaration: AnalysisDeclaration) -> None:
 
 
 def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:
-    """Return attribute -> value and line, for what a class assigns; the value is None where it is not written out.
+    """Return attribute -> value and line for the assignments of a class; the value is None if it is not a literal.
 
     An annotation alone assigns nothing.
     """
@@ -290,9 +290,9 @@ def read_conditions(kind: str, name: str, words: Collection[str]) -> dict[str, s
 
 
 def read_trait(kind: str, name: str, trait: str) -> int | None:
-    """Return a number that the class of a component assigns, read from its source text; None if it is not written out."""
+    """Return a number that the class of a component assigns, read from its source text; None if it is not a literal."""
     value, _ = _assigned_once(kind, name, trait) or (None, 0)
-    # A bool is also an int, but not a number of anything.
+    # A bool is also an int, but does not count anything.
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -306,7 +306,7 @@ def read_mirror_files(name: str) -> tuple[str, ...]:
     """Return ``mirror_files`` of a source class, read from its source text: files below the mirror, by pattern.
 
     Raises:
-        ConfigError: it is not a tuple of texts, written out.
+        ConfigError: it is not a literal tuple of strings.
     """
     value, line = _assigned_once("source", name, "mirror_files") or ((), 0)
     if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
@@ -318,7 +318,7 @@ def read_mirror_files(name: str) -> tuple[str, ...]:
 def read_image_shape(name: str) -> tuple[int, int] | None:
     """Return ``image_shape`` of a source class, read from its source text: rows and columns of the image in ``features``.
 
-    None if the class does not assign it, or not as two whole numbers.
+    None if the class does not assign it, or not as two integers.
     """
     value, _ = _assigned_once("source", name, "image_shape") or (None, 0)
     is_shape = isinstance(value, tuple) and len(value) == 2 and all(type(length) is int for length in value)
@@ -326,7 +326,7 @@ def read_image_shape(name: str) -> tuple[int, int] | None:
 
 
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:
-    """Return value and line of an attribute that one class of a component's file assigns, else None."""
+    """Return value and line of an attribute if exactly one class of a component's file assigns it, else None."""
     class_name = name.partition(":")[2]
     classes = [_literals(node) for node in parse_classes(component_path(kind, name)) if class_name in ("", node.name)]
     found = [literals[attribute] for literals in classes if attribute in literals]

@@ -119,7 +119,7 @@ class ExperimentBase(Settings):
 
         Raises:
             ConfigError: one of its own does not exist.
-            ValidationError: or has other options.
+            ValidationError: the options of one are invalid.
         """
         own = {name: (component_path("analysis", name), options) for name, options in sorted(self.analyses.items())}
         return self._shipped_analyses() | {
@@ -140,7 +140,7 @@ class ExperimentBase(Settings):
         )
 
     def name_refits(self, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Set analysis -> names of its refits, which are known when the configuration is read as a whole."""
+        """Set analysis -> names of its refits, which are known only once the whole configuration has been read."""
         self._refits = dict(names)
 
     def without_analyses(self, update: Mapping[str, Any]) -> ExperimentBase:
@@ -159,7 +159,7 @@ class ExperimentBase(Settings):
         return self
 
     def _mesh_conflicts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield key, problem and remedy where chain groups, mesh and processes do not go together."""
+        """Yield key, problem and remedy where chain groups, mesh and processes are incompatible."""
         sampling, compute = self.sampling, self.compute
         if sampling.chains % sampling.chain_groups:
             yield (
@@ -200,7 +200,7 @@ class ExperimentBase(Settings):
         return getattr(getattr(self, "data", None), "replicates", None) is not None
 
     def _replicate_conflicts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield key, problem and remedy of what there is for one dataset, and not for the many of `data.replicates`."""
+        """Yield key, problem and remedy of features that exist for one dataset but not for the many of `data.replicates`."""
         if not self._has_replicates:
             return
         sampling, compute = self.sampling, self.compute
@@ -255,7 +255,7 @@ class ExperimentBase(Settings):
             )
 
     def _gate_conflicts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield key, problem and remedy of gates that no draws of these chains can be assessed by; defaults are left alone."""
+        """Yield key, problem and remedy of gates that can never be assessed with these chains; defaults are not checked."""
         superchains, chains = self.gates.superchains, self.sampling.chains
         if superchains is not None and chains % superchains:
             yield (
@@ -264,7 +264,7 @@ class ExperimentBase(Settings):
                 f"give the number of different starting points, one of {_divisors(chains)}",
             )
         num_draws = self.sampling.chains * self.sampling.draws
-        # Estimates are bounded so, as in Stan and ArviZ: anticorrelated draws count for more than independent ones.
+        # The bound of the estimates, as in Stan and ArviZ: anticorrelated draws count for more than independent ones.
         most = num_draws * math.log10(num_draws)
         for name in ("ess_bulk", "ess_tail"):
             if name in self.gates.model_fields_set and getattr(self.gates, name).limit > most:
@@ -309,7 +309,7 @@ def _tag_of(key: str, names: tuple[str, ...]) -> Callable[[object], str | None]:
 
 
 def _union(kind: str, key: str, base: type[Settings]) -> Any:
-    """One variant per registered component, discriminated by `key`."""
+    """Return a union with one variant per registered component, discriminated by `key`."""
     names = tuple(list_readable(kind))
     variants: list[Any] = []
     for name in names:

@@ -9,11 +9,11 @@ from pathlib import Path
 from bayesmesh.errors import ConfigError
 
 _NEARLY = 0.85
-"""Similarity of names, also of methods, as difflib counts it: 0.95 of `is_ajusted` and `is_adjusted`, 0.76 of the nearest two traits."""
+"""Threshold for the similarity of names by difflib, also of methods: `is_ajusted` and `is_adjusted` have 0.95, the nearest two traits 0.76."""
 
 
 def refuse_misspelt_names[Made: type](path: Path, component: Made, contract: type) -> Made:
-    """Return a component; refuse one with a name that is nearly one of the contract, whose default would stay unnoticed.
+    """Return a component; refuse one with a misspelt name of the contract, because the default would apply unnoticed.
 
     Args:
         path: its file, for the message.
@@ -23,7 +23,7 @@ def refuse_misspelt_names[Made: type](path: Path, component: Made, contract: typ
     Raises:
         ConfigError: a trait, or a method that has a default, is misspelt.
     """
-    # What this package lies between, such as the common warmup of Hamiltonian kernels, is part of the contract.
+    # Classes of this package in between, such as the common warmup of Hamiltonian kernels, are part of the contract.
     ours = [each for each in component.__mro__[1:] if each is contract or each.__module__.startswith("bayesmesh.")]
     traits = {name for made in ours for name in inspect.get_annotations(made)}
     traits |= {k for made in ours for k, v in vars(made).items() if _is_plain(k, v)}

@@ -1,4 +1,4 @@
-"""Load what ``module:attribute`` names: a class or a function of the user's own package."""
+"""Load the class or function of the user's own package that ``module:attribute`` names."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def load_named(name: str) -> Any:
     """
     module_name, _, attribute = name.partition(":")
     folder = str(Path.cwd())
-    # Last, and for good: a function that imports a module of the project when it is called finds it, and no file of the
-    # project takes the place of an installed module.
+    # Last and for good: a function may import a module of the project when it is called, and no file of the project
+    # shadows an installed module.
     if folder not in sys.path:
         sys.path.append(folder)
     sys.path.insert(0, folder)
@@ -50,7 +50,7 @@ def load_function(name: str) -> Callable[..., Any]:
     """Return a function of the user's own package.
 
     Raises:
-        ConfigError: there is nothing of that name, or it cannot be called.
+        ConfigError: nothing has that name, or it cannot be called.
         ImportError: no such module, or it raises when it is imported.
     """
     found = load_named(name)
@@ -64,18 +64,18 @@ def check_arguments(key: str, name: str, arguments: Sequence[str]) -> None:
     """Refuse a function of the user's own package that does not take the arguments with which it will be called.
 
     Args:
-        key: that names the function.
-        name: of the function, ``module:attribute``.
-        arguments: what they are, in order.
+        key: the key that names the function.
+        name: the function, as ``module:attribute``.
+        arguments: names of the arguments, in order.
 
     Raises:
-        ConfigError: it does not; the message has its arguments.
+        ConfigError: it does not; the message shows its signature.
     """
     function = load_function(name)
     try:
         signature = inspect.signature(function)
     except ValueError:
-        # Written in C, without a text of its arguments.
+        # Written in C, without a signature.
         return
     try:
         signature.bind(*arguments)

@@ -1,7 +1,7 @@
 """Priors by name, such as ``normal(0, 2.5)`` or ``half_normal(1)[3]``: parsed as text, never evaluated.
 
 The parameters are Stan's: a scale is a standard deviation where there is one, and `exponential`, `gamma` and
-`inverse_gamma` take rates and scales as Stan's distributions of these names do. Here is what can be said before JAX is
+`inverse_gamma` take rates and scales as Stan's distributions of these names do. This module does what is possible before JAX is
 imported; `bayesmesh.models._model_priors` makes the distributions.
 """
 
@@ -28,7 +28,7 @@ class PriorFamily(NamedTuple):
     """A family of priors.
 
     Attributes:
-        parameters: their names; a last one that begins with ``*`` stands for any number.
+        parameters: names of the parameters; a last one that begins with ``*`` stands for any number of them.
         positive: which of them must be greater than 0.
     """
 
@@ -60,7 +60,7 @@ FAMILIES: Mapping[str, PriorFamily] = {
 
 
 class Prior(NamedTuple):
-    """A prior as it was written: name of its family, parameters, and shape of the array of independent ones."""
+    """A prior as written: name of its family, parameters, and shape of the array of independent copies."""
 
     family: str
     parameters: tuple[float, ...]
@@ -99,7 +99,7 @@ def parse_prior(text: str, where: str) -> Prior:
 
 
 def _check(name: str, values: tuple[float, ...], where: str) -> None:
-    """Refuse parameters of another number, or out of their range."""
+    """Refuse a wrong number of parameters, and parameters out of range."""
     family = FAMILIES[name]
     is_open = family.parameters[-1].startswith("*")
     usage = f"{name}({', '.join(p.replace('*', '') + (', ...' if is_open else '') for p in family.parameters)})"

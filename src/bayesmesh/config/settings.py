@@ -62,7 +62,7 @@ class Settings(BaseModel):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        # Pydantic asks `inspect` for the module, which else looks up the file of every loaded module, a thousand with JAX.
+        # Pydantic asks `inspect` for the module, which otherwise looks up the file of every loaded module, a thousand with JAX.
         if file := getattr(sys.modules.get(cls.__module__), "__file__", None):
             inspect.modulesbyfile[os.path.abspath(file)] = cls.__module__
 
@@ -131,14 +131,14 @@ def numeric_options(options: Settings) -> dict[str, float | int]:
 
 
 def file_options(options: Settings) -> dict[str, tuple[str, ...]]:
-    """Return the options that name files, by name, where they name any."""
+    """Return the options that name at least one file, by name."""
     fields = type(options).model_fields.items()
     named = {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsFiles) for m in field.metadata)}
     return {key: value for key, value in named.items() if value}
 
 
 def code_names(options: type[Settings], values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield option and value of the options that name functions, of those that are given.
+    """Yield option and value of each given option that names a function.
 
     Args:
         options: class of the options.

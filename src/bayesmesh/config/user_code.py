@@ -1,6 +1,6 @@
 """Explain exceptions raised by a user's own code: a model, source, kernel, metric or analysis.
 
-`explaining` is the one place of the package that catches every exception, because a component may raise anything.
+`explaining` is the only place in the package that catches every exception, because a component may raise anything.
 Nothing here imports JAX: its exceptions are recognised by their names.
 """
 
@@ -45,7 +45,7 @@ EXPLAINED = {
         (_VALUE_NEEDED, _WITHOUT_VALUE),
     ),
 }  # fmt: skip
-"""Class of an exception of JAX -> what happened, and remedy."""
+"""Class of a JAX exception -> what happened, and the remedy."""
 
 _WITHOUT_SYMBOLS = (
     "take functions of `pytensor.tensor` instead of NumPy's, and write numbers that are known, such as `shape=8` for eight groups, or in a subclass of `PymcModel` a number of"
@@ -65,14 +65,14 @@ _LATENTS_AS_ARGUMENTS = (
     ' {"scale": tfd.HalfNormal(one), "effect": lambda scale: tfd.Normal(zero, scale)}'
 )
 _JOINT_OF_TFP = "/distributions/joint_distribution"
-"""Part of the paths of TFP's files of joint distributions."""
+"""Part of the paths of TFP's joint distribution modules."""
 
 _LOOP_WITHOUT_GRADIENT = (
     "a loop whose number of steps depends on values has no gradient",
     "use jax.lax.scan, or jax.lax.fori_loop with fixed bounds, and jnp.where for the steps that are not to count",
 )
 _LONGEST = 300
-"""Characters kept of the text of an exception."""
+"""Number of characters of an exception's text to keep."""
 
 _NO_NAMES: Mapping[str, Collection[str]] = {}
 
@@ -91,8 +91,8 @@ def explaining(
         names: such as ``latents`` -> the names that the code may ask a mapping for; explains a KeyError.
 
     Raises:
-        ConfigError: the code of the user raised.
-        UserError: errors that are explained already, such as a full disk or a device without memory, unchanged.
+        ConfigError: the user's code raised an exception.
+        UserError: an error that is already explained, such as a full disk or a device without memory, unchanged.
     """
     try:
         yield

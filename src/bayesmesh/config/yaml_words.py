@@ -1,4 +1,4 @@
-"""Say what is wrong with a YAML file, where PyYAML speaks of tokens, scalars and block ends."""
+"""Say in plain words what is wrong with a YAML file; PyYAML speaks of tokens, scalars and block ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SENTENCES: tuple[tuple[str, str, str], ...] = (
     (r"another document", "a second document begins, and a configuration is one", "remove the line `---` and what does not belong here"),
     (r"unknown escape character '(.*)'", "between double quotes, \\{0} means nothing", "use single quotes, which leave backslashes as they are"),
 )  # fmt: skip
-"""Pattern of a problem of PyYAML -> what happened, and remedy."""
+"""Pattern of a PyYAML problem -> what happened, and the remedy."""
 
 _BEGINS_EARLIER = ("quote that opens", "bracket [", "brace {")
 
@@ -35,7 +35,7 @@ def say(error: yaml.MarkedYAMLError) -> tuple[int | None, str, str]:
     """Return the line, counted from 1, what is wrong there, and the remedy.
 
     Args:
-        error: of PyYAML, or a refusal with a remedy in its `note`.
+        error: raised by PyYAML, or a refusal with a remedy in its `note`.
 
     >>> try:
     ...     yaml.safe_load("a: 1\\nb: [1, 2\\nc: 3")

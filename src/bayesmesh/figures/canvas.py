@@ -100,7 +100,7 @@ def tip(text: str) -> str:
 
 
 def chain_id(chain: int) -> str:
-    """Return the ``gid`` of the line of a chain, which a reader can switch off, and which says its number."""
+    """Return the ``gid`` of a chain's line, which a reader can switch off and which shows the chain's number."""
     return f"{_CHAIN}{chain}"
 
 
@@ -117,7 +117,7 @@ _REWRITES = (
     (r"font-family: [^;\"]*;?", ""),
     (r' transform="rotate\(-0 [^"]*\)"', ""),
 )
-"""Pattern -> what replaces it in the SVG of matplotlib."""
+"""Pattern -> its replacement in matplotlib's SVG."""
 
 
 def _for_the_page(document: str, label: str) -> str:
@@ -142,7 +142,7 @@ def _plain(value: float) -> str:
 def log_axis(axis: Axis, format_fn: Callable[[float], str] = _plain) -> None:
     """Give a logarithmic axis a few ticks with plain numbers; call after plotting.
 
-    Ticks are decades, on a short axis also 2 and 5 times, and even steps on one that holds fewer than two of those.
+    Ticks are at decades, on a short axis also at 2 and 5 times these, and at even steps if the axis holds fewer than two of those.
     """
     low, high = sorted(axis.get_view_interval())
     is_short = high / max(low, 1e-300) < 50

@@ -53,7 +53,7 @@ class Row:
 
 
 def read_only_row(path: Path, required: Sequence[str]) -> Row | None:
-    """Return the row of a CSV file that has one; None if the file does not exist.
+    """Return the only row of a CSV file; None if the file does not exist.
 
     Raises:
         StoreError: the file is damaged, or has no row or several.

@@ -23,12 +23,12 @@ class Estimate(NamedTuple):
 
     Attributes:
         method: ``bridge`` or ``tempered``.
-        log_evidence: natural logarithm of the mean likelihood under the prior; not a number without an estimate.
-        error: standard error in nats; not a number where it is not known.
-        error_within: that of the formula, or not a number.
-        error_between: that from the spread of independent parts, or not a number.
-        num_parts: parts: chains and halves, or chain groups.
-        num_draws: draws that were used, of all chains.
+        log_evidence: natural logarithm of the mean likelihood under the prior; NaN without an estimate.
+        error: standard error in nats; NaN if unknown.
+        error_within: standard error by the formula, or NaN.
+        error_between: standard error from the spread of independent parts, or NaN.
+        num_parts: number of parts: chains and halves, or chain groups.
+        num_draws: number of draws used, over all chains.
         num_left_out: draws without a finite position.
         digest: of the outcomes of all rows, see `bayesmesh.store.score_store.digest_outcomes`; empty without outcomes.
         problem: why there is no estimate or no error; empty if there is none.
@@ -52,7 +52,7 @@ class Estimate(NamedTuple):
 
 
 def write_evidence(path: Path, estimates: Sequence[Estimate]) -> None:
-    """Write the table; what is not a number becomes an empty cell."""
+    """Write the table; NaN becomes an empty cell."""
     rows = [[None if each != each else each for each in estimate] for estimate in estimates]
     write_text(path, render_csv(Estimate._fields, rows))
 

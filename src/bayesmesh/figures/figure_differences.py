@@ -1,4 +1,4 @@
-"""Say whether two numbers differ, given the standard error of their difference: the only place that turns one into words.
+"""Say whether two numbers differ, given the standard error of their difference: the only place that puts a difference into words.
 
 The error is that of the difference itself. Numbers that share draws or rows have a paired error, smaller than the two
 errors combined.

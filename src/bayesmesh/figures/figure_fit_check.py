@@ -1,4 +1,4 @@
-"""What checks say about the fit of a model, for the mark at the top of a page."""
+"""The results of checks of a model's fit, for the mark at the top of a page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class FitCheck:
     """The result of one check of the fit.
 
     Attributes:
-        name: of the check.
+        name: name of the check.
         state: ``fail`` where the data refute the model, ``warn`` where a check casts doubt on it or on itself, ``pass`` if neither.
         text: a sentence with the numbers that decided; empty if it passed.
         refuted: how predictions are wrong.
-        cleared: what was looked at and found right.
-        spread: by how much outcomes scatter around their predictions, in units of what the model says; NaN where it was not measured.
+        cleared: what was checked and found to be right.
+        spread: scatter of outcomes around their predictions, relative to what the model says; NaN if it was not measured.
     """
 
     name: str

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def png_address(pixels: np.ndarray) -> str:
-    """Return an image as an address that holds it, a PNG.
+    """Return an image as a data URL that holds a PNG.
 
     Args:
         pixels: uint8, shape (row, column) for grey, or (row, column, 4) for red, green, blue and opacity.

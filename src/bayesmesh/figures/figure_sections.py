@@ -38,7 +38,7 @@ class KeyNumber:
 
 @dataclasses.dataclass(frozen=True)
 class FiguresByColumn:
-    """Figures that the page draws of the columns that it chooses.
+    """Figures that the page draws for the columns that it chooses.
 
     Attributes:
         draw: column -> figure, from the name of the outcome.
@@ -81,7 +81,7 @@ def _environment(*folders: Path) -> jinja2.Environment:
 
 
 def code(text: str) -> Markup:
-    """Return a text as HTML, with what stands between backticks as code.
+    """Return a text as HTML, with text between backticks as code.
 
     >>> str(code("add `loo: {}` & run"))
     'add <code>loo: {}</code> &amp; run'

@@ -130,12 +130,12 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def p_value(value: float, least: float, *, sign: str = "") -> str:
-    """Return a p value from simulations, which cannot fall below the least that their number allows.
+    """Return a p value from simulations, which cannot be smaller than their number allows.
 
     Args:
         value: the p value.
         least: 1 / (number of simulations + 1), twice that for two sides.
-        sign: what stands before a value that is not the least.
+        sign: text before any value but the smallest.
 
     >>> p_value(0.0123, 1 / 4001), p_value(1 / 4001, 1 / 4001), p_value(0.5, 0.002, sign="= ")
     ('0.012', '≤ 0.00025', '= 0.50')
@@ -144,7 +144,7 @@ def p_value(value: float, least: float, *, sign: str = "") -> str:
 
 
 def to_error(value: float, error: float) -> str:
-    """Return a number to the first digit of its error; with four digits where the error is not known or 0.
+    """Return a number rounded to the first digit of its error; with four digits where the error is not known or 0.
 
     >>> to_error(0.0720123, 0.0107), to_error(-1335.6, 12.0), to_error(0.25, float("nan")), to_error(float("nan"), 1.0)
     ('0.07', '−1,336', '0.2500', 'not a number')
@@ -156,7 +156,7 @@ def to_error(value: float, error: float) -> str:
 
 
 def natural_order(names: Sequence[str]) -> list[int]:
-    """Return the places of names with numbers within them by value; an order that somebody chose is kept.
+    """Return the positions that sort names by the numbers within them; names that are not in alphabetical order stay as they are.
 
     >>> natural_order(["site 1", "site 10", "site 2"]), natural_order(["low", "high"])
     ([0, 2, 1], [0, 1])

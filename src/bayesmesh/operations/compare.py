@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the page and the table of a comparison, log what it says, and return the exit code.
 
     Raises:
-        ConfigError: an experiment has no scores by row, or they are of other rows than those of another.
+        ConfigError: an experiment has no scores by row, or its rows differ from those of another.
     """
     if arguments.name and not re.fullmatch(NAME_PATTERN, arguments.name):
         raise ConfigError(f"--name: '{arguments.name}' is not a valid name", f"names match {NAME_PATTERN}")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return experiments, with the members of sweeps in their place, and members of sweeps that have no scores yet.
+    """Return experiments, with each sweep replaced by its members, and the members of sweeps that have no scores yet.
 
     Raises:
         ConfigError: a name is neither an experiment of the configuration nor a sweep nor a folder of results.
@@ -83,7 +83,7 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_stored(layout: ExperimentLayout) -> bool:
-    """Return whether a name is that of a folder with results of an experiment, which may be in no configuration."""
+    """Return whether results of an experiment are stored under a name, which need not be in the configuration."""
     is_name = re.fullmatch(NAME_PATTERN, layout.experiment) is not None
     return is_name and (layout.posterior.is_dir() or find_pointwise(layout) is not None)
 

@@ -36,7 +36,7 @@ class Unnamed(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what no configuration names, and remove it after asking; returns the exit code."""
+    """Show the chains that no configuration uses, and remove them after asking; return the exit code."""
     found, notes = find_unnamed(Plan(is_partial=True))
     for note in notes:
         print(note)
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
     """Return identities that no configuration uses, and notes on experiments whose identity cannot be computed.
 
-    Chains of an experiment without a configuration are unused, unless a notebook sampled it. Without its data or its audit, or with a file that is not valid,
-    an experiment's identity is unknown.
+    Chains of an experiment without a configuration are unused, unless a notebook sampled it. An experiment's identity is unknown
+    without its data or its audit, or if its file is invalid.
     """
     found, notes = [], []
     for chains in sorted(Path(plan.results).glob("*/chains")):
@@ -75,7 +75,7 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
                 notes.append(f"{name}: kept, because its identity is unknown: {error.message}")
                 continue
         elif file := next((each for each in plan.broken if name == each or name.startswith(f"{each}-")), None):
-            # A member of a sweep, whose file names it, begins with the name of the file.
+            # The name of a sweep's member begins with the name of the sweep's file.
             notes.append(f"{name}: kept, because the file of experiment '{file}' is not valid")
             continue
         elif plan.layout(name).settings.exists():

@@ -1,7 +1,7 @@
 """repair: set damaged results aside and let the workflow make them again, with the same values.
 
-Nothing is deleted. Draws are computed anew from the last commit that is whole, or from the beginning, and are then the
-same bit by bit.
+Nothing is deleted. Draws are computed anew from the last intact commit, or from the beginning, and are then
+bitwise the same.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _lines(findings: Findings) -> list[str]:
 
 
 def _targets(plan: Plan, owner: str) -> set[str]:
-    """Return the targets of the workflow that make the results of an owner; of data, the experiments that have used them."""
+    """Return the targets of the workflow that make the results of an owner; for data, those of the experiments that have used them."""
     if owner.startswith("data/"):
         users = (name for name in plan.experiments if f"data/{plan.dataset(name)}" == owner)
         return {name for name in users if plan.layout(name).folder.exists()}
@@ -89,7 +89,7 @@ def _reason(owner: str) -> str:
 
 
 def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list[Path]:
-    """Return what to move so that the workflow makes a damaged file again; nothing that it replaces itself."""
+    """Return the files to move so that the workflow makes a damaged file again, except those that it replaces itself."""
     folder = results / owner
     chains, ours = folder / "chains", [job for job in jobs if f"{job.owner}/".startswith(f"{owner}/")]
     if path.is_relative_to(folder / "ledger"):
@@ -100,7 +100,7 @@ def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list
     for job in ours:
         for output in job.outputs:
             if output in path.parents:
-                # The workflow runs a job without record, and the job replaces the folder once the new one is complete.
+                # The workflow runs a job without a record, and the job replaces the folder once the new one is complete.
                 return [job.seal]
             is_replaced = path == output and path.is_dir() and path.suffix in (".zarr", "")
             if is_replaced:
@@ -109,7 +109,7 @@ def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list
 
 
 def _chains_to_move(identity: Path, path: Path) -> list[Path]:
-    """Return the files after the last commit from which all processes of a damaged group can go on, and its manifest."""
+    """Return the files after the last commit from which all processes of a damaged group can continue, and its manifest."""
     match = None if path == identity else GROUP.match(path.relative_to(identity).parts[0])
     if match is None:
         return []
@@ -132,7 +132,7 @@ def _seals(identity: Path, group: str) -> list[Path]:
 
 
 def _text(path: Path) -> str:
-    """Return what a record says, damaged or not; empty if it cannot be read."""
+    """Return the text of a record, damaged or not; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""Run the workflow: Snakemake in this process, and beside its imports those of the process whose forks do the jobs.
+"""Run the workflow: Snakemake in this process, while the process whose forks run the jobs imports their modules.
 
-Snakemake takes a second to start, and knows only after another one that a job must run. `bayesmesh run` starts the server
-of forks (`running.fork_server`) before both, so that what stages import is there when the first of them begins.
+Snakemake takes a second to start, and another one to find that a job must run. `bayesmesh run` starts the fork server
+(`running.fork_server`) before both, so that the modules of the stages are imported when the first stage begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bayesmesh.running.fork_server import start_server
 from bayesmesh.workflow import is_profile_given
 
 _ELSEWHERE = re.compile(r"(-e|--executor|--mode)(=|$)|-e\w")
-"""Options with which jobs do not run as processes of this machine, and that with which Snakemake is itself in a job of a cluster."""
+"""Options with which jobs do not run as processes on this machine, and the one with which Snakemake itself runs in a cluster job."""
 
 _ONLY_SAYS = re.compile(
     r"-n\w*|-[hlDv]|--(dry-?run|help|version|list\S*|lint|unlock|summary|detailed-summary|report|dag|rulegraph|filegraph|d3dag"
@@ -31,7 +31,7 @@ _ONLY_SAYS = re.compile(
 """Options with which Snakemake runs no job."""
 
 _LATE = "pandas"
-"""Snakemake's executor for Slurm imports it, for a table that other runs never ask for; it takes 0.3 s."""
+"""Snakemake's Slurm executor imports this module for a table that other runs never need; the import takes 0.3 s."""
 
 
 def run(words: Sequence[str]) -> NoReturn:
@@ -59,17 +59,17 @@ def run(words: Sequence[str]) -> NoReturn:
 
 
 def refuse_missing_files(words: Sequence[str]) -> None:
-    """Refuse a file of `--configfile` that is not there, at which Snakemake ends with a traceback.
+    """Refuse a missing file of `--configfile`, on which Snakemake ends with a traceback.
 
     Args:
         words: arguments of ``snakemake``.
 
     Raises:
-        ConfigError: names the file.
+        ConfigError: a file does not exist; the message names it.
     """
     for at, word in enumerate(words):
         option, _, value = word.partition("=")
-        # Snakemake takes the beginning of an option for the option, and all words behind it for files.
+        # Snakemake accepts an abbreviated option, and takes all words after it as files.
         if not option.startswith("--configf"):
             continue
         behind = itertools.takewhile(lambda other: not other.startswith("-"), words[at + 1 :])
@@ -83,9 +83,9 @@ def refuse_missing_files(words: Sequence[str]) -> None:
 
 
 def look_at_plain_values_first() -> None:
-    """Let Snakemake ask only for parameters of a rule that are not plain Python whether they are tables of pandas.
+    """Let Snakemake check only those params of a rule that are not plain Python values for being pandas tables.
 
-    It would import pandas when the first job ends, for 0.3 s in which no other job starts.
+    Otherwise it imports pandas when the first job ends, which takes 0.3 s in which no other job starts.
     """
     from snakemake.persistence import UNREPRESENTABLE, PersistenceBase
 
@@ -99,7 +99,7 @@ def look_at_plain_values_first() -> None:
 
 
 def needs_jobs(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether jobs are sure to run on this machine: a page is missing. Otherwise, planning finds out.
+    """Return whether jobs are certain to run on this machine, because a page is missing; otherwise planning finds out.
 
     Args:
         words: arguments of ``snakemake``.
@@ -116,16 +116,16 @@ def needs_jobs(words: Sequence[str], environ: Mapping[str, str] = os.environ) ->
 
 
 def import_late(name: str) -> None:
-    """Let a module be imported when something of it is first used, if it has not been imported.
+    """Defer the import of a module to the first use of one of its attributes, unless it has already been imported.
 
-    Python's own lazy modules are loaded by the statement `import` itself.
+    Python's own lazy modules are loaded by the `import` statement itself.
     """
     spec = importlib.util.find_spec(name) if name not in sys.modules else None
     if spec is None:
         return
     stub = types.ModuleType(name)
     stub.__spec__ = spec
-    # Whoever looks through all modules asks for it.
+    # Code that goes through all modules reads this attribute.
     stub.__file__ = spec.origin
 
     def use(attribute: str) -> Any:

@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             found[owner] = check(results, owner)
         except OSError as error:
-            # Not among the damaged, because `--repair` would move away results that may be whole.
+            # Not among the damaged, because `--repair` would move away results that may be intact.
             print(f"{error.filename}: cannot be read: {error.strerror}; {results / owner} was not checked")
         else:
             _show(results, owner, found[owner])
@@ -40,7 +40,7 @@ def _show(results: Path, owner: str, findings: Findings) -> None:
 
 
 def _asked(name: str | None) -> tuple[Path, list[str]]:
-    """Return the folder of results, and whose of them to check: of one experiment also its data.
+    """Return the folder of results, and the owners to check; for one experiment, its data too.
 
     Raises:
         ConfigError: nothing is stored under that name.

@@ -1,4 +1,4 @@
-"""Find every damage of every file that Bayesmesh stored, and go on after any error."""
+"""Find all damage to the files that Bayesmesh stored, and continue after any error."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Findings(NamedTuple):
     """What is wrong with the results of one owner, one line each.
 
     Attributes:
-        damaged: files that are missing, altered, unreadable or too many; a line begins with the path.
-        outdated: results that were made from something else than what is there now.
+        damaged: files that are missing, altered, unreadable or superfluous; a line begins with the path.
+        outdated: results that were made from something other than what exists now.
         writers: jobs at work, whose results were not checked.
     """
 
@@ -68,7 +68,7 @@ class Findings(NamedTuple):
 
 
 def list_owners(results: Path) -> list[str]:
-    """Return whose results are stored: datasets, experiments and others by the folder of their records, the index as ""."""
+    """Return the owners of stored results: datasets, experiments and others by the folder of their records, the index as ""."""
 
     def names(*folders: Path) -> list[str]:
         return sorted({path.name for folder in folders for path in folder.glob("[!.]*") if path.is_dir()})
@@ -112,10 +112,10 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
 
 
 def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
-    """Yield the analyses of users' packages that an experiment has asked for, as far as their code is there."""
+    """Yield the analyses of users' packages that an experiment has requested, if their code exists."""
     stages = set()
     for path in layout.spec("any").parent.glob("[!.]*.json"):
-        # What cannot be read is damage of the specification, which is named elsewhere.
+        # An unreadable file is a damaged specification, which is reported elsewhere.
         with contextlib.suppress(OSError, ValueError):
             stages.add(StageSpec.model_validate_json(path.read_bytes()).stage)
     for stage in sorted(stage for stage in stages if ":" in stage):
@@ -236,7 +236,7 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
 
 
 def _time_table(layout: ExperimentLayout) -> Iterator[str]:
-    """Compare the table of times with the ledgers, of which one may be an older whole copy."""
+    """Compare the table of times with the ledgers, one of which may be an older intact copy."""
     try:
         yield from check_table(layout)
     except StoreError as error:

@@ -64,20 +64,20 @@ class _Experiments(dict[str, ExperimentBase]):
 
 
 def _input_files(experiment: Path, job: Job, checks: Sequence[Path]) -> list[str]:
-    """Return the files of the user that a job reads, less those of a mirror, which another machine may lack, and `checks`."""
+    """Return the user's files that a job reads, except those of a mirror, which another machine may lack; and `checks`."""
     if not job.files.patterns and not checks:
         return []
     from snakemake.io import ancient
 
     try:
-        # Their times count for nothing, because seals compare their content.
+        # Their modification times do not matter, because seals compare their content.
         return [ancient(str(name)) for name in (*checks, *job.files.find()) if not is_of_mirror(str(name))]
     except DataError as error:
         _exit_with(DataError(f"{experiment}: {error.message}", error.remedy))
 
 
 def _exit_with(error: UserError) -> NoReturn:
-    """End the planning of Snakemake, which would wrap an exception from a rule in its own."""
+    """End Snakemake's planning; Snakemake would wrap an exception from a rule in one of its own."""
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
 
@@ -90,8 +90,8 @@ class Plan(Overview):
         results: folder of results.
         workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
             cores they have; None outside Snakemake, where no spec is written.
-        is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
-            otherwise the first such file is an error. Always so within Snakemake.
+        is_partial: whether to warn of invalid experiment files, and refuse such an experiment only when it is requested;
+            otherwise the first invalid file is an error. Always true within Snakemake.
         asked: names of experiments that the caller needs. The error of the first invalid one ends the command, so there is no warning of it. Within Snakemake they come from its command line.
 
     Raises:
@@ -106,7 +106,7 @@ class Plan(Overview):
         self.experiments = _Experiments(experiments, self)
         for error in () if is_partial or workflow is not None else self.broken.values():
             raise error
-        # Not by each job, for all of them read the configuration again.
+        # Not in each job, because every job reads the configuration again.
         if self.broken and (workflow is None or workflow.is_main_process):
             known = {*experiments, *self.broken}
             warn_of_invalid(self.broken, asked_of_snakemake(known, self.run.experiments) if workflow else asked)
@@ -126,7 +126,7 @@ class Plan(Overview):
         path, experiment = experiment_file(self.config, name), self.experiments[name]
         try:
             check_start_file(str(path), experiment.sampling.initial)
-            # Finished chains may come from another machine, and what is made of them needs no device of theirs.
+            # Finished chains may come from another machine, and later stages do not need its devices.
             if self.workflow.local_exec and stage in ("compile", "sample") and not self._is_done(stage, name):
                 check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
             # Do not check finished results, which another profile may have made.
@@ -143,7 +143,7 @@ class Plan(Overview):
         return all(is_made_with(job, spec.digest, code) for job in jobs)
 
     def _asked(self, resource: str) -> str | None:
-        """A resource of sampling jobs as written in the profile or on the command line; None if unset."""
+        """Return a resource of sampling jobs as written in the profile or on the command line; None if unset."""
         if self.workflow is None:
             return None
         asked = self.workflow.resource_settings.overwrite_resources.get("sample", {})
@@ -157,7 +157,7 @@ class Plan(Overview):
 
     @property
     def targets(self) -> list[str]:
-        """Names of the targets of one experiment each; that of an invalid one is refused when it is asked for."""
+        """Names of the targets that make one experiment each; that of an invalid experiment is refused when it is requested."""
         named = (name for name in self.broken if re.fullmatch(NAME_PATTERN, name) and name not in RESERVED_NAMES)
         return sorted({*self.experiments, *self.sweeps, *named})
 
@@ -204,8 +204,8 @@ class Plan(Overview):
     def share(self, name: str, cores: int) -> int:
         """Return the cores of a job of an experiment: all of them, but an even share for members of a sweep and for refits.
 
-        Members that run side by side on one core each end sooner than one after the other, spread over all cores. What was
-        asked for decides: a single member that is named has all cores. A mesh that is given has as many as it has devices.
+        Members finish sooner side by side on one core each than one after the other on all cores. The requested targets
+        decide: a single named member gets all cores. A configured mesh gets as many cores as it has devices.
         """
         members = set(self._companions.get(name, ()))
         asked = set(self.workflow.dag_settings.targets) if self.workflow is not None and members else set()
@@ -218,7 +218,7 @@ class Plan(Overview):
 
     @property
     def _is_alone(self) -> bool:
-        """Whether this is a job on a cluster, whose cores no other job has."""
+        """Whether this is a job on a cluster, which shares its cores with no other job."""
         return self.workflow is not None and self.workflow.remote_exec
 
     @functools.cached_property
@@ -263,7 +263,7 @@ class Plan(Overview):
     def inputs(self, stage: str) -> Callable[[Wildcards], tuple[Path | str, ...]]:
         """Return a function of wildcards that returns what a job of a stage reads.
 
-        Snakemake calls it before it decides what to run. Then a job with altered results is made to run again.
+        Snakemake calls it before it decides what to run, so here a job with altered results is made to run again.
         """
 
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
@@ -281,7 +281,7 @@ class Plan(Overview):
         return inputs
 
     def is_unchecked(self, job: Job) -> bool:
-        """Return whether work is being planned, and this is the first question about a job."""
+        """Return whether work is being planned and this is the first query about a job."""
         is_new = self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked
         self._checked.add(job.seal)
         return is_new
@@ -298,7 +298,7 @@ class Plan(Overview):
             self.start_server()
 
     def start_server(self) -> None:
-        """Start the process whose forks do the jobs of this machine, or the stages of this cluster job."""
+        """Start the fork server for the jobs on this machine, or for the stages of this cluster job."""
         from bayesmesh.planning.snakemake.snakemake_forks import serve
 
         serve(self.workflow)
@@ -308,7 +308,7 @@ class Plan(Overview):
         self.workflow.dag.forcefiles.add(str(job.declared))
 
     def _is_noticed(self, job: Job, stage: str, name: str) -> bool:
-        """Return whether Snakemake's own record of the job has other params; a failed job leaves those of its attempt."""
+        """Return whether Snakemake's own record of the job has different params; a failed job leaves those of its attempt."""
         from snakemake.io import IOFile
 
         recorded = self.workflow.persistence.params(IOFile(str(job.declared)))
@@ -326,8 +326,8 @@ class Plan(Overview):
     def spec(self, stage: str) -> Callable[..., str]:
         """Return a function of wildcards that returns the file of the stage's spec, for `params`.
 
-        The file is named after its content, so it never changes. Not every setting that a stage is told makes it run again:
-        Snakemake does not compare params that are derived from inputs, and takes this one for such because of an argument.
+        The file is named after its content, so it never changes. Not every setting passed to a stage makes it run again:
+        Snakemake does not compare params derived from inputs, and an argument makes it treat this one as such.
         """
 
         def spec(wildcards: Wildcards, input: object = None) -> str:
@@ -348,7 +348,7 @@ class Plan(Overview):
         return lambda wildcards: self.code_of_stage(stage, self._name(wildcards))
 
     def code_of(self, stage: str) -> str:
-        """Return the fingerprint of a stage's code without any component."""
+        """Return the fingerprint of a stage's code without components."""
         return fingerprint(files_without_components(stage))
 
     def reproduction(self) -> list[str]:

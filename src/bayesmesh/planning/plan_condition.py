@@ -1,4 +1,4 @@
-"""Say whether the stored results of an experiment are as their jobs left them, and as the configuration asks for."""
+"""Determine whether an experiment's stored results are as their jobs left them and as the configuration requires."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Condition(NamedTuple):
     """The condition of an experiment's results.
 
     Attributes:
-        damage: first file that is missing, altered or without record, and what is wrong with it; empty without.
-        older: first job whose results are older than the configuration or than what they were made from; empty without.
+        damage: first file that is missing, altered or without a record, and what is wrong with it; empty if there is none.
+        older: first job whose results are older than the configuration or than what they were made from; empty if there is none.
     """
 
     damage: str = ""
@@ -32,7 +32,7 @@ def jobs_of(plan: Plan, name: str) -> Iterator[tuple[str, Job]]:
 
 
 def condition_of(plan: Plan, name: str) -> Condition:
-    """Return the condition of an experiment's results; those of a job at work, or that never ran, are left out.
+    """Return the condition of an experiment's results, without those of jobs that are running or have never run.
 
     Raises:
         OSError: a lock cannot be read.

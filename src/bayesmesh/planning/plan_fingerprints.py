@@ -22,16 +22,17 @@ def files_without_components(stage: str) -> list[Path]:
 def read_stages() -> None:
     """Read the files of all stages, so that this process, and its forks, need not parse them.
 
-    Components are left to the jobs that run them. Most are of other experiments, and they are half of all files.
+    Components, half of all files, are left to the jobs that run them, because most belong to other experiments.
     """
     fingerprint(source_closure(_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None))
     save_memory()
 
 
 def stage_fingerprint(spec: StageSpec) -> str:
-    """Return the fingerprint of what a job of a stage runs, the same when it is planned and in the job itself.
+    """Return the fingerprint of the code that a job of a stage runs, the same at planning and in the job itself.
 
-    Of a model, `compile` and `sample` run what draws depend on, and `sample` what a stopping rule monitors.
+    Of a model's code, `compile` and `sample` run only the part on which draws depend, and `sample` also the part that a
+    stopping rule monitors.
     """
     files = stage_files(spec)
     if spec.stage not in ("compile", "sample"):
@@ -40,7 +41,7 @@ def stage_fingerprint(spec: StageSpec) -> str:
 
 
 def code_key(spec: StageSpec) -> tuple[object, ...]:
-    """Return what the files of a stage depend on, the same for jobs that run the same code."""
+    """Return a key on which the files of a stage depend, the same for jobs that run the same code."""
     asked = [each.name for each in spec.analyses]
     return spec.stage, _is_monitored(spec), *_component_files(spec), *asked
 
@@ -61,7 +62,7 @@ def stage_files(spec: StageSpec) -> list[Path]:
 
 
 def _component_files(spec: StageSpec) -> list[Path]:
-    """Return the files of the components whose code the stage runs, also those of other experiments."""
+    """Return the files of the components whose code the stage runs, including those of other experiments."""
     whole = [spec.config, *spec.others.values()]
     return [f for kind in components(spec.stage) for config in whole for f in component_files(kind, config[KEYS[kind]])]
 

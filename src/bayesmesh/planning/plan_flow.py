@@ -1,4 +1,4 @@
-"""The stages of the flow: what each reads of an experiment, and whose code it runs."""
+"""The stages of the flow: the keys of an experiment that each reads, and the components whose code it runs."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
 DOES_NOT_TRIGGER: dict[str, set[str]] = {
     # The lengths of calls and segments change no draw; that of warmup is an argument of the programs.
     "compile": {"sampling.segment_seconds", "sampling.warmup"},
-    # Further groups do not change the draws of a group, whose number of chains a specification states by itself.
+    # More groups do not change the draws of a group; the specification states its number of chains separately.
     "sample": {
         "sampling.segment_seconds", "sampling.grace_seconds", "sampling.on_changed_environment",
         "sampling.chains", "sampling.chain_groups",
     },
 }  # fmt: skip
-"""Stage -> keys that it reads, and that change none of its results: a change takes effect when the stage next runs."""
+"""Stage -> keys that it reads but that change none of its results: a change takes effect when the stage next runs."""
 
 ARITHMETIC = {"dtype", "platform", "matmul_precision"}
-"""Keys of `compute` that stages read which find the data by name, and open it in the experiment's dtype."""
+"""Keys of `compute` for stages that find the data by name and open them in the experiment's dtype."""
 
 READS_ONLY: dict[str, dict[str, set[str]]] = {
     "assemble": {"compute": ARITHMETIC, "sampling": {"draws", "chains", "chain_groups", "mode"}}
 }
-"""Stage -> keys below its top-level keys, where it reads few; see also `stage_config`."""
+"""Stage -> keys below its top-level keys, if it reads only a few; see also `stage_config`."""
 
 _COMPONENTS: dict[str, tuple[str, ...]] = {
     "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
@@ -124,18 +124,18 @@ def stages_of(experiment: ExperimentBase) -> list[str]:
 def list_analysis_rules(config: Path = Path("config")) -> list[str]:
     """Return the names of the rules of analyses, for profiles, which Snakemake reads before the configuration.
 
-    Analyses of users' packages are found in the texts of the files of experiments, so that one in a comment counts too.
+    Analyses of users' packages are found in the text of experiment files, so one in a comment counts too.
     """
     texts = [
         file.read_text(encoding="utf-8", errors="replace") for file in sorted((config / "experiments").glob("*.yaml"))
     ]
     verbs = dict.fromkeys(LATER)
     for name in dict.fromkeys(name for text in texts for name in _NAMED.findall(text)):
-        # Models, kernels and sources have such names too, and a mistake in an analysis is told when experiments are read.
+        # Models, kernels and sources have such names too, and a mistake in an analysis is reported when experiments are read.
         with contextlib.suppress(ConfigError):
             verbs[declared(name).verb] = None
     return list(verbs)
 
 
 _NAMED = re.compile(r"(?<![\w.:/])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-"""What may be ``module:attribute``."""
+"""Text that may be a name ``module:attribute``."""

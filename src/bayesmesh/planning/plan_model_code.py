@@ -1,8 +1,8 @@
-"""Find the part of a model's code that later stages alone need, so that a change of it does not sample again.
+"""Find the part of a model's code that only later stages need, so that changing it does not trigger sampling again.
 
 A member such as `summaries` is left out of a fingerprint unless code that stays refers to its name, in any file of the
-model. With it go the functions to which only left-out code refers. Names are compared, not objects, so a name that
-other things share keeps its member. Where names may be put together at run time, nothing is left out.
+model. Functions to which only left-out code refers are left out too. Names are compared, not objects, so a member
+stays if anything else uses its name. Where names may be built at run time, nothing is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATER = frozenset({
     "summaries", "predict", "outcome", "has_predictions", "offers", "folds_in", "folds_in_ratings", "pretty_name",
     "grouping_columns", "with_new_levels", "shown", "described", "check_all_rows",
 })  # fmt: skip
-"""Members of a model that change no draw: later stages, checks and tables read them."""
+"""Members of a model that do not affect draws: later stages, checks and tables read them."""
 
 _PLAIN_BASES = {"Model", "ABC", "Protocol", "Generic", "object"}
 _DYNAMIC = {
@@ -34,7 +34,7 @@ _DYNAMIC = {
     "attrgetter",
     "methodcaller",
 }
-"""Ways to a definition without its name in the code; of `getattr`, only with a computed name."""
+"""Ways to reach a definition without its name in the code; `getattr` counts only with a computed name."""
 _MODELS = PACKAGE_ROOT / "models"
 
 
@@ -56,7 +56,7 @@ type _Parts = Mapping[ast.AST, _Part]
 
 
 def digest_without(files: Iterable[Path], members: Set[str] = LATER) -> dict[Path, str]:
-    """Return file -> digest of its syntax without what only some members of models need, for the files of models.
+    """Return file -> digest of its syntax without the code that only some members of models need, for model files.
 
     Args:
         files: all source files of a stage.
@@ -103,7 +103,7 @@ def _left_out(parts: _Parts, uses: Set[str]) -> Set[ast.AST]:
         unused = {node: part for node, part in parts.items() if node not in reached}
         later = {node: part for node, part in unused.items() if part.is_member}
         needed = {*later, *_reached(unused, _uses(later))}
-        # A function to which nothing refers may be found in another way: it stays, with all that it needs.
+        # A function to which nothing refers may be reached in another way: it stays, with all that it needs.
         hidden = {node: part for node, part in unused.items() if node not in needed}
         if not hidden:
             return needed
@@ -125,7 +125,7 @@ def _uses(parts: _Parts) -> Set[str]:
 
 
 def _names(node: ast.AST, without: _Parts | None = None) -> Iterator[str]:
-    """Yield the names in some syntax: variables, attributes, imports, and strings, which `getattr` may take."""
+    """Yield the names in a syntax tree: variables, attributes, imports, and strings, which `getattr` may take."""
     waiting = [node]
     while waiting:
         each = waiting.pop()

@@ -29,7 +29,7 @@ class Wildcards(Protocol):
 
 
 class Overview:
-    """The part of `Plan` that concerns these pages, which sets the attributes below."""
+    """The part of `Plan` that concerns these pages; `Plan` sets the attributes below."""
 
     results: str
     workflow: Any
@@ -51,11 +51,11 @@ class Overview:
         raise NotImplementedError
 
     def code_of(self, stage: str) -> str:
-        """Return the fingerprint of a stage's code without any component."""
+        """Return the fingerprint of a stage's code without components."""
         raise NotImplementedError
 
     def is_unchecked(self, job: Job) -> bool:
-        """Return whether work is being planned, and this is the first question about a job."""
+        """Return whether work is being planned and this is the first query about a job."""
         raise NotImplementedError
 
     def force(self, job: Job, why: str) -> None:
@@ -71,24 +71,24 @@ class Overview:
         return {each for name in names for each in (self.sweeps[name].members if name in self.sweeps else [name])}
 
     def member_pages(self, sweep: str) -> list[Path]:
-        """Return the pages of the members of a sweep, and ask once whether its own results are as they were left."""
+        """Return the pages of the members of a sweep, and check once whether its own results are as they were left."""
         layout = SweepLayout(Path(self.results), sweep)
         self._check_other(Job("comparison", sweep, layout.results, (), (layout.table, layout.page), layout.table))
         return [self.layout(name).page for name in self.sweeps[sweep].members]
 
     def sweep_settings(self, sweep: str) -> str:
-        """Return what the page of a sweep is told, as JSON."""
+        """Return the settings for the page of a sweep, as JSON."""
         return json.dumps(self.sweeps[sweep]._asdict())
 
     @property
     def sweep_pattern(self) -> str:
-        """Regular expression of the names of sweeps."""
+        """Regular expression that matches the names of sweeps."""
         return "|".join(map(re.escape, self.sweeps)) or "(?!)"
 
     def indexed(self) -> list[Path]:
         """Return the pages that the index needs: of the listed experiments, and existing pages of others.
 
-        Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
+        The listed experiments are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
         """
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
@@ -112,7 +112,7 @@ class Overview:
         return sorted({*self.experiments, *self.sweeps} - self.shown_by_others())
 
     def shown_by_others(self) -> set[str]:
-        """Return the members of sweeps, which their sweep shows, and refits, which the experiment without them shows."""
+        """Return the members of sweeps, which the sweep's page shows, and the refits, which are shown with their experiment."""
         return self.members_of(self.sweeps) | {name for names in self.refits.values() for name in names}
 
     def _check_other(self, job: Job, missing: str = "") -> None:
@@ -121,7 +121,7 @@ class Overview:
             self.force(job, why)
 
     def refresh_index(self) -> None:
-        """Write the index if pages have changed without it: a run of one experiment does not ask for it."""
+        """Write the index if pages have changed without it: a run of one experiment does not request it."""
         index, pages = Path(self.results, "index.html"), [*map(self.page, (*self.experiments, *self.sweeps))]
         times = [os.stat(page).st_mtime_ns for page in pages if os.path.exists(page)]
         if not self.workflow.is_main_process or not times:

@@ -113,7 +113,7 @@ class StageSpec(Settings):
 
     @property
     def word(self) -> str:
-        """The stage in names of files and in messages."""
+        """Name of the stage in file names and in messages."""
         return stage_word(self.stage)
 
     @property
@@ -153,7 +153,7 @@ class StageSpec(Settings):
         return resolve_component(kind, name, component_options(kind, dict(block)))
 
     def input_files(self) -> InputFiles:
-        """Return the files that the source declares to read: those of its options, and those of the mirror."""
+        """Return the files that the source declares that it reads: those of its options, and those of the mirror."""
         source = self.data.source
         options = read_options(component_path("source", source)).model_validate(
             component_options("source", dict(self.data))
@@ -163,7 +163,7 @@ class StageSpec(Settings):
 
     @property
     def digest(self) -> str:
-        """Digest of the settings that make the stage run again where they change."""
+        """Digest of the settings that make the stage run again when they change."""
         read = {key: value for key, value in triggering(self).items() if key not in ("experiment", "results")}
         return _digest(read, 16)
 
@@ -176,7 +176,7 @@ class StageSpec(Settings):
 
 @functools.cache
 def _class_of(keys: tuple[str, ...]) -> type[Settings]:
-    """Return the class of some top-level keys of an experiment."""
+    """Return a settings class with some of the top-level keys of an experiment."""
     fields = experiment_class().model_fields
     return create_model(
         "Part",
@@ -192,7 +192,7 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     if (analysis := analysis_of(stage)) is not None:
         read |= {"compute": ARITHMETIC} | ({OWN_KEY: {analysis.name}} if analysis.is_own else {})
     if stage == "report":
-        # The page is told only of the analyses that are asked for, so that a new one changes no other page.
+        # The page gets only the requested analyses, so that a new one changes no other page.
         asked = {key_of(name).partition(".")[0] for name in experiment.requested_analyses()}
         read = {key: True for key in read if key in asked or key not in (OWN_KEY, *LATER.values())}
     if stage == "sample" and experiment.sampling.stop is not None:
@@ -267,7 +267,7 @@ def dataset_name(data: Mapping[str, object]) -> str:
     source, options = str(data["source"]), component_options("source", data)
     if ":" not in source:
         return f"{source}-{_digest(options)}"
-    # A name of Python may hold what no folder of a dataset may.
+    # A Python name may contain characters that the folder of a dataset may not.
     readable = re.sub(r"[^a-z0-9]+", "-", source.partition(":")[2].lower()).strip("-") or "source"
     return f"{readable}-{_digest([source, options])}"
 
@@ -305,7 +305,7 @@ def write_spec(spec: StageSpec) -> Path:
 
 
 def is_altered(path: Path, content: bytes) -> bool:
-    """Return whether a specification that the workflow wrote is not what the digest in its name says."""
+    """Return whether a specification that the workflow wrote no longer matches the digest in its name."""
     named = re.fullmatch(r"[a-z_]+-([0-9a-f]{12})\.json", path.name)
     if named is None or path.parent.name != "specs":
         return False
@@ -317,11 +317,11 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
 
     Args:
         text: the JSON, or the name of the file.
-        expected_stages: what it may be of; `OWN_VERB` stands for every analysis.
-        option: of the command line, for messages.
+        expected_stages: stages that are allowed; `OWN_VERB` stands for every analysis.
+        option: the command line option, for messages.
 
     Raises:
-        ConfigError: not a spec, or one of another stage; the message names the command line option.
+        ConfigError: the text is not a spec, or is one of another stage; the message names the command line option.
     """
     origin, content = "the given JSON", text.encode()
     if not text.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""Warn of files of experiments that are not valid, but not of the one whose error ends the command."""
+"""Warn of invalid experiment files, except the one whose error ends the command."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _log = logging.getLogger("bayesmesh")
 
 
 def asked_of_snakemake(known: Collection[str], listed: Sequence[str]) -> Sequence[str]:
-    """Return the experiments that Snakemake is to make: those in the words of its command, or else those that are listed.
+    """Return the experiments that Snakemake is to make: those on its command line, or else the listed ones.
 
-    While rules are read, Snakemake does not know its targets, which are experiments and files of their results.
+    While it reads the rules, Snakemake does not yet know its targets, which are experiments and files of their results.
 
     Args:
         known: names of all experiments.
@@ -25,11 +25,11 @@ def asked_of_snakemake(known: Collection[str], listed: Sequence[str]) -> Sequenc
 
 
 def warn_of_invalid(broken: Mapping[str, ConfigError], asked: Iterable[str]) -> None:
-    """Warn once of each file.
+    """Warn once of each invalid file.
 
     Args:
         broken: name of an experiment -> error; the members of a sweep share that of its file.
-        asked: names, of which the first that is not valid ends the command with its error.
+        asked: requested names; the first invalid one ends the command with its error.
     """
     errors = {name: str(error) for name, error in broken.items()}
     refused = next((errors[name] for name in asked if name in errors), None)

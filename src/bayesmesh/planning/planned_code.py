@@ -53,7 +53,7 @@ class PlannedCode:
                 f"run snakemake again, which plans with the present code, that of {PACKAGE_ROOT}",
             )
         started = (process_started() or math.inf) * 1e9
-        # What was loaded before loads are noted.
+        # Modules that were loaded before loads are recorded.
         early = {_name(file) for m in [*sys.modules.values()] if isinstance(file := vars(m).get("__file__"), str)}
         for name, stamp in stamps.items():
             if _loaded.get(name, stamp) != stamp or (name in early - _loaded.keys() and stamp[-1] >= started):
@@ -63,7 +63,7 @@ class PlannedCode:
         _fingerprinted.update(stamps)
 
     def check(self) -> None:
-        """Compare what is read again and again, such as templates, with what was fingerprinted.
+        """Compare files that are read repeatedly, such as templates, with what was fingerprinted.
 
         Raises:
             ConfigError: a file has been edited since.
@@ -74,7 +74,7 @@ class PlannedCode:
 
 
 def _load(loader: SourceFileLoader, path: str) -> object:
-    """Note which text of a module Python is about to load, and refuse one that was edited after its fingerprint was taken."""
+    """Record which version of a module Python is about to load, and refuse one that was edited after its fingerprint was taken."""
     name = _name(path)
     _loaded[name] = stamp = _stamp(path)
     if _fingerprinted.get(name, stamp) != stamp:
@@ -87,7 +87,7 @@ SourceFileLoader.path_stats = _load  # type: ignore[method-assign,assignment]
 
 
 def _is_unchanged() -> bool:
-    """Return whether all modules that were loaded, and all files that were fingerprinted, are as they were then."""
+    """Return whether all loaded modules and all fingerprinted files are unchanged since."""
     return all(os.path.exists(name) and _stamp(name) == stamp for name, stamp in (_loaded | _fingerprinted).items())
 
 

@@ -17,7 +17,7 @@ def count_devices(platform: str, cores: int) -> int:
         platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
         cores: cores available to the workflow.
     """
-    # Linux in Windows has one device file for all GPUs.
+    # Linux on Windows (WSL) has one device file for all GPUs.
     gpus = len([*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")])
     tpus = len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")])
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -101,7 +101,7 @@ class Observation:
         return any(_is_below(read, os.path.abspath(path)) for read in self._read)
 
     def is_current(self) -> bool:
-        """Return whether all files that had been read, when they were last asked for, are as they were read."""
+        """Return whether all files read before the last access to `files` are as they were read."""
         return all(state is not None and state == _state(path) for path, state in self._states.items())
 
     def _counts(self, path: str) -> bool:
@@ -114,10 +114,10 @@ class Observation:
         return not any(part.startswith(".") or part in {*INSTALLED, "__pycache__"} for part in folders)
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
-        """Return those of some files that are part of the fingerprint of the job's code."""
+        """Return the files that are part of the fingerprint of the job's code."""
         used = [(kind, config) for spec in self._specs for kind in components(spec.stage) for config in _configs(spec)]
         files = [file for kind, config in used for file in component_files(kind, config[KEYS[kind]])]
-        # An analysis is loaded also where its check, or its section, is all that runs.
+        # An analysis is loaded even if only its check or its section runs.
         files += [each.path for spec in (*self._specs, *self._later) for each in spec.analyses if each.is_own]
         covered = set(map(os.path.realpath, source_closure(files)))
         if any(_is_component(path) and os.path.realpath(path) not in covered for path in paths):
@@ -143,7 +143,7 @@ def _configs(spec: StageSpec) -> list[dict[str, Any]]:
 
 
 def _state(path: str) -> _State | None:
-    """Return what changes with a file, also where its time is set back; None if it is missing."""
+    """Return values that change with a file, even if its time is set back; None if it is missing."""
     try:
         about = os.stat(path)
     except OSError:
@@ -189,14 +189,14 @@ def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observ
 
 
 def note_read(names: Iterable[str]) -> None:
-    """Let files count as read by this job, which uses what an earlier one has made of them."""
+    """Count files as read by this job, which uses what an earlier job has made from them."""
     for name in names:
         for observation in _active:
             observation.note(name, is_read=True)
 
 
 def _are_current() -> bool:
-    """Return whether all files that earlier jobs of this process have read are as they were: modules may have kept them."""
+    """Return whether all files that earlier jobs of this process have read are unchanged: modules may have kept their content."""
     return all(observation.is_current() for observation in _ended)
 
 
@@ -221,7 +221,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
             is_read = False
         case _:
             return
-    # A descriptor has no name. An error would be one of the code that opens the file: the current folder may be gone.
+    # A descriptor has no name. An error here, as when the current folder is gone, would reach the code that opens the file.
     if isinstance(path, str | bytes):
         with contextlib.suppress(OSError):
             for observation in _active:
@@ -245,7 +245,7 @@ def digest_of(path: Path) -> str:
 
 
 def changed(observed: Mapping[str, str]) -> list[str]:
-    """Return the files that no longer are as they were observed, sorted; missing and unreadable ones are among them.
+    """Return the files that have changed since they were observed, sorted, including missing and unreadable ones.
 
     Args:
         observed: file -> stamp, from `Observation.files`: its digest, its size in bytes and its time in nanoseconds.

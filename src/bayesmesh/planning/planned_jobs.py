@@ -1,4 +1,4 @@
-"""Say what each job reads and writes, for planning, for checks before it starts, and for its seal."""
+"""Determine what each job reads and writes, for planning, for checks before it starts, and for its seal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """What its last attempt printed."""
+        """The output of its last attempt."""
         return self.results / self.owner / "logs" / f"{self.name}.log"
 
     @property
@@ -58,7 +58,7 @@ class Job(NamedTuple):
 
 
 def data_outputs(data: DataLayout) -> dict[str, tuple[Path, ...]]:
-    """Return job -> files and folders that it writes, the one first by which Snakemake knows it."""
+    """Return job -> files and folders that it writes, beginning with the one by which Snakemake knows the job."""
     return {
         "fetch": (data.fetched, data.records),
         "shard": (data.sharded, data.shards, data.shards.with_suffix(".sha256")),
@@ -115,7 +115,7 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
 
 
 def words_of(spec: StageSpec, analysis: AnalysisDeclaration) -> list[str]:
-    """Return what an analysis reads of an experiment, in the words of `Analysis.reads`; of a refit also the verdict."""
+    """Return what an analysis reads from an experiment, in the terms of `Analysis.reads`; for a refit, also the verdict."""
     is_refit = bool(spec.config.get("data", {}).get("left_out"))
     return list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
 

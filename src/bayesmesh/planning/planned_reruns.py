@@ -29,7 +29,7 @@ def why_lost(job: Job) -> str:
 
 
 def find_damage(job: Job) -> str:
-    """Return the first output of a job that is missing, altered or without record; empty if there is none."""
+    """Return the first output of a job that is missing, altered or without a record; empty if there is none."""
     try:
         seal = read_seal(job.seal)
     except StoreError as error:
@@ -44,7 +44,7 @@ def find_damage(job: Job) -> str:
 
 
 def is_up_to_date(job: Job) -> bool:
-    """Return whether all that a job read is as it was."""
+    """Return whether everything that a job read is unchanged."""
     return not any(_causes(job, read_seal(job.seal)))
 
 
@@ -52,7 +52,7 @@ def refuse_changed_files(job: Job) -> None:
     """Refuse results of a job whose files have changed since; a job that has not run yet is not refused.
 
     Raises:
-        StoreError: a file that the job read is new, missing or another one.
+        StoreError: a file that the job read is new, missing or different.
     """
     if job.seal.exists() and (line := next(_causes(job, read_seal(job.seal)), "")):
         raise StoreError(
@@ -67,7 +67,7 @@ def _causes(job: Job, seal: Seal) -> Iterator[str]:
 
 
 def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
-    """Yield one line per file that the source declares and that is new, missing or another one."""
+    """Yield one line per file that the source declares and that is new, missing or different."""
     try:
         present = job.files.find()
     except DataError as error:

@@ -15,7 +15,7 @@ from bayesmesh.store.seals import find_seal
 
 
 def find_spec(layout: ExperimentLayout) -> StageSpec:
-    """Return the settings with which the posterior was made, whatever the experiment's file says by now.
+    """Return the settings with which the posterior was made, whatever the experiment's file says now.
 
     Raises:
         ConfigError: there is no posterior.

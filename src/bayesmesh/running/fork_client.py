@@ -1,4 +1,4 @@
-"""Hand a job of the command line over to a server of forks, see `fork_server`.
+"""Hand a job of the command line over to the fork server, see `fork_server`.
 
 Every job of a workflow begins with this module, so it imports little, and nothing for annotations.
 """
@@ -24,21 +24,21 @@ ADDRESS = "BAYESMESH_FORK_SERVER"
 """Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
 
 LIGHT, OF_LIGHT = ("fetch", "shard"), "-light"
-"""Verbs of stages that do not import JAX, which a server with its own socket does, and what ends the path of that."""
+"""Verbs of stages that do not import JAX and have a server with its own socket, and the suffix of that socket's path."""
 
 DECLINED = "declined\n"
-"""What the server answers where the process that asks should do the work itself."""
+"""The server's answer if the requesting process should do the work itself."""
 
 READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
-"""Variables with these beginnings must be the same for the server and for a job."""
+"""Variables with these prefixes must be the same for the server and for a job."""
 
 STARTS_WITHIN = 10.0
-"""Seconds in which a server whose folder is there begins to listen. The first job of a short plan may come before that."""
+"""Seconds within which a server whose folder exists begins to listen. The first job of a short plan may come before that."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
-"""What is passed on to the fork."""
+"""Signals that are passed on to the fork."""
 
 
 def send(to: socket.socket, request: Request, files: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def run_in_fork(words: Sequence[str]) -> int | None:
-    """Let a fork of the server be ``bayesmesh`` with these arguments; killing this process kills it.
+    """Run ``bayesmesh`` with these arguments in a fork of the server; killing this process kills the fork.
 
     Returns:
         Its exit code; None if this process should do the work itself.
@@ -97,7 +97,7 @@ def run_in_fork(words: Sequence[str]) -> int | None:
             _connect(connection, f"{address}{OF_LIGHT}" if words[:1] and words[0] in LIGHT else address)
             send(connection, request, [0, 1, 2])
         except OSError:
-            # Snakemake has gone, and its server ends, or is on another node.
+            # Snakemake has ended and its server is ending, or the server is on another node.
             return None
         for number in SIGNALS:
             signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
@@ -122,7 +122,7 @@ def run_in_fork(words: Sequence[str]) -> int | None:
 
 
 def _connect(connection: socket.socket, address: str) -> None:
-    """Connect to the server; to one that has been started on this machine and does not listen yet, once it does."""
+    """Connect to the server; wait for one that has been started on this machine but does not listen yet."""
     latest = time.monotonic() + STARTS_WITHIN
     while not os.path.exists(address) and os.path.isdir(os.path.dirname(address)) and time.monotonic() < latest:
         time.sleep(0.01)

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Request(TypedDict):
-    """What a fork is to be: `identity` is compared with the server's, the rest makes it like a new process."""
+    """A request for a fork: `identity` is compared with the server's, and the rest makes the fork like a new process."""
 
     identity: str
     words: list[str]

@@ -1,4 +1,4 @@
-"""A fork of the server may stay for the next job of its experiment, with what it has imported, opened and compiled.
+"""Let a fork of the server stay for the next job of its experiment, with what it has imported, opened and compiled.
 
 It does so after `compile` for `sample`, and, unless the model is a user's own code, which may keep state, after `sample` for
 `assemble`; on CPUs and with little memory. It takes a job with the same folder, environment and cores, and only while every
@@ -24,7 +24,7 @@ _CLEAR_PEAK = "5"
 
 
 class _State:
-    """Of this process, if it is a fork.
+    """State of this process, if it is a fork.
 
     Attributes:
         began: when the present job began, in seconds since 1970; None in other processes.
@@ -44,7 +44,7 @@ def work_of(words: Sequence[str], *, after: bool = False) -> list[str]:
 
     Args:
         words: arguments of ``bayesmesh``.
-        after: of the job that may follow it, instead.
+        after: whether to return those of the job that may follow it instead.
 
     >>> work_of(["compile", "--spec", "results/digits/specs/compile-12.json", "--cores", "2"], after=True)
     ['sample', 'results/digits', '2']
@@ -57,7 +57,7 @@ def work_of(words: Sequence[str], *, after: bool = False) -> list[str]:
 
 
 def begin_job() -> None:
-    """Note that a job begins in this fork, and let its peak of memory not be that of an earlier one."""
+    """Record that a job begins in this fork, and reset the peak memory of earlier ones."""
     _State.began, _State.is_asked = time.time(), False
     _State.num_jobs += 1
     if _State.num_jobs > 1:
@@ -77,7 +77,7 @@ def began_later() -> float | None:
 
 
 def stay(*, is_possible: bool = True) -> None:
-    """Let this process, if that is possible and it is a fork with little memory, stay for the job that follows this one."""
+    """Let this process stay for the job that follows this one, if that is possible and it is a fork with little memory."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     _State.is_asked = is_possible and is_fork() and peak <= MOST_BYTES
 

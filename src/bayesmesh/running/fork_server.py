@@ -1,10 +1,10 @@
-"""A process that has imported what stages need, and forks each job of a workflow: imports are made once.
+"""A server that imports once what the stages need, and forks a process for each job of a workflow.
 
-The workflow starts it while it plans, and it ends with the workflow; on a cluster, Snakemake within a job of several stages does. A job stays the command in its log: where the variable
-`ADDRESS` names a server, ``bayesmesh`` hands over its arguments, folder, environment, files and signals, and ends as the
-fork does. Without a server, or with one whose forks would differ from a new process, it does the work itself. The
-server only imports: JAX's backends, and their threads, start in the forks. A fork may stay for the next job of its
-experiment (`fork_reuse`).
+The workflow starts the server while it plans, and the server ends with the workflow; on a cluster, the Snakemake within a job
+of several stages starts it. A job remains the command in its log: where the variable `ADDRESS` names a server, ``bayesmesh``
+hands over its arguments, folder, environment, files and signals, and ends as the fork does. Without a server, or with one whose
+forks would differ from a new process, it does the work itself. The server only imports: JAX's backends, and their threads,
+start in the forks. A fork may stay for the next job of its experiment (`fork_reuse`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _OF_ONE_JOB = ("_", "SHLVL", FILE)
 """Variables that differ from job to job, and that nothing remembers."""
 
 FIRST_JOB_SECONDS = 1.0
-"""How long imports that the first stages do not need are put off for the first job."""
+"""How long imports that the first stages do not need wait for the first job."""
 
 MOST_STAYING = 4
-"""Forks that may wait for a next job: whoever started them may never ask for it."""
+"""Maximum number of forks that wait for a next job, which may never be requested."""
 
 _STAYS, _GOES = b"s", b"g"
 _SOCKET = "socket"
@@ -56,7 +56,7 @@ _SOCKET = "socket"
 
 @dataclasses.dataclass(eq=False)
 class _Fork:
-    """A fork, the ends of what it is reached by, and who waits for it: nobody while it stays for a next job."""
+    """A fork, our ends of its connections, and the client that waits for it: none while it stays for a next job."""
 
     process: int
     handle: int
@@ -66,7 +66,7 @@ class _Fork:
 
 
 def fork_name(job: int) -> str:
-    """Return the name, in lists of processes, of the fork that works for a process."""
+    """Return the name, in process lists, of the fork that works for a process."""
     return f"job-{job}"
 
 
@@ -114,12 +114,12 @@ class Server:
 
     @property
     def is_needed(self) -> bool:
-        """Whether Snakemake runs, or a job."""
+        """Whether Snakemake or a job is running."""
         return self._is_open or self._num_jobs > 0
 
     def serve(self, timeout: float | None = None) -> None:
-        """Handle what has come, waiting for it, but at most `timeout` seconds."""
-        # What forks say precedes what follows from it: who asked hangs up, and Snakemake starts the next job.
+        """Handle the events that have arrived, after waiting at most `timeout` seconds for one."""
+        # Messages from forks come before their consequences: the client hangs up, and Snakemake starts the next job.
         events = sorted(self._events.select(timeout), key=lambda event: _order(event[0].data))
         for key, _ in events:
             # An earlier event may have ended this connection.
@@ -127,9 +127,9 @@ class Server:
                 key.data()
 
     def split(self) -> bool:
-        """Leave the `LIGHT` stages to a fork of this server; return whether this is that one.
+        """Leave the `LIGHT` stages to a fork of this server; return whether this process is that fork.
 
-        It has all that they import, and so answers at once, while this one imports what the others need. Once a job has
+        The fork has all that they import, and so answers at once, while this one imports what the others need. Once a job has
         been forked this server goes on alone, because two cannot wait for one fork.
         """
         if self.has_forked:
@@ -141,7 +141,7 @@ class Server:
         return is_light
 
     def _leave(self) -> None:
-        """Take no more jobs, because Snakemake has gone; those that run go on, as without a server."""
+        """Take no more jobs, because Snakemake has ended; running jobs continue, as without a server."""
         self._is_open = False
         for file in (*self._listening, sys.stdin):
             self._events.unregister(file)
@@ -169,14 +169,14 @@ class Server:
         try:
             send(fork.control, request, [*files, connection.fileno()])
         except OSError:
-            # It has just been killed, of which the server is not told yet.
+            # It has just been killed, and the server has not been notified yet.
             return False
         fork.request, fork.connection = request, connection
         self._watch(fork)
         return True
 
     def _dismiss(self, work: str) -> None:
-        """Let the fork that stays for some work go, if there is one."""
+        """Dismiss the fork that stays for some work, if there is one."""
         if (fork := self._staying.pop(work, None)) is not None:
             fork.control.shutdown(socket.SHUT_WR)
 
@@ -189,7 +189,7 @@ class Server:
             for key in self._events.get_map().values():
                 os.close(key.fd)
             ours.close()
-            # What imports have set is kept.
+            # Variables that imports have set are kept.
             for name in self._variables:
                 del os.environ[name]
             _become(request, files, connection, theirs)
@@ -201,13 +201,13 @@ class Server:
 
     def _watch(self, fork: _Fork) -> None:
         self._num_jobs += 1
-        # What stays from an earlier such job has the settings, and perhaps the backend, of that one.
+        # A fork that stays from an earlier such job has the settings, and perhaps the backend, of that job.
         self._dismiss(_work(fork.request, after=True))
         assert fork.connection is not None
         self._events.register(fork.connection, selectors.EVENT_READ, functools.partial(self._pass_on, fork))
 
     def _pass_on(self, fork: _Fork) -> None:
-        """Send the fork a signal; the last one where who asked for it was killed."""
+        """Pass a signal on to the fork; SIGKILL if its client was killed."""
         said = b""
         with contextlib.suppress(ConnectionResetError):
             assert fork.connection is not None
@@ -220,7 +220,7 @@ class Server:
         """Learn that a fork has answered by itself, and whether it stays."""
         said = fork.control.recv(1)
         if not said:
-            # How it ended is told apart.
+            # Its end is reported separately.
             self._events.unregister(fork.control)
             return
         self._hang_up(fork)
@@ -263,7 +263,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _order(handler: Callable[[], None]) -> int:
-    """Return in which order events of one moment are handled: what forks say, then what others do, then new jobs."""
+    """Return the priority of simultaneous events: messages from forks, then other events, then new jobs."""
     function = getattr(handler, "func", handler)
     return {"_hear": 0, "_answer": 2}.get(function.__name__, 1)
 
@@ -277,7 +277,7 @@ def _work(request: Request, *, after: bool = False) -> str:
 
 
 def _receive(source: socket.socket, num_files: int) -> tuple[Request | None, list[int]]:
-    """Return a request with its files; None if who sent it has gone, or was killed meanwhile."""
+    """Return a request with its files; None if the sender has gone or was killed meanwhile."""
     length, files, _, _ = socket.recv_fds(source, 8, num_files)
     num_bytes = int.from_bytes(length, "big")
     received = source.recv(num_bytes, socket.MSG_WAITALL)
@@ -285,7 +285,7 @@ def _receive(source: socket.socket, num_files: int) -> tuple[Request | None, lis
 
 
 def _become(request: Request, files: Sequence[int], connection: socket.socket, control: socket.socket) -> NoReturn:
-    """Be the process of a job, to its end, and perhaps of the next ones."""
+    """Act as the process of a job until it ends, and perhaps of the next ones."""
     # A server that is killed cannot tell how its forks end: they end with it.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:
@@ -296,7 +296,7 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
         if code or not fork_reuse.is_asked():
             break
         with open(os.devnull, "r+b") as nothing:
-            # Whoever reads what a job says waits until nobody has its streams any more.
+            # A reader of a job's output waits until no process holds its streams any more.
             for descriptor in range(3):
                 os.dup2(nothing.fileno(), descriptor)
         _reply(connection, control, _STAYS, "0\n")
@@ -318,14 +318,14 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
 
 
 def _finish() -> None:
-    """Do what the interpreter does at its end for what was imported: wait for threads, call what waits for the end."""
+    """Do what the interpreter does at exit for imported modules: wait for threads, and call the exit handlers."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     _flush()
 
 
 def _reply(connection: socket.socket, control: socket.socket, said: bytes, text: str) -> None:
-    """Answer who asked, after the server knows that it need not."""
+    """Answer the client, after telling the server that it need not."""
     control.sendall(said)
     with contextlib.suppress(OSError):
         connection.sendall(text.encode())
@@ -370,9 +370,9 @@ def _set_blas_threads(number: int) -> None:
 
 
 def main() -> None:
-    """Serve while importing and afterwards, to the end of Snakemake and of the last job."""
+    """Serve while importing and afterwards, until Snakemake and the last job have ended."""
     for number in SIGNALS:
-        # A scheduler sends them to all processes of its job. The server ends with Snakemake and the last fork.
+        # A scheduler sends these signals to all processes of its job. The server ends with Snakemake and the last fork.
         signal.signal(number, lambda _number, _frame: None)
     server = Server(Path(sys.argv[1]))
     # The one thread is that of Arrow's allocator, which restores itself in forks.
@@ -386,7 +386,7 @@ def main() -> None:
         if waiting[:1] == [FIRST_OF_JAX] and server.split():
             waiting = []
         if waiting[:1] == [FIRST_OF_PAGES] and not server.has_forked:
-            # Or the first job that computes would wait for what it does not need.
+            # Otherwise the first job that computes would wait for what it does not need.
             server.serve(FIRST_JOB_SECONDS)
         if waiting and not has_cores(waiting[0], server.asked):
             server.serve()

@@ -25,10 +25,10 @@ def machine_name() -> str:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Return the bytes that this process may still take; None where the system does not say.
+    """Return the bytes that this process may still allocate; None where the system does not say.
 
-    The least of what the machine has available and of what the control groups of a container or a job leave. Their
-    caches of files count as free.
+    This is the least of the memory available on the machine and of that left by the control groups of a container or a
+    job, whose file caches count as free.
 
     Args:
         root: of the file system.
@@ -44,7 +44,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def _left(group: Path) -> list[int]:
-    """Return what a control group leaves, for either version of their files; empty without a limit."""
+    """Return what a control group leaves, for either version of control groups; empty without a limit."""
     for limit, usage, caches in (
         ("memory.max", "memory.current", ("inactive_file", "active_file")),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),

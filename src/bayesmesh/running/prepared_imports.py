@@ -1,4 +1,4 @@
-"""What the server of forks imports, and calls for what it remembers, before it forks."""
+"""What the fork server imports, and which caches it fills, before it forks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PREPARED = {
     "bayesmesh.stages.sample": "sample", "bayesmesh.stages.assemble": "assemble", "pandas": "diagnose",
     "bayesmesh.stages.diagnose": "diagnose", "jinja2": "report", "bayesmesh.stages.report": "report", "bayesmesh.stages.analyse": "-",
 }  # fmt: skip
-"""Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them -> the
+"""Modules to import, and functions to call to fill their caches, in the order in which a new experiment needs them -> the
 stage that needs it; empty for all, ``-`` for those that compute. A job forked before the last one does the others itself."""
 
 FIRST_OF_JAX, FIRST_OF_PAGES = "jax.numpy", "pandas"
-"""Where what `fetch` and `shard` need is there, and where what `compile`, `sample` and `assemble` need is."""
+"""The modules before which all that `fetch` and `shard` need, and all that `compile`, `sample` and `assemble` need, is imported."""
 
 BESIDE = {FIRST_OF_PAGES: ("sample", "assemble", "diagnose", "report"), "jinja2": ("assemble", "diagnose", "report")}
 """Modules that a run with `compile` imports only once one of these stages has been asked for, because `compile` uses all cores."""
@@ -51,7 +51,7 @@ def prepare(named: str) -> None:
     """Import a module; if a function follows its name, after a colon, call that."""
     module, _, function = named.partition(":")
     imported = importlib.import_module(module)
-    # A file that is not valid is the business of the jobs that read it.
+    # An invalid file is left to the jobs that read it.
     with contextlib.suppress(UserError):
         if function:
             getattr(imported, function)()

@@ -165,7 +165,7 @@ def _walk(path: Path) -> Iterator[_Line]:
         elif not is_older and (is_over or text != json.dumps({**entry, _DIGEST: expected})):
             problem = "was changed, or lines before it were changed, removed or moved"
         is_over = not problem and entry == _END
-        # After a damaged line the chain goes on from what the line states, so that one damage is one line.
+        # After a damaged line the chain goes on from what the line states, so that one defect is reported as one line.
         before = stated if isinstance(stated, str) else expected
         row = cast(LedgerRow, entry) if entry and entry != _END else None
         yield _Line(number, text, before, row, problem, is_over)
@@ -214,5 +214,5 @@ def intact_rows(path: Path) -> Iterator[LedgerRow]:
 
 
 def check_ledger(path: Path) -> Iterator[str]:
-    """Yield one line per damage of a ledger: a line that was changed, removed or moved, or a lost end."""
+    """Yield one line per defect of a ledger: a line that was changed, removed or moved, or a lost end."""
     yield from (problem for _, problem in _examine(path) if problem)

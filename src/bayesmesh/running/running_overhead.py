@@ -1,6 +1,6 @@
 """Record a job's overhead in the ledger: waiting in the queue, starting, ending.
 
-A cluster job starts Snakemake, and that Python, before a stage begins. Slurm knows when a job was submitted,
+A cluster job starts Snakemake, which starts Python, before a stage begins. Slurm knows when a job was submitted,
 started and ended, and the system knows when this process began; the remaining time is Snakemake's. Stages do not import
 this module, so a change here makes no stage run again.
 """

@@ -54,7 +54,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
 
 
 def _refuse_undeclared(declaration: AnalysisDeclaration, specs: Sequence[StageSpec], observation: Observation) -> None:
-    """Refuse an analysis that has read results that it does not declare, for others would not run it again.
+    """Refuse an analysis that has read results that it does not declare, because changed ones would not run it again.
 
     Raises:
         ConfigError: it has; the message names the file.
@@ -83,7 +83,7 @@ def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, late
         latents: name -> shape and dtype of one draw.
 
     Raises:
-        ConfigError: they do not support it; names the experiment's file and the key.
+        ConfigError: they do not support it; the message names the experiment's file and the key.
     """
     analysis = _make(_declaration(spec), spec)
     with in_file_of(spec):
@@ -91,14 +91,14 @@ def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, late
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what changes when a file or a folder is written again; None if it does not exist."""
+    """Return values that change when a file or a folder is written again; None if it does not exist."""
     about = path.stat() if path.exists() else None
     return (about.st_ino, about.st_mtime_ns) if about else None
 
 
 def _declaration(spec: StageSpec) -> AnalysisDeclaration:
     found = analysis_of(spec.stage)
-    assert found is not None  # `parse_spec` has seen to it
+    assert found is not None  # ensured by `parse_spec`
     return found
 
 

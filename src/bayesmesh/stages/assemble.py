@@ -135,7 +135,7 @@ def _say(model: Model, shards: Shards) -> dict[str, JSON]:
 
 
 def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:
-    """Return the fields that the model reads and that lose much in the dtype of the experiment; see `ROUNDED`."""
+    """Return the fields that the model reads and that lose much precision in the dtype of the experiment; see `ROUNDED`."""
     if all(np.dtype(field.dtype).itemsize <= 4 for field in data_spec.fields.values()):
         return {}
     found = rounded_fields(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))

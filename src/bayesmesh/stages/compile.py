@@ -79,7 +79,7 @@ def run(
         seconds = expected = expected_seconds(made.cost, program.mesh)
         if is_measured := "gradients" in compiled:
             with ledger.phase("measure", "one gradient"):
-                # The same for all, so that they make calls of the same length.
+                # The same for all processes, so that they make calls of the same length.
                 seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
         with peers.together():
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
@@ -104,7 +104,7 @@ def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> Non
 
 
 class _Work(NamedTuple):
-    """What the job was told, and the data."""
+    """The arguments of the job, and the data."""
 
     spec: StageSpec
     later: Sequence[StageSpec]
@@ -115,7 +115,7 @@ class _Work(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """The programs, with what was found out about them.
+    """The programs, with facts about them.
 
     Attributes:
         model: the model, bound to the data.
@@ -143,7 +143,7 @@ class _Made(NamedTuple):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a record must hold besides the programs."""
+        """Facts that a record must hold besides the programs."""
         layout = self.program.target.layout
         return {
             "slice_draws": self.program.slice_draws, "mesh": list(self.program.mesh.devices.shape),
@@ -214,7 +214,7 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     if loaded is None:
         return None
     program, compiled = loaded
-    # Only now: the latents of a model that depends on more than fingerprints see may be others than those recorded.
+    # Only now: if a model depends on more than fingerprints see, its latents may differ from those recorded.
     latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
     check_later(later, model, data_spec, shards, latents)
     data = _read(work, program, sampled)
@@ -241,7 +241,7 @@ def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[s
 
 
 def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
-    """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning of some more."""
+    """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning if it has somewhat more."""
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
@@ -265,7 +265,7 @@ def _compile_looks(work: _Work, model: Model) -> None:
 
 
 def _waits_for_sampling(spec: StageSpec, program: Program) -> bool:
-    """Return whether the programs of `assemble` are made by a thread of `sample`, in this process, which does all three."""
+    """Return whether the programs of `assemble` are made by a thread of `sample`, in this process, which runs all three stages."""
     return may_keep(program) and is_of_package(spec)
 
 
@@ -280,7 +280,7 @@ def _make_later(work: _Work, made: _Made) -> list[Later]:
 def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes) -> Iterator[jax.stages.Lowered]:
     """Yield the programs of `assemble`, unless a rule ends sampling and decides how many draws there are.
 
-    Those of many datasets are compiled when they run.
+    Programs for many datasets are compiled when they run.
     """
     for spec in work.later if program.sampling.stop is None and not work.data_spec.dataset_counts else ():
         if spec.stage == "assemble":

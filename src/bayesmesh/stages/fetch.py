@@ -13,7 +13,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     source, options = spec.component("source")
     with ledger.phase("fetch"):
         identity = {"name": spec.data.source, **options.model_dump(mode="json")}
-        # Those of a mirror are compared with published sums, and may be absent from one run to the next.
+        # Those of a mirror are compared with published checksums, and may be absent from one run to the next.
         files = {name: path for name, path in spec.input_files().find().items() if not is_of_mirror(name)}
         manifest = fetch(source(options), identity, spec.data_layout, files)
     return f"{spec.data.source}: {manifest['origin'].get('origin', 'fetched')}"

@@ -36,7 +36,7 @@ from bayesmesh.store.seals import check_output
 _log = logging.getLogger("bayesmesh")
 
 SOME_ROWS = 256
-"""Training rows that say which column is the outcome, and stand in for columns that a new table may lack."""
+"""Number of training rows that show which column is the outcome, and stand in for columns that a new table may lack."""
 
 
 class Outcome(NamedTuple):
@@ -195,7 +195,7 @@ class _RowMaker:
         return made, entries
 
     def check_absent(self, predictions: Predictions) -> None:
-        """Refuse a table without a column on which predictions depend: then other stand-ins give others.
+        """Refuse a table without a column on which predictions depend: other stand-ins would then give other predictions.
 
         Raises:
             DataError: names the file and the column.
@@ -223,7 +223,7 @@ class _RowMaker:
 
 
 def find_outcome(model: Model, shards: Shards) -> Outcome:
-    """Return the column that the outcome is, found by comparing some training rows."""
+    """Return the column that is the outcome, found by comparing some training rows."""
     plain = Shards(shards.path)
     raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
     made = {name: np.asarray(values) for name, values in shards.prepare(raw).items()}
@@ -236,7 +236,7 @@ def find_outcome(model: Model, shards: Shards) -> Outcome:
 
 
 def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:
-    """Return the columns of a field, as the description of a table has them; none of a field that it does not have."""
+    """Return the columns of a field, as the description of a table has them; none for a field that it does not have."""
     named = about["fields"].get(field, ())
     return (named,) if isinstance(named, str) else tuple(named)
 
@@ -259,7 +259,7 @@ def header(outcome: Outcome, num_classes: int) -> list[str]:
 
 
 def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
-    """Return the classes whose probabilities are given: of two classes only the second."""
+    """Return the classes whose probabilities are given: for two classes, only the second."""
     if num_classes == 1:
         return (outcome.levels[1] if len(outcome.levels) == 2 else "1",)
     return outcome.levels if len(outcome.levels) == num_classes else [str(i) for i in range(num_classes)]

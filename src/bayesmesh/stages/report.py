@@ -32,7 +32,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
         page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_project(Path.cwd()))
     # Without the ledgers of the jobs, because this job's own is written after it.
     write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
-    # Nearly the last line of a run: nobody is to learn only from the page that it failed.
+    # Nearly the last line of a run, so that a failure shows here and not only on the page.
     return f"{page}, verdict {read_verdict(layout.verdict).verdict}"
 
 
@@ -64,7 +64,7 @@ def run_index(arguments: argparse.Namespace) -> int:
 
 
 def describe(plan: Plan, name: str) -> IndexedPage:
-    """Return what the index shows of an experiment beside its numbers."""
+    """Return what the index shows about an experiment besides its numbers."""
     experiment, condition = plan.experiments[name], _condition(plan, name)
     return {
         "experiment": name, "title": experiment.title, "category": experiment.report.category,

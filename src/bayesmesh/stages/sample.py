@@ -96,7 +96,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             leave()
             data = program.read_data(sampled.read_rows, ledger)
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
-        # Of many datasets, a group has the chains of all.
+        # With many datasets, a group has the chains of all of them.
         key = GroupKey(settings.seed, group * program.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
@@ -117,7 +117,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
 def _make_program(
     spec: StageSpec, shards: Shards, sampled: Shards, slice_draws: int, observed: Mapping[str, str]
 ) -> tuple[Program, Compiled]:
-    """Return the programs with those executables of theirs that this process has kept from the compile stage."""
+    """Return the programs, with the executables that this process has kept from the compile stage."""
     kept = take_programs(spec, shards.fingerprint, observed, slice_draws)
     return kept or (make_program(spec, sampled.spec(spec.compute.dtype), slice_draws, shards.blocks), {})
 
@@ -213,7 +213,7 @@ class _Programs(dict[str, Callable[..., Any]]):
 
 
 def _state_time(ledger: Ledger, commits: Sequence[Commit], num_draws: int) -> None:
-    """State the time of all iterations that the draws come from, also if earlier attempts made and committed them.
+    """Record the time of all iterations that the draws come from, even if earlier attempts made and committed them.
 
     The sum is that of an undisturbed run: what a killed attempt lost is not in it, nor are draws beyond `num_draws`.
     """

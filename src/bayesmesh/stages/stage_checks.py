@@ -30,11 +30,11 @@ from bayesmesh.sampling.starts import training_row
 from bayesmesh.stages.stage_inputs import in_file_of, key_of_model
 
 _ANALYSE = "bayesmesh.stages.analyse"
-"""Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""
+"""Loaded by name, so that a change in the code of analyses does not compile the programs again."""
 
 
 def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
-    """Check the model by shapes alone, and that the data have all that it reads; return the shapes of its latents.
+    """Check the model from shapes alone, and that the data have all that it reads; return the shapes of its latents.
 
     Raises:
         ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _import(stage: str) -> Any:
-    """Import a stage, and let garbage be collected as seldom as suits tracing, which makes much of it."""
+    """Import a stage, and make garbage collection as rare as suits tracing, which creates much garbage."""
     # Modules live to the end: collections while they are imported, and later walks through them, find nothing.
     gc.disable()
     try:

@@ -63,7 +63,7 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
 
 
 def _states(paths: Mapping[str, Path]) -> dict[str, tuple[int, int, int]]:
-    """Return name -> what changes with a file: its number, size and time."""
+    """Return name -> values that change with a file: its inode number, size and time."""
     found = {name: path.stat() for name, path in paths.items()}
     return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in found.items()}
 
@@ -72,7 +72,7 @@ def check_inputs(job: Job) -> dict[str, str]:
     """Return the digest of each input, by its path relative to the results.
 
     Raises:
-        StoreError: an input is missing or altered, or was made from something else than what is there now.
+        StoreError: an input is missing or altered, or was made from something other than what exists now.
     """
     digests = {path.relative_to(job.results).as_posix(): check_output(job.results, path) for path in job.inputs}
     for path in job.inputs:

@@ -20,14 +20,14 @@ from bayesmesh.operations.check.check_line import FAILS, Line
 from bayesmesh.planning.plan import Plan
 
 KINDS = ("model", "source", "kernel", "analysis")
-"""Kinds of components that can be checked; a name of several is that of the first."""
+"""Kinds of components that can be checked; a name shared by several kinds means the first."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each check as it ends; returns the exit code, 1 if one fails.
+    """Print a line for each check as it ends; return the exit code, 1 if one fails.
 
     Raises:
-        ConfigError: neither a component nor an experiment was given, or its data are not there.
+        ConfigError: neither a component nor an experiment was given, or its data do not exist.
     """
     if arguments.model is None and arguments.experiment is None:
         raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kind_of(name: str | None) -> str:
-    """Return the kind of a component: of ``module:attribute`` by its class, of another by the registry."""
+    """Return the kind of a component: by its class for ``module:attribute``, by the registry for other names."""
     if name is None:
         return "model"
     if ":" not in name:

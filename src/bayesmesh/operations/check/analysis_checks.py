@@ -1,4 +1,4 @@
-"""The checks of an analysis: what docs/contracts/analysis.md asks of it, seen on a posterior."""
+"""The checks of an analysis: the requirements of docs/contracts/analysis.md, tested on a posterior."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bayesmesh.operations.check.checked_analysis import (
 )
 
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
-"""Draws of the shorter posterior, bytes that the longer one has more, and the largest draw for which this is tried."""
+"""Draws of the shorter posterior, additional bytes of the longer one, and the largest draw for which this is tried."""
 
 MOST_BYTES = 2**26
 """Bytes of the longest posterior on which memory is watched."""
@@ -64,7 +64,7 @@ class Ran(NamedTuple):
 
 
 def prepare(name: str, experiment: str | None) -> tuple[str, Iterator[Line]]:
-    """Return what an analysis is checked on, in words, and the outcomes of the checks; those behind a failed run are left out.
+    """Return a description of what an analysis is checked on, and the outcomes of the checks; those after a failed run are left out.
 
     Args:
         name: of the analysis.
@@ -106,7 +106,7 @@ def _check(checked: Checked, folder: Path, held: contextlib.ExitStack) -> Iterat
 
 
 def check_declarations(name: str, checked: Checked) -> Line:
-    """Check that the class is what its text says, and that pages have words for it and its options."""
+    """Check that the class agrees with its source text, and that pages have descriptions of it and its options."""
     declaration, cls = checked.declaration, checked.analysis_class
     for attribute in (
         "pretty_name",
@@ -183,7 +183,7 @@ def check_outputs(name: str, ran: Ran) -> Line:
 
 
 def check_atomic(name: str, ran: Ran) -> Line:
-    """Check that an output is replaced, not written in place, where a killed job would leave a part of it."""
+    """Check that an output is replaced, not written in place, because a killed job would leave part of it."""
     for output, kept in ran.kept.items():
         if ran.files[output].exists() and kept.samefile(ran.files[output]):
             return Line(name, FAILS, f"{output} is written in place", "write it with bayesmesh.files: write_text, write_json or atomic_path")  # fmt: skip
@@ -199,7 +199,7 @@ def check_again(name: str, ran: Ran) -> Line:
 
 
 def check_section(name: str, ran: Ran) -> Line:
-    """Check that the section is made from the outputs, and that an absent output is no mistake."""
+    """Check that the section is made from the outputs, and that an absent output is not an error."""
     section = ran.checked.make().section(ran.files)
     if section is not None and not isinstance(section, Section):
         return Line(name, FAILS, f"`section` returns {type(section).__name__}", "return a Section or None")
@@ -215,7 +215,7 @@ def check_section(name: str, ran: Ran) -> Line:
         try:
             shown, cell = ran.checked.make().section(absent), ran.checked.make().cell(absent)
         except UserError:
-            # It says which file is not there.
+            # The error says which file is missing.
             continue
         except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
             seen = f"without {output}: {type(error).__name__}: {error}"
@@ -274,7 +274,7 @@ def check_memory(name: str, ran: Ran) -> Line:
     grown = _growth(ran, counts, per_draw)
     if grown is None:
         return Line(name, OK, f"{counts[1]} draws take no more than {counts[0]}, as Python and NumPy count it")
-    # A bound on the draws shows only above it: two numbers of draws that no such option exceeds.
+    # A bound on the draws shows only above the bound, so compare two numbers of draws that no such option exceeds.
     bound, option = max(((v, k) for k, v in checked.options if isinstance(v, int) and "draw" in k), default=(0, ""))
     low = max(2 * counts[1], bound)
     is_small = 2 * low * bytes_per_draw(posterior) <= MOST_BYTES
@@ -290,7 +290,7 @@ def check_memory(name: str, ran: Ran) -> Line:
 
 
 def _growth(ran: Ran, counts: tuple[int, int], per_draw: int) -> str | None:
-    """Return in words that memory grows between two numbers of draws, or None if by less than half of the draws."""
+    """Return a message that memory grows between two numbers of draws; None if by at most half the size of the added draws."""
     fewer, more = (_peak(ran, count) for count in counts)
     added = (counts[1] - counts[0]) * per_draw
     if more - fewer <= added / 2:

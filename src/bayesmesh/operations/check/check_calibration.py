@@ -1,8 +1,8 @@
 """Simulation-based calibration: is the truth anywhere in its posterior with the same probability?
 
-Of datasets simulated from the model, the rank of the true value among posterior draws is uniform for every quantity
+Over datasets simulated from the model, the rank of the true value among posterior draws is uniform for every quantity
 (Talts et al. 2018, arXiv:1804.06788). The log likelihood is one of the quantities, because ranks of latents alone cannot
-tell a posterior that ignores its data (Modrak et al. 2023, doi:10.1214/23-BA1404).
+detect a posterior that ignores its data (Modrak et al. 2023, doi:10.1214/23-BA1404).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MOST_COORDINATES = 12
 
 MOST_BINS = 20
 FEWEST_PER_BIN = 5
-"""Expected datasets of a bin, below which the chi-squared distribution is not to be trusted."""
+"""Expected number of datasets per bin below which the chi-squared approximation is not to be trusted."""
 
 FEWEST_DRAWS = 19
-"""Independent draws of a dataset, below which ranks tell nothing."""
+"""Number of independent draws per dataset below which ranks are uninformative."""
 
 Quantities = dict[str, tuple[np.ndarray, np.ndarray]]
 """Name -> true values (dataset,) and draws (dataset, draw, chain)."""
@@ -40,7 +40,7 @@ class Calibration(NamedTuple):
 
     Attributes:
         p_values: quantity -> p-value; NaN if any of its values is not finite.
-        num_ranked: draws of a dataset that are nearly independent, among which the truth was ranked.
+        num_ranked: number of nearly independent draws per dataset among which the truth was ranked.
     """
 
     p_values: dict[str, float]
@@ -48,7 +48,7 @@ class Calibration(NamedTuple):
 
     @property
     def smallest(self) -> float:
-        """The smallest p-value times their number, at most 1 (Bonferroni); NaN if one is."""
+        """The smallest p-value times the number of p-values, at most 1 (Bonferroni); NaN if any is."""
         return float(np.minimum(1.0, np.min(list(self.p_values.values())) * len(self.p_values)))
 
 
@@ -56,10 +56,10 @@ def calibrate(programs: DatasetPrograms, simulated: Simulated, num_draws: int, s
     """Sample from the posterior of every simulated dataset and rank the truth.
 
     Args:
-        programs: for as many datasets.
+        programs: programs for this number of datasets.
         simulated: the datasets.
-        num_draws: draws of each chain; they are thinned to as many as are nearly independent.
-        seed: of the chains.
+        num_draws: draws of each chain; they are thinned until nearly independent.
+        seed: seed of the chains.
     """
     data = programs.put_data({k: v.reshape(-1, *v.shape[2:]) for k, v in simulated.rows.items()})
     draws = programs.run(programs.arguments(GroupKey(seed, 0)), data, num_draws)

@@ -19,7 +19,7 @@ class Line(NamedTuple):
     remedy: str = ""
 
     def text(self) -> str:
-        """Return it as it is printed."""
+        """Return the line as it is printed."""
         remedy = f"\n          remedy: {self.remedy}" if self.remedy else ""
         return f"{self.state:<8}  {self.name}: {self.seen}{remedy}"
 

@@ -1,6 +1,6 @@
-"""Find a prior whose draws are not those of its density, as where a Jacobian is missing.
+"""Find a prior whose draws do not follow its density, for example because a Jacobian is missing.
 
-Of draws z of a density p in unconstrained space, the slope g of log p has the mean 0 and z g has the mean -1 (Stein 1981,
+For draws z from a density p in unconstrained space, the gradient g of log p has mean 0 and z g has mean -1 (Stein 1981,
 doi:10.1214/aos/1176345632).
 """
 
@@ -14,10 +14,10 @@ from bayesmesh.kernels.base import Position
 from bayesmesh.sampling.sampling_density import Target
 
 NUM_DRAWS = 256
-"""Draws of the prior."""
+"""Number of prior draws."""
 
 _MOST_ERRORS = 7.0
-"""Standard errors from which a mean is another one, also of the largest of many coordinates."""
+"""Number of standard errors beyond which a mean is wrong, even the largest over many coordinates."""
 
 
 def unlike_draws(target: Target) -> str | None:
@@ -47,7 +47,7 @@ def unlike_draws(target: Target) -> str | None:
             with np.errstate(invalid="ignore", divide="ignore"):
                 mean, square = sums[name] / NUM_DRAWS, squares[name] / NUM_DRAWS
                 errors = np.abs(mean) / np.sqrt((square - mean**2) / (NUM_DRAWS - 1))
-            # A coordinate without a spread, or with draws at which nothing is finite, says nothing.
+            # A coordinate without a spread, or with draws at which nothing is finite, is uninformative.
             if (largest := np.where(np.isfinite(errors), errors, 0).max(initial=0)) > worst:
                 worst, said = (
                     largest,

@@ -1,4 +1,4 @@
-"""Find what an analysis is to be checked on: a finished experiment, or built-in data with draws from a prior."""
+"""Find results on which to check an analysis: those of a finished experiment, or built-in data with draws from a prior."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Checked(NamedTuple):
         analysis_class, options: from which it is made.
         origin: where the posterior comes from, in words.
         layout, bind: of the experiment.
-        others: name -> the same of others that the options name.
+        others: name -> the same for the other experiments that the options name.
         is_built_in: whether data and model are not the user's.
     """
 
@@ -104,7 +104,7 @@ def find_checked(name: str, experiment: str | None, results: Path, scratch: Path
         others = {
             other: _of_spec(make_spec("assemble", other, plan.experiments[other], str(results))) for other in named
         }
-    # Data and model, also of an analysis that reads the posterior alone: its check is given them.
+    # Data and model, even if an analysis reads the posterior alone: its `check` gets them.
     spec = make_spec("assemble", layout.experiment, asked, str(results))
     return Checked(
         declaration, analysis_class, options, f"the posterior of experiment '{layout.experiment}'",
@@ -221,7 +221,7 @@ def make_posterior(
         write_array(group, latent, np.asarray(values), dims)
     write_hashes(layout.posterior, {})
     if "verdict" in reads:
-        # Again and again, for convergence statistics need more than three draws.
+        # Repeated, because convergence statistics need more than three draws.
         repeated = {k: np.concatenate([np.asarray(values)] * 4, axis=1) for k, values in draws.items()}
         _write_verdict(layout, repeated)
     return layout, lambda: BoundModel(bound, spec, shards)
@@ -240,10 +240,10 @@ def _write_verdict(layout: ExperimentLayout, draws: Mapping[str, np.ndarray]) ->
 
 
 def write_longer(posterior: Posterior, folder: Path, num_draws: int) -> Path:
-    """Write a posterior with the draws of another, again and again, up to a number of draws per chain.
+    """Write a posterior that repeats the draws of another one, up to a number of draws per chain.
 
     Args:
-        posterior: of which the first draws are taken.
+        posterior: the posterior whose draws are repeated.
         folder: where to write it.
         num_draws: draws per chain.
     """
@@ -281,7 +281,7 @@ def _first_draws(dims: tuple[str, ...], num_draws: int) -> tuple[slice, ...]:
 
 
 class BlockedPosterior(Posterior):
-    """A posterior whose blocks are small, so that it takes few draws to see whether memory grows with them."""
+    """A posterior with small blocks, so that few draws suffice to see whether memory grows with them."""
 
     most_bytes = 2**14
 

@@ -24,7 +24,7 @@ from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.sampling.sampling_model_check import check_model
 
 _NO_FIELD = "asks for '"
-"""Part of the refusal of a model that reads a field that there is not."""
+"""Part of the message that refuses a model which reads a missing field."""
 
 MOST_ROWS = 61
 """Rows of the data, of which there are as few as that allows padding everywhere."""
@@ -51,7 +51,7 @@ class Subject(NamedTuple):
     rows: Mapping[str, np.ndarray]
 
     def first(self, num_rows: int) -> Subject:
-        """Return the same with at most so many rows."""
+        """Return the same subject with at most this many rows."""
         count = min(num_rows, self.spec.num_rows)
         counts = np.bincount(self.spec.entries_of(np.arange(count))).tolist() if self.spec.entry_counts else ()
         spec = dataclasses.replace(self.spec, num_rows=count, entry_counts=tuple(counts))
@@ -74,7 +74,7 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
     if experiment is None:
         experiment = next((n for n, e in sorted(plan.experiments.items()) if e.model.name == model), None)
     if experiment is None:
-        assert model is not None  # the verb asks for one of the two
+        assert model is not None  # the verb requires one of the two
         return _with_built_in_data(model)
     spec = make_spec("compile", experiment, plan.experiments[experiment], results)
     given = component_options("model", dict(spec.model)) if model in (None, spec.model.name) else {}
@@ -84,7 +84,10 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
 
 
 def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, str]:
-    """Return rows of an experiment, and what they belong to: its shards, or data read anew where nothing is to be fetched."""
+    """Return rows of an experiment, the shards or the dataset to which they belong, and their origin in words.
+
+    Without shards, data are read anew, unless they must be fetched.
+    """
     origin = f"the first rows of experiment '{spec.experiment}'"
     if (spec.data_layout.shards / "zarr.json").exists():
         shards = Shards(spec.data_layout.shards)
@@ -118,7 +121,7 @@ def _with_built_in_data(model: str) -> Subject:
                 continue
             return found
     if mistakes:
-        # The fields are there: it is the model that is wrong, or its data are others.
+        # The fields exist, so the model is wrong, or it is meant for other data.
         source, mistake = mistakes[0]
         raise ConfigError(
             f"with the built-in source '{source}': {mistake.message}",

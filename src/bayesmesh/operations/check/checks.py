@@ -34,13 +34,13 @@ NUM_POINTS = 64
 """Draws of the prior at which densities are computed."""
 
 LEAST_FINITE = 0.9
-"""Share of draws of the prior with a finite log density and gradient."""
+"""Required share of prior draws with a finite log density and gradient."""
 
 MOST_ERROR = 1e-5
-"""Of a gradient, relative to the largest slope."""
+"""Tolerance of a gradient, relative to the largest slope."""
 
 SAME = 1e-9
-"""Relative difference of log densities and gradients over other tiles and devices."""
+"""Allowed relative difference of log densities and gradients with other tiles and devices."""
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 300, 200
 MOST_R_HAT, MOST_DIVERGENT = 1.05, 0.02
@@ -52,7 +52,7 @@ LEAST_P = 1e-4
 
 KERNEL = "nuts"
 MOST_DEPTH = {"calibration": 6, "sampling": 8}
-"""Check -> most doublings of a trajectory: many posteriors at once all wait for the longest."""
+"""Check -> maximum number of doublings of a trajectory: of many posteriors at once, all wait for the longest."""
 
 
 class Evaluated(NamedTuple):
@@ -70,7 +70,7 @@ class Evaluated(NamedTuple):
 
 
 def check(subject: Subject) -> Iterator[Line]:
-    """Yield the outcome of every check; if the model cannot be evaluated at all, none of those that do."""
+    """Yield the outcome of every check; if the model cannot be evaluated at all, skip those that evaluate it."""
     yield check_options("options", type(subject.options), subject.path)
     try:
         with explaining([subject.path]):
@@ -113,7 +113,7 @@ def _is_finite(found: Density) -> np.ndarray:
 
 
 def check_prior(name: str, model: Evaluated) -> Line:
-    """Check that the log density is finite where the prior is, and that draws of the prior are those of its density."""
+    """Check that the log density is finite at prior draws, and that prior draws follow the prior density."""
     share = _is_finite(model.found).mean()
     seen = f"{share:.0%} of {NUM_POINTS} draws have a finite log density and gradient"
     if not share >= LEAST_FINITE:
@@ -124,7 +124,7 @@ def check_prior(name: str, model: Evaluated) -> Line:
 
 
 def check_gradient(name: str, model: Evaluated) -> Line:
-    """Compare the gradient by every latent with differences of the log density, along a random direction."""
+    """Compare the gradient with respect to every latent with finite differences of the log density along a random direction."""
     target, density = model.target, _log_density(model.target, model.subject)
     finite = np.flatnonzero(_is_finite(model.found))[:4]
     if not finite.size:
@@ -147,7 +147,7 @@ def check_gradient(name: str, model: Evaluated) -> Line:
 
 
 def _difference(density: Callable[[Position], Density], points: Position, direction: Position) -> np.ndarray:
-    """Return the central difference of fourth order of the log density along a direction, (chain,)."""
+    """Return the fourth-order central difference of the log density along a direction, (chain,)."""
     size = 1e-4
 
     def value(steps: int) -> np.ndarray:
@@ -158,12 +158,12 @@ def _difference(density: Callable[[Position], Density], points: Position, direct
 
 
 def _relative(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference over the largest expected number, or over 1."""
+    """Return the largest difference relative to the largest absolute expected value, or to 1 if that is larger."""
     return float(np.abs(found - expected).max() / max(1.0, np.abs(expected).max()))
 
 
 def check_sharding(name: str, model: Evaluated) -> Line:
-    """Compare the log density with that of padded tiles of rows, and of rows over two and three devices."""
+    """Compare the log density with that of padded tiles of rows, and of rows spread over two and three devices."""
     finite = _is_finite(model.found)
     worst = 0.0
     for num_devices, row_tile in ((1, 7), (2, 4), (3, model.subject.spec.num_rows)):
@@ -195,7 +195,7 @@ def check_predictive(name: str, model: Evaluated) -> Line:
 
 
 def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms:
-    """Return the programs of the No-U-Turn sampler for as many datasets."""
+    """Return the programs of the No-U-Turn sampler for this many datasets."""
     devices = jax.devices()[:1]
     mesh = jax.make_mesh((1, 1), (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     kernel_class, options = resolve_component("kernel", KERNEL, {"max_tree_depth": MOST_DEPTH[name]})

@@ -1,4 +1,4 @@
-"""The checks of a kernel: what docs/contracts/kernel.md asks of it, seen on a normal posterior that is known exactly."""
+"""The checks of a kernel: the requirements of docs/contracts/kernel.md, tested on a normal posterior that is known exactly."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ MOST_Z, MOST_R_HAT, MOST_SD = 5.0, 1.05, 0.25
 """Limits on errors of means in standard errors, on R-hat, and on relative errors of standard deviations."""
 
 MOST_BIAS, MOST_RATIO = 0.5, 2.0
-"""The same of kernels without accept step: error of means in standard deviations, and how many times too large or small these are."""
+"""The same limits for kernels without an accept step: error of means in standard deviations, and the factor by which these may be off."""
 
 FURTHEST = 100.0
-"""Posterior standard deviations from the mean of this normal posterior that no draw is."""
+"""Number of posterior standard deviations from the mean that no draw of this normal posterior exceeds."""
 
 LONGEST_S = 120.0
 """Time limit for the draws of one call, which usually take seconds."""
 
 NUM_STARTS = 8
-"""Times that all chains start from one position."""
+"""Number of times that all chains start from one position."""
 
 SAME = 1e-9
 NEEDED = ("lp", "log_likelihood", "n_steps")
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
     Attributes:
         program, compiled, data: its programs, on rows of the model `gaussian`.
-        warm, last: states before and behind the draws.
+        warm, last: states before and after the draws.
         statistics: name -> (draw, chain).
         draws: (draw, chain, dimension).
         mean, sd: of the exact posterior, (dimension,) and a number.
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, path: Path) -> Iterator[Line]:
-    """Yield the outcome of every check; if the kernel cannot be run at all, only that.
+    """Yield the outcome of every check; if the kernel cannot be run at all, yield only that.
 
     Args:
         kernel_class: class of the kernel.
@@ -136,10 +136,10 @@ def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -
 def _go(
     program: Program, compiled: dict[str, Any], data: Any, state: Any, first: int, count: int, seed: int = 1
 ) -> tuple[ChainState, dict[str, np.ndarray], np.ndarray]:
-    """Make iterations from an absolute one, from a checkpoint as the store keeps it.
+    """Run iterations from an absolute number on, from a checkpoint as the store keeps it.
 
     Raises:
-        ConfigError: they do not end.
+        ConfigError: they take too long.
     """
     leaves = dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
     given, arguments = program.state_to_device(leaves), program.arguments(GroupKey(seed, 0))
@@ -152,10 +152,10 @@ def _go(
 
 
 def within[Made](limit_s: float, make: Callable[[], Made]) -> Made:
-    """Return what a function does, unless it takes longer; a loop of a compiled program cannot be interrupted.
+    """Return a function's result unless it takes longer than a limit; a loop of a compiled program cannot be interrupted.
 
     Raises:
-        ConfigError: it takes longer.
+        ConfigError: the function takes longer.
     """
     # Its threads are daemons, which do not keep the process from ending.
     pool = ThreadPool(1)
@@ -178,7 +178,7 @@ def check_statistics(name: str, run: Run) -> Line:
 
 
 def check_checkpoint(name: str, run: Run) -> Line:
-    """Check that the state is all that the kernel remembers: cut anywhere, a run is the same run."""
+    """Check that the state is all that the kernel remembers: a run cut anywhere gives the same draws."""
     program, half = (run.program, run.compiled, run.data), NUM_DRAWS // 2
     middle, _, one = _go(*program, run.warm, NUM_WARMUP, half)
     _, _, two = _go(*program, middle, NUM_WARMUP + half, NUM_DRAWS - half)
@@ -236,7 +236,7 @@ def check_density(name: str, run: Run) -> Line:
 
 
 def check_draws(name: str, run: Run) -> Line:
-    """Compare draws with the exact posterior; of a kernel without accept step, by no more than a step size may bias them."""
+    """Compare draws with the exact posterior; for a kernel without an accept step, allow for the bias of the step size."""
     if not (furthest := np.max(np.abs(run.draws - run.mean) / run.sd)) <= FURTHEST:
         return Line(name, FAILS, f"a draw is {furthest:.2g} posterior deviations from the mean", "chains run away: look at the sign of the gradient, and at the step size")  # fmt: skip
     by_chain = np.moveaxis(run.draws, 0, 1)

@@ -1,4 +1,4 @@
-"""The checks of a source: what docs/contracts/source.md asks of its data, seen on the data themselves."""
+"""The checks of a source: the requirements of docs/contracts/source.md, tested on its data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Read(NamedTuple):
     Attributes:
         name: of the source.
         source_class, options: of the source.
-        folder: with what it has fetched.
+        folder: folder with the files that it has fetched.
         dataset: what it has read.
     """
 
@@ -81,7 +81,7 @@ def _arrays(dataset: Dataset) -> dict[str, RowArray]:
 
 
 def check_values(name: str, read: Read) -> Line:
-    """Check that every value is finite, and every code that of a level, block by block."""
+    """Check that every value is finite, and that every code has a level, block by block."""
     for part, fields in (("rows", read.dataset.rows), ("test_rows", read.dataset.test_rows)):
         for field, values in fields.items():
             for start in range(0, values.shape[0], _BLOCK_ROWS):
@@ -91,7 +91,7 @@ def check_values(name: str, read: Read) -> Line:
 
 
 def check_ranges(name: str, read: Read) -> Line:
-    """Check that ranges of rows are those of the whole, which fields that are read from files must see to."""
+    """Check that ranges of rows agree with the whole; fields that are read from files must ensure this."""
     for field, values in _arrays(read.dataset).items():
         middle, end = values.shape[0] // 2, values.shape[0]
         parts = [np.asarray(values[:middle]), np.asarray(values[middle:end])]
@@ -133,7 +133,7 @@ def check_offers(name: str, read: Read) -> Line:
 
 
 def check_files(name: str, read: Read) -> Line:
-    """Check that the files that the options name are there."""
+    """Check that the files that the options name exist."""
     named = file_options(read.options)
     if read.source_class.fetch is Source.fetch:
         return Line(name, LEFT_OUT, "the source comes without files")
@@ -144,7 +144,7 @@ def check_files(name: str, read: Read) -> Line:
 
 
 def check_words(name: str, read: Read) -> Line:
-    """Check what pages show of the source."""
+    """Check the texts that pages show about the source."""
     missing = [w for w, has in (("pretty_name", getattr(read.source_class, "pretty_name", "")), ("a docstring", read.source_class.__doc__)) if not has]  # fmt: skip
     if missing:
         raise ConfigError(f"the class has no {missing[0]}", "write it: pages show it")

@@ -61,7 +61,7 @@ def describe(results: Path, environ: Mapping[str, str], config: Path = Path("con
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the examination; returns the exit code."""
+    """Print the examination; return the exit code."""
     del arguments
     said, code = describe(Path("results"), os.environ)
     print(said)

@@ -44,7 +44,7 @@ Check = Callable[[Path, Mapping[str, str], Path], list[Finding]]
 
 
 def group(name: str) -> Callable[[Callable[[Path, Mapping[str, str], Path], Iterator[Row]]], Check]:
-    """Return a decorator that makes a check of a function that yields rows of one group."""
+    """Return a decorator that turns a function that yields rows of one group into a check."""
 
     def decorate(rows: Callable[[Path, Mapping[str, str], Path], Iterator[Row]]) -> Check:
         @functools.wraps(rows)

@@ -47,7 +47,7 @@ def check_machine(results: Path, environ: Mapping[str, str], config: Path) -> It
 def describe_memory(
     environ: Mapping[str, str], proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 ) -> Row:
-    """Report the smallest of the free memory and the limits by a scheduler or a container.
+    """Report the smallest of the free memory and the limits set by a scheduler or a container.
 
     Args:
         environ: environment variables.
@@ -167,7 +167,7 @@ def describe_jax(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Iterato
 
 
 def _unused_gpus(seen: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Return which GPUs there are, or the scheduler assigned, while JAX uses the CPU by default; empty for none."""
+    """Return the GPUs that exist, or that the scheduler assigned, while JAX uses the CPU by default; empty if there are none."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     is_hidden = visible is not None and visible.strip() in _HIDDEN
     if seen["platform"] != "cpu" or environ.get("JAX_PLATFORMS") or is_hidden:

@@ -1,4 +1,4 @@
-"""Write a project of one's own: configuration, a model, a table, a Snakefile, tests and profiles."""
+"""Write a new project: configuration, a model, a table, a Snakefile, tests and profiles."""
 
 from __future__ import annotations
 

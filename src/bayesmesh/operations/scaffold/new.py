@@ -1,6 +1,6 @@
 """Write a model, source, kernel, metric or analysis with its test, or an experiment, from a template that runs unchanged.
 
-In a checkout the files go into the package `bayesmesh`; in a project of one's own, into the package of the project.
+In a checkout the files go into the package `bayesmesh`; in a user's project, into the project's own package.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
 
 
 def _own_import_last(text: str, module: str) -> str:
-    """Put the import of a project's module behind those of the packages that it uses."""
+    """Put the import of a project's module after those of the packages that it uses."""
     line = next((each for each in text.splitlines(keepends=True) if each.startswith(f"from {module} import ")), "")
     others = text.replace(line, "", 1) if line else text
     used = [*re.finditer(r"^from bayesmesh\.\S+ import .*\n", others, flags=re.M)]
@@ -222,7 +222,7 @@ def _fill(kind: str, name: str, text: str, package: str = "") -> str:
     }
     # In one pass, because a new name may contain an old one.
     text = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text)
-    # The module of the component has another place among the imports than that of the example.
+    # Among the imports, the component's module may sort differently from the example's.
     runs = r"(?:^from bayesmesh\.\S+ import [^(\n]*\n)+"
     text = re.sub(runs, lambda found: "".join(sorted(found[0].splitlines(keepends=True))), text, flags=re.M)
     if package:

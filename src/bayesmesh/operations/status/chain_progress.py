@@ -19,10 +19,10 @@ from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
 from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Ended
 
 FEWEST_DRAWS = 8
-"""Draws per chain from which R-hat is shown."""
+"""Smallest number of draws per chain for which R-hat is shown."""
 
 NEWEST = 8
-"""Number of newest markers to open; of the others the names suffice."""
+"""Number of newest markers to open; the names of the others suffice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,13 +65,13 @@ class _Environment(pydantic.BaseModel):
 
 
 class _About(pydantic.BaseModel):
-    """What is shown of ``store.json``."""
+    """The part of ``store.json`` that is shown."""
 
     environment: _Environment = _Environment()
 
 
 class _Facts(pydantic.BaseModel):
-    """What is shown of the facts of a marker; a kernel without an accept step has no acceptance."""
+    """The part of a marker's facts that is shown; a kernel without an accept step has no acceptance."""
 
     committed_at: float
     acceptance: float | None = None
@@ -88,7 +88,7 @@ class _Marker(pydantic.BaseModel):
 
 
 def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, float]) -> list[Path]:
-    """Return the groups of the current identity: of several, the one that was written last.
+    """Return the groups of the current identity, which of several is the one written last.
 
     Args:
         chains: folder ``results/<experiment>/chains``.

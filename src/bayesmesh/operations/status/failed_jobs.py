@@ -10,13 +10,13 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import jobs_of
 
 _TAIL_BYTES = 2**16
-"""Of a log, in which its error stands; that of a long run has a line every few seconds before it."""
+"""Number of bytes at the end of a log that contain its error; before it, a long run has a line every few seconds."""
 
 
 def failed_job(plan: Plan, name: str) -> tuple[str, str]:
     """Return the first job, in the order of the flow, whose last attempt failed, and its error; empty where none has.
 
-    Attempts that were killed, or that another one may continue, have not failed. A job that has succeeded since has another log.
+    Attempts that were killed, or that another one may continue, do not count as failed. A job that has succeeded since has a new log.
     """
     for _, job in jobs_of(plan, name):
         said = _tail(job.log) if job.log.is_file() else ""

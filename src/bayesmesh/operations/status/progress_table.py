@@ -58,8 +58,8 @@ class Standing:
 def status_table(plan: Plan, now: float | None = None) -> str:
     """Return one line per experiment that has begun or is listed, and the path of the report.
 
-    Only reads. The column `draws` shows "done/requested", the latter from the configuration. An experiment with a
-    damaged or unreadable file, of results or of code, is `unreadable`. The file, chains in trouble, and a queue that does not answer, are named
+    Read-only. The column `draws` shows "done/requested", the latter from the configuration. An experiment with a
+    damaged or unreadable file, of results or of code, is `unreadable`. That file, chains in trouble and a queue that does not answer are named
     below the table.
     """
     now = time.time() if now is None else now
@@ -240,7 +240,7 @@ def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs
 
 
 def _since(seconds: float) -> str:
-    """Return how long ago something was; below 0 a clock has been set back since, or that of another machine is fast."""
+    """Return how long ago something happened; a value below 0 means that a clock was set back, or that another machine's is fast."""
     return f"{age(seconds)} ago" if seconds >= 0 else f"{age(-seconds)} ahead of this clock"
 
 

@@ -25,7 +25,7 @@ MOST_DRAWS = 2000
 def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] | None:
     """Return R-hat and bulk effective sample size of the log density over all chains; NaN if undefined.
 
-    Of many datasets they are those of the worst.
+    For many datasets, they are those of the worst.
 
     Reads only committed draws in place, which no writer touches again, not staged ones. Returns None for fewer than
     eight such draws per chain.

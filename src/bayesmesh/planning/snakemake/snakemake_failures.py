@@ -18,7 +18,7 @@ from bayesmesh.errors import UserError, last_error
 from bayesmesh.planning.snakemake.snakemake_retries import read_logs
 
 _MOST = 10
-"""Failures, and experiments of one, that are listed."""
+"""Maximum number of failures, and of experiments of one failure, that are listed."""
 
 _STARTED = time.time()
 """When this process began to plan, in seconds since 1970."""
@@ -65,7 +65,7 @@ def _describe(plan: _Plan, job: Job, error: UserError | None) -> Iterator[str]:
 
 
 def _experiments_of(plan: _Plan, job: Job) -> Iterator[str]:
-    """Yield the experiment of a job; of one that prepares data, those of this run that need it."""
+    """Yield the experiment of a job; for a job that prepares data, the experiments of this run that need it."""
     values = dict(job.wildcards.items())
     if "experiment" in values:
         yield str(values["experiment"])

@@ -1,8 +1,8 @@
-"""Let forks do the stages of a cluster job, and Snakemake's directive `benchmark` measure them.
+"""Let forks run the stages of a cluster job, and let Snakemake's directive `benchmark` measure them.
 
-Snakemake measures a process and its descendants. A fork descends from the server of forks, which Snakemake has started,
-and is named after its job. Descendants are read from Linux's lists of children, because a look at all processes of the
-machine, twice a second, takes a tenth of a core.
+Snakemake measures a process and its descendants. A fork descends from the fork server, which Snakemake has started,
+and is named after its job. Descendants are read from Linux's lists of children, because scanning all processes of the
+machine twice a second takes a tenth of a core.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bayesmesh.running.fork_server import fork_name, start_server
 
 
 def serve(workflow: Any) -> None:
-    """Start the process whose forks do the jobs on this machine; within a cluster job, if that has several stages.
+    """Start the fork server for the jobs on this machine; within a cluster job, only if that has several stages.
 
     Args:
-        workflow: Snakemake's.
+        workflow: Snakemake's workflow.
     """
     # The executor for Slurm may start another Snakemake within the job, which then runs the stages.
     if workflow.dryrun or not workflow.local_exec:

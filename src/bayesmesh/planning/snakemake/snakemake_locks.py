@@ -1,7 +1,7 @@
-"""Let a workflow whose Snakemake was killed go on by the same command.
+"""Let the same command continue a workflow whose Snakemake was killed.
 
-Snakemake locks the files of a run by listing them in `.snakemake/locks`, and cannot tell whether whoever wrote such a list
-still runs: after a kill, everybody is refused until `snakemake --unlock`. Here each list begins with its owner, and one
+Snakemake locks the files of a run by listing them in `.snakemake/locks`, and cannot tell whether the writer of such a list
+still runs: after a kill, every run is refused until `snakemake --unlock`. Here each list begins with its owner, and one
 whose owner has died on this machine is ignored. Jobs that outlive their Snakemake hold locks of their own.
 """
 
@@ -28,7 +28,7 @@ def ignore_abandoned_locks() -> None:
 
 
 def _write_locks(self: FilePersistence, lock_type: str, keys: Iterable[str]) -> None:
-    # First, so that a list that was cut off has it too.
+    # First, so that a truncated list has it too.
     if names := list(keys):
         _write(self, lock_type, [_OWNER + json.dumps(this_process()), *names])
 
@@ -37,7 +37,7 @@ def _read_locks(self: FilePersistence) -> Iterator[tuple[str, str]]:
     dead = set()
     for path in sorted(Path(self._lockdir).glob("*.lock")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        # A list that was cut off after its owner locks nothing.
+        # A list truncated after its owner locks nothing.
         is_owned = len(lines) > 1 and lines[0].startswith(_OWNER)
         owner: Owner = json.loads(lines[0].removeprefix(_OWNER)) if is_owned else {}
         # None, unknown, for an owner on another machine or before the last boot.

@@ -1,8 +1,8 @@
-"""Let the results of a job's last run stay until the job has made new ones.
+"""Keep the results of a job's last run until the job has made new ones.
 
 Snakemake removes the outputs of a job before it starts and after it fails. Outputs with the flag ``update`` are copied
 before the job, and copied back if it fails. Our stages replace their outputs only when the new ones are complete, so
-what lies there is always whole, and copies of large posteriors are not needed.
+whatever is there is always complete, and copies of large posteriors are not needed.
 """
 
 from __future__ import annotations

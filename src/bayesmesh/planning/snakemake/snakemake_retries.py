@@ -1,6 +1,6 @@
-"""Let Snakemake's ``retries`` leave out jobs that say in their log that another attempt would end in the same way.
+"""Exempt jobs from Snakemake's ``retries`` if their log says that another attempt would end in the same way.
 
-Snakemake repeats a failed job whatever its exit code, which the executors of clusters do not even learn.
+Snakemake retries a failed job whatever its exit code, which cluster executors do not even see.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bayesmesh.errors import NOT_AGAIN
 
 
 def repeat_what_may_succeed() -> None:
-    """Let this process of Snakemake repeat only failed jobs of which another attempt may succeed."""
+    """Let this Snakemake process retry only failed jobs for which another attempt may succeed."""
     started = time.time()
     Job.restart_times = property(lambda job: 0 if is_final(job.log, started) else job.rule.restart_times)
     GroupJob.restart_times = property(lambda group: min(job.restart_times for job in group.jobs))

@@ -20,7 +20,7 @@ _prepare = Workflow._prepare_dag
 
 
 def refuse_unknown_targets(names: Sequence[str]) -> None:
-    """Let Snakemake end with code 2 at a target that nothing makes and that looks like the name of an experiment.
+    """Make Snakemake exit with code 2 on a target that nothing makes and that looks like the name of an experiment.
 
     Args:
         names: of experiments and sweeps.

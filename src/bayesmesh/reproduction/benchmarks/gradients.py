@@ -1,7 +1,7 @@
 """gradients: Compare gradients of log densities with the products of matrices and the reading of data that they consist of.
 
-A case is a model on random data of a published size, its chains, and the metric of a kernel. In turns with its gradient
-run two limits on the same devices: square products with as many operations as the case's own products (arithmetic), and
+A case is a model on random data of a published size, its chains, and the metric of a kernel. Its gradient takes turns
+with two limits on the same devices: square products with as many operations as the case's own products (arithmetic), and
 reading the rows once (bandwidth). A ratio of 0.8 to the first is a gradient at 80% of the machine's own rate.
 """
 
@@ -24,7 +24,7 @@ SIDE = 2048
 """Rows of the square matrices that show the rate of the machine."""
 
 REPEATS = 3
-"""Evaluations of a run, one after the other."""
+"""Number of evaluations in a run, one after the other."""
 
 _WIDTH = 20
 """Of the factorisation, as published."""
@@ -104,7 +104,7 @@ def size_of(case: GradientCase) -> _Size:
     if case["model"] == "softmax_regression":
         # Logits, and the gradient by the weights: a product of rows, inputs with a one, and 10 classes each.
         coordinates = 10 * (columns + 1)
-        # Two products with a triangle; its zeros are nobody's work.
+        # Two products with a triangular matrix, whose zeros cost nothing.
         dense = 2 * coordinates * (coordinates + 1) * chains if case["metric"] == "dense" else 0
         return _Size(2.0 * 2 * rows * coordinates * chains + dense, 1.0 * rows * columns)
     # Logits, and the gradients by the embeddings of users and of films.

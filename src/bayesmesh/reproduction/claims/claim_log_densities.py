@@ -89,7 +89,7 @@ _LOG_NORMAL = 0.5 * math.log(2 * math.pi)
 
 
 def _log_simplex(p: np.ndarray) -> float:
-    """Log density of Dirichlet(1, 1, 1) for each row of `p`, summed, with the volume of PyMC's map to the simplex."""
+    """Return the log density of Dirichlet(1, 1, 1) for each row of `p`, summed, with the volume of PyMC's map to the simplex."""
     return float(sum(math.log(2) + math.log(3) + np.log(row).sum() for row in np.atleast_2d(p)))
 
 

@@ -71,13 +71,13 @@ def recompute(
 
 
 def accuracy_again(results: Results, experiment: str, which: str) -> Reading:
-    """Accuracy of softmax regression on the test rows: of ``single`` draws, of their ``average``, or the ``gain``."""
+    """Return the accuracy of softmax regression on the test rows: of ``single`` draws, of their ``average``, or the ``gain``."""
     return Reading(_softmax_accuracies(results, experiment)[which], f"{experiment}/posterior.zarr")
 
 
 @functools.lru_cache(maxsize=4)
 def _softmax_accuracies(results: Results, experiment: str) -> dict[str, float]:
-    """The class with the largest logit, and with the largest probability averaged over all draws.
+    """Return the accuracies of the class with the largest logit, and of that with the largest probability averaged over all draws.
 
     Cached, because several numbers of a claim ask for it.
     """
@@ -100,7 +100,7 @@ def _softmax_accuracies(results: Results, experiment: str) -> dict[str, float]:
 
 
 def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
-    """Facts of the whole watch matrix, held-out films included: ``shape``, ``ratings``, ``most``, ``least`` films of a user.
+    """Return a fact about the whole watch matrix, held-out films included: ``shape``, ``ratings``, ``most``, ``least`` films of a user.
 
     All values are read and must match their fingerprint.
     """
@@ -115,7 +115,7 @@ def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
 
 
 def entropy_of_films_again(results: Results, file: str, **_: object) -> Reading:
-    """Entropy of the best unwatched film over all draws, in nats: that of the least less that of the most active user.
+    """Return the entropy of the best unwatched film over all draws, in nats, for the least active user minus that for the most active one.
 
     A draw's best film is the one with the largest logit among those that the user has not watched in the training part.
     """

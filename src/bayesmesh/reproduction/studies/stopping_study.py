@@ -1,7 +1,7 @@
 """Measure the cost of stopping at a look: many runs on a known posterior, stopped by a rule or after a fixed number of draws.
 
-Both ways read the same chains, so that only the rule differs. The fixed number of draws is the mean of the numbers at
-which the rule stopped. Chains start in the posterior and are not tuned, which rules out too short a warmup as a cause.
+Both use the same chains, so that only the rule differs. The fixed number of draws is the mean of the numbers at
+which the rule stopped. Chains start from the posterior and are not tuned, which rules out too short a warmup as a cause.
 
 References:
     Glynn and Whitt 1992, "The asymptotic validity of sequential stopping rules for stochastic simulations",

@@ -1,7 +1,7 @@
 """Start the step of a Slurm job in which Snakemake runs its stages: ``python -m bayesmesh.running.slurm.job_step OPTION... -- COMMAND``.
 
-By itself, the executor starts another Snakemake in the batch script, whose only work is to call srun. It imports little,
-and becomes the command.
+By default, the executor starts another Snakemake in the batch script, whose only work is to call srun. This module imports
+little, and replaces itself by the command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEPT = {
 
 
 def step_of(arguments: Sequence[str]) -> list[str]:
-    """Return the command that runs another one with options of srun; that itself if there are none.
+    """Return the command that runs another one with options of srun; that other command itself if there are none.
 
     >>> step_of(["--nodes=1", "--", "python", "-m", "snakemake"])
     ['srun', '--nodes=1', 'python', '-m', 'snakemake']

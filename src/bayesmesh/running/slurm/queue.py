@@ -26,7 +26,7 @@ class QueuedJob(NamedTuple):
 
 
 _NO_CLUSTER = "Could not establish a configuration source"
-"""What Slurm's commands say on a machine that belongs to no cluster."""
+"""Message of Slurm's commands on a machine that belongs to no cluster."""
 
 
 class Queue(NamedTuple):

@@ -1,4 +1,4 @@
-"""The command with which srun starts processes, and the question to sbatch whether it would accept a job."""
+"""Build the command with which srun starts processes, and ask sbatch whether it would accept a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.running.run_arguments import command_of
 
 TIMEOUT_SECONDS = 15.0
-"""Of sbatch."""
+"""Time limit of sbatch."""
 
 _ON_LOGIN_NODE = "start Snakemake on a login node of the cluster; on one machine leave --profile out"
 
@@ -44,7 +44,7 @@ def test_only_command(options: Sequence[str]) -> list[str]:
 
 
 def refusal(options: Sequence[str]) -> tuple[str, str] | None:
-    """Return the reason for which sbatch would refuse a job, and all that it said; None if it would accept the job.
+    """Return the reason why sbatch would refuse a job, and its whole output; None if it would accept the job.
 
     Args:
         options: of sbatch.

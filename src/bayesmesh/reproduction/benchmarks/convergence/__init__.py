@@ -26,7 +26,7 @@ MEASURES = {
     "ess_per_gradient": "ESS per gradient",
     "with_compile": "ESS per second, with compilation",
 }
-"""Column that is more for a better sampler -> its words in the table of ratios."""
+"""Column that is larger for a better sampler -> its description in the table of ratios."""
 
 GATES = {"german credit": 2.0}
 """Least ratio of our best to the best other sampler in ESS per second, where it is not `LEAST`."""

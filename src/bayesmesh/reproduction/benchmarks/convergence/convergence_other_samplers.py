@@ -1,8 +1,8 @@
 """The other samplers, each as its authors recommend it, on the same log densities and all cores.
 
 They run in the environment of `envs/peers.txt`, which need not hold all of them. Chains start uniformly in (-2, 2) in
-unconstrained space, as those of Stan and NumPyro do. Chains that do not know of each other are spread over the cores;
-on each core they run in lock step.
+unconstrained space, as those of Stan and NumPyro do. Independent chains are spread over the cores;
+on each core they run in lockstep.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Other:
         chains: number of chains.
         warmup: warmup iterations.
         limit_s, budget: see `measure`.
-        options: a variant's own.
+        options: the variant's own options.
     """
 
     dtype = "float32"
@@ -84,11 +84,11 @@ class Other:
         raise NotImplementedError
 
     def step(self, carry: PyTree, keys: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
-        """Make one draw: the chains, positions (chain, size) and gradients (chain,)."""
+        """Make one draw; return the chains, positions (chain, size) and gradients (chain,)."""
         raise NotImplementedError
 
     def round(self, carry: PyTree, keys: jax.Array) -> tuple[PyTree, jax.Array, jax.Array]:
-        """Make `ROUND` draws: the chains, positions (chain, draw, size) and gradients (chain,)."""
+        """Make `ROUND` draws; return the chains, positions (chain, draw, size) and gradients (chain,)."""
 
         def one(carry: PyTree, i: jax.Array) -> tuple[PyTree, tuple[jax.Array, jax.Array]]:
             carry, position, gradients = self.step(carry, jax.vmap(lambda k: jax.random.fold_in(k, i))(keys))
@@ -211,7 +211,7 @@ class BlackjaxMicrocanonical(Other):
                 key, state, self.density.log_density, tuned.step_size,
                 inverse_mass_matrix=tuned.inverse_mass_matrix, integration_steps_params=(tuned.L / tuned.step_size,),
             )  # fmt: skip
-            # Two gradients a step of McLachlan's integrator.
+            # Two gradients per step of McLachlan's integrator.
             return (state, tuned), state.position, 2 * info.num_integration_steps
 
         return jax.vmap(chain)(carry, keys)
@@ -323,7 +323,7 @@ class Nutpie(Other):
     """nutpie, chains in threads, with its low-rank metric by default; always in float64.
 
     It samples the PyMC model of a target, compiled by Numba, or the log density through Python where there is none. It
-    cannot continue, so each round begins anew and has the time of a whole run.
+    cannot continue a run, so each round starts from scratch and is charged the time of a whole run.
     """
 
     dtype = "float64"

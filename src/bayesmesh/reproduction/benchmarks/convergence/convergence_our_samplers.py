@@ -109,6 +109,6 @@ class Ours:
         return jax.block_until_ready(self.compiled["segment"](*given))
 
     def _gradients(self, info: Packed, count: int) -> float:
-        """Return the gradients of all trajectories, without those for which chains wait."""
+        """Return the number of gradients of all trajectories, without those for which chains wait."""
         of_reported = self.program.statistics_to_host(info, count)["n_steps"].sum()
         return float(of_reported) * self.program.num_chains / self.program.num_reported

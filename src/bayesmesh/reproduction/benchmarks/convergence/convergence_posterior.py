@@ -59,7 +59,7 @@ class Posterior:
         return model
 
     def quantities(self, latents: Latents) -> Latents:
-        """Return what is assessed of one draw: all latents, or the target's own quantities."""
+        """Return the quantities of one draw that are assessed: all latents, or the target's own quantities."""
         return dict(latents) if self.target.quantities is None else self.target.quantities(latents)
 
     def known(self, names: list[str]) -> Known:
@@ -89,7 +89,7 @@ class FlatDensity:
         self._model, self._quantities = posterior.model(), posterior.quantities
         self._prior = self._model.prior(spec)
         self._bijector = self._prior.experimental_default_event_space_bijector()
-        # Matrices of bytes as well: converted here, they are not in every gradient.
+        # Matrices of bytes as well: converting them here keeps the conversion out of every gradient.
         is_real = {k: v.dtype.kind == "f" or v.ndim > 1 for k, v in posterior.rows.items()}
         self._rows = {k: jnp.asarray(v, spec.dtype if is_real[k] else None) for k, v in posterior.rows.items()}
         latents = self._prior.sample(seed=jax.random.key(0))

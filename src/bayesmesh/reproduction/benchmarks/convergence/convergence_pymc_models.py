@@ -1,6 +1,6 @@
 """The targets in PyMC, for nutpie, which compiles PyMC models to machine code but calls functions of JAX through Python.
 
-A test holds each to the log density that all other samplers have.
+A test compares each with the log density of all other samplers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find moments of the targets without Markov chains, and keep them in ``reference.csv``.
 
-Hierarchical regressions are normal given their two scales, over which a grid is summed. Of the others moments are found by
+Hierarchical regressions are normal given their two scales, over which a grid is summed. The moments of the others are found by
 adaptive importance sampling.
 The proposal is a multivariate t with five degrees of freedom at the mode, refitted twice to the weighted draws (Cappé,
 Guillin, Marin and Robert 2004, doi:10.1198/106186004X12803). It shares only the log density with the samplers that are
@@ -30,7 +30,7 @@ DEGREES = 5.0
 NUM_FITS, NUM_DRAWS, CHUNK = (2**15, 2**17), 2**19, 2**11
 
 LEAST_ESS, LARGEST_SHARE = 20_000.0, 0.01
-"""Fewest effective draws, and largest share of a single weight, of an accepted reference."""
+"""Minimum number of effective draws, and maximum share of a single weight, for an accepted reference."""
 
 FIELDS = ("target", "quantity", "mean", "sd", "error")
 
@@ -44,7 +44,7 @@ class Moments(NamedTuple):
 
     Attributes:
         ess: effective number of draws; infinite for a sum over a grid.
-        largest_share: largest weight of a draw; of a grid, largest weight at its edge over that in its middle.
+        largest_share: largest weight of a draw; for a grid, largest weight at its edge over that in its middle.
     """
 
     mean: np.ndarray

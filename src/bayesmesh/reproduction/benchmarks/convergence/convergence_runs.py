@@ -22,13 +22,13 @@ MOST_R_HAT, LEAST_ESS = 1.01, 400.0
 """Converged: the largest R-hat is below the first, and the smallest bulk effective sample size above the second."""
 
 LOOKS = (125, 250, 500, 1000, 2000, 4000, 8000)
-"""Draws of a chain at which it is assessed."""
+"""Numbers of draws per chain at which a sampler is assessed."""
 
 BUDGET = 1000
-"""Draws of a chain that every sampler makes, at which rates are compared."""
+"""Number of draws per chain that every sampler makes, at which rates are compared."""
 
 FAMILY_ERROR = 1e-4
-"""Probability that a right sampler is called wrong, over all quantities of a target."""
+"""Probability that a correct sampler is called wrong, over all quantities of a target."""
 
 MOST_SD_ERROR = 0.1
 """Relative error of a standard deviation beyond which a sampler is wrong, whatever its Monte Carlo error."""
@@ -64,7 +64,7 @@ class Assessment(NamedTuple):
     """Draws so far: largest R-hat, smallest bulk ESS, and the largest error of known moments, in critical values.
 
     Attributes:
-        error: below 1 for a right sampler; NaN if no quantity is known.
+        error: below 1 for a correct sampler; NaN if no quantity is known.
     """
 
     r_hat: float
@@ -92,7 +92,7 @@ def assess(draws: np.ndarray, known: Known) -> Assessment:
     """Assess draws (chain, draw, quantity) against the known moments.
 
     A mean is compared by its Monte Carlo standard error and that of the reference, a standard deviation by its relative
-    error, so that a sampler which misses a mode or a tail is found.
+    error, so that a sampler that misses a mode or a tail is detected.
     """
     table = convergence_table(np.asarray(draws, np.float64))
     r_hat, ess = float(np.max(table["r_hat"])), float(np.min(table["ess_bulk"]))
@@ -131,7 +131,7 @@ def measure(sampler: Sampler, seed: int, known: Known, num_chains: int, limit_s:
         made, took = _timed(functools.partial(sampler.draw, until))
         used = time.process_time() - begin
         num_draws = until
-        # A sampler that measures itself begins anew in every round.
+        # A sampler that times itself starts from scratch in every round.
         if made.seconds is not None:
             parts, seconds, processor, gradients = [], made.seconds, used, 0.0
         else:

@@ -51,7 +51,7 @@ that Python calls in float64."""
 
 
 def is_ours(name: str) -> bool:
-    """Whether a contender is of this project."""
+    """Return whether a contender belongs to this project."""
     return name.startswith(OURS)
 
 

@@ -118,7 +118,7 @@ def _reason(measured: Sequence[Measurement]) -> str:
 
 
 def _exact(peers: str | None, values: Mapping[str, object]) -> tuple[list[dict[str, object]], list[Measurement]]:
-    """Return rows of the numbers that must hold to the digits that were published, and at points drawn now.
+    """Return rows of the numbers that must match all published digits, and of the same numbers at points drawn now.
 
     Some need PyMC. If that fails, the result is a measurement with the reason, so that earlier measurements are kept
     and claims find no number.

@@ -83,7 +83,7 @@ class Exact:
 
 
 def _log_volumes(latents: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Log Jacobian of PyMC's map from unconstrained space, by which its terms differ from densities of the latents."""
+    """Return the log Jacobian of PyMC's map from unconstrained space, by which its terms differ from densities of the latents."""
     volumes = {name: float(np.sum(np.log(p)) + p.size / 3 * np.log(3)) for name, p in latents.items() if p.ndim}
     return {"signal": 0.0, "noise": float(np.log(latents["noise"])), **volumes}
 

@@ -43,7 +43,7 @@ def pymc_model(log_likelihood: Callable[..., object]) -> pymc.Model:
 def _process(
     emissions: jax.Array, signal: jax.Array, noise: jax.Array, log_initial: jax.Array, log_transition: jax.Array
 ) -> jax.Array:
-    """Log likelihood of one process (time,)."""
+    """Return the log likelihood of one process (time,)."""
 
     def log_emission(emission: jax.Array) -> jax.Array:
         means = jnp.arange(1, NUM_STATES + 1) * signal
@@ -60,7 +60,7 @@ def _process(
 def jax_log_likelihood(
     emissions: np.ndarray, signal: jax.Array, noise: jax.Array, initial: jax.Array, transition: jax.Array
 ) -> jax.Array:
-    """Log likelihood of all processes (process, time), ()."""
+    """Return the log likelihood of all processes (process, time), ()."""
     by_process = jax.vmap(_process, in_axes=(0, None, None, None, None))
     return jnp.sum(by_process(jnp.asarray(emissions), signal, noise, jnp.log(initial), jnp.log(transition)))
 
@@ -69,7 +69,7 @@ def pytensor_log_likelihood(
     emissions: np.ndarray, signal: TensorVariable, noise: TensorVariable, initial: TensorVariable,
     transition: TensorVariable,
 ) -> TensorVariable:  # fmt: skip
-    """The same recurrence as a PyTensor graph over all processes, for PyTensor's compilers."""
+    """Build the same recurrence as a PyTensor graph over all processes, for PyTensor's compilers."""
     import pytensor
     import pytensor.tensor as pt
 

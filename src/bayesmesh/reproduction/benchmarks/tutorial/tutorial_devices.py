@@ -35,7 +35,7 @@ def on_devices(function: Callable[..., object]) -> jax.stages.Wrapped:
 
 
 def _log_density(x: jax.Array) -> jax.Array:
-    """Log density of a standard normal, nats; `x` is (coordinate,)."""
+    """Return the log density of a standard normal, in nats; `x` is (coordinate,)."""
     return jnp.sum(-0.5 * x**2 - 0.5 * jnp.log(2 * jnp.pi))
 
 

@@ -42,7 +42,7 @@ def _product(precision: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
 
 
 def log_density(weights: jax.Array, features: jax.Array, labels: jax.Array, precision: str) -> jax.Array:
-    """Log posterior density of softmax regression up to a constant, in nats, with standard normal weights.
+    """Return the log posterior density of softmax regression up to a constant, in nats, with standard normal weights.
 
     Args:
         weights: (features, classes) float32.
