@@ -144,7 +144,7 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
     remedy = f"{bound}{_description(place)}" if (bound := _bound(first)) else _description(place).strip()
     if kind == "string_type" and isinstance(first["input"], int | float):
-        # YAML reads 1, 1.5 and yes as numbers and as truth.
+        # YAML reads 1 and 1.5 as numbers and true as truth.
         remedy = f"put it in quotes, such as '{str(first['input']).lower()}'{_description(place)}"
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", remedy or "correct the value"
 

@@ -23,9 +23,9 @@ MOST_DRAWS = 2000
 
 
 def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] | None:
-    """Return R-hat and bulk effective sample size of the log density over all chains; NaN if undefined.
+    """Return R-hat and bulk effective sample size of the log density over all chains.
 
-    For many datasets, they are those of the worst.
+    NaN if undefined, None if too few draws are there. For many datasets, they are those of the worst.
 
     Reads only committed draws in place, which no writer touches again, not staged ones. Returns None for fewer than
     eight such draws per chain.
