@@ -34,7 +34,8 @@ class Position(NamedTuple):
 class Axes:
     """Sharding of an array over the mesh: ``chain``, ``entry``, ``spread`` or None for each axis; further axes are replicated.
 
-    ``spread``, for what all chains share, is over the devices that share the rows where they divide its length.
+    ``spread`` is for arrays that all chains share: the axis is sharded over the devices along the rows, if their number
+    divides its length.
 
     >>> Axes("chain", None).names
     ('chain', None)
@@ -48,9 +49,9 @@ class Axes:
 
 SCALAR = Axes()
 CHAIN = Axes("chain")
-POSITION: Any = Position(Axes("chain", None), Axes("chain", "entry", None))  # type: ignore[arg-type]  # axes in the places of arrays
+POSITION: Any = Position(Axes("chain", None), Axes("chain", "entry", None))  # type: ignore[arg-type]  # axes stand in for arrays
 """Axes of a `Position` with its chain axis."""
-COORDINATES: Any = Position(Axes(None), Axes("entry", None))  # type: ignore[arg-type]  # axes in the places of arrays
+COORDINATES: Any = Position(Axes(None), Axes("entry", None))  # type: ignore[arg-type]  # axes stand in for arrays
 """Axes of a `Position` without it."""
 
 
@@ -95,7 +96,7 @@ class Target(Protocol):
     def mask(self) -> Position: ...
 
     def log_density(self, position: Position) -> Density:
-        """Return log prior, log likelihood and the gradient of their sum; override it where that is cheaper at once."""
+        """Return log prior, log likelihood and the gradient of their sum; override it where one joint evaluation is cheaper."""
         return self.log_density_parts(position).total()
 
     def log_density_parts(self, position: Position) -> DensityParts:
@@ -124,15 +125,15 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         chain_multiple: the number of chains must be a multiple of it.
         is_adjusted: whether an accept step makes the target exactly invariant.
         interacts: whether chains interact after warmup; then they are not independent replicates.
-        starts_from_prior: whether chains must start as draws of the prior.
-        needs_normal_units: whether it runs only on models with `normal_groups`; it refuses others when it is traced.
-        steps_alone: whether each device steps its own chains without the others; for steps of unequal length, in which
-            no chain depends on another.
-        restarts_chains: whether `restart` moves chains; it then has the option `restart_lost_chains`, which turns that
-            off, and the statistic `restarted`.
+        starts_from_prior: whether chains must start as draws from the prior.
+        needs_normal_units: whether it runs only on models with `normal_groups`; it raises for others when it is traced.
+        steps_alone: whether each device steps its own chains without waiting for the others; for steps of unequal
+            length in which no chain depends on another.
+        restarts_chains: whether `restart` moves chains; the kernel then has the option `restart_lost_chains`, which
+            turns this off, and the statistic `restarted`.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
-            ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step without those for
-            which a chain waits.
+            ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step, not counting those
+            during which the chain only waits.
 
     Args:
         options: the kernel's own Options.
@@ -158,7 +159,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     def with_arguments(
         self, options: Mapping[str, Any], num_warmup: Int[Array, ""]
     ) -> Kernel[State, Tuning, Info, Adaptation]:
-        """Return this kernel with numeric options and the length of warmup replaced by arguments of a program."""
+        """Return this kernel with its numeric options and the length of warmup replaced by arguments of a program."""
         made = copy.copy(self)
         made.options, made.num_warmup = replace_options(self.options, options, np.float64), num_warmup
         return made
@@ -170,11 +171,11 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     @property
     def num_adaptive(self) -> int | Int[Array, ""]:
-        """Number of first warmup iterations that may change the tuning; all by default."""
+        """Number of leading warmup iterations that may change the tuning; all by default."""
         return self.num_warmup
 
     def num_chains_reported(self, num_chains: int) -> int:
-        """Return how many of the first of `num_chains` chains are draws from the target."""
+        """Return how many of `num_chains` chains, counted from the first, sample from the target."""
         return num_chains
 
     @abstractmethod
@@ -207,15 +208,15 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """
 
     def num_iterations(self, state: State) -> Int[Array, ""] | None:
-        """Return what a state counts its iterations by, a number that all chains share; None, the default, if it does not count."""
+        """Return the state's iteration counter, a number that all chains share; None, the default, if it has no counter."""
         del state
         return None
 
     def at_iteration(self, state: State, number: Int[Array, ""]) -> State:
-        """Return a state that counts its iterations with that number of them.
+        """Return the state with its iteration counter set to `number`.
 
-        The program gives the `num_iterations` of one of many datasets, which all have: what a condition on it leaves out
-        is then left out, and not computed for every dataset and thrown away.
+        The program passes the `num_iterations` of one dataset to all datasets, which share it. A branch that depends on it
+        is then skipped, rather than computed for every dataset and discarded.
         """
         del number
         return state
@@ -229,9 +230,9 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Adapt after one warmup iteration from `before` to `after`; called `num_adaptive` times."""
 
     def restart(self, adaptation: Adaptation, state: State, info: Info) -> tuple[State, Info]:
-        """Return state and info after an iteration and `adapt`, with chains at other places where that is called for.
+        """Return state and info after an iteration and `adapt`, with chains moved to other positions where necessary.
 
-        It is called after the warmup as well, and must then return what it is given. By default, chains stay where they are.
+        It is also called after warmup, and must then return the state and info that it is given. By default, chains stay where they are.
         """
         del adaptation
         return state, info
@@ -242,25 +243,25 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     @abstractmethod
     def state_axes(self) -> State:
-        """Return the `Axes` of every array of a state, in its place; for all arrays of a tuple they may be one."""
+        """Return a tree like the state, with `Axes` in place of arrays; one `Axes` may stand for all arrays of a tuple."""
 
     @abstractmethod
     def adaptation_axes(self) -> Adaptation:
-        """Return the `Axes` of every array of an adaptation, in its place."""
+        """Return a tree like the adaptation, with `Axes` in place of arrays."""
 
 
 @runtime_checkable
 class TakesTurns[State, Work, Tuning, Info](Protocol):
-    """What a kernel may offer besides if its transitions take unequal numbers of gradients: `step` in parts.
+    """Optional interface of a kernel whose transitions take unequal numbers of gradients: `step` split into parts.
 
-    Chains then need not wait for the longest transition among them. All arrays of a state have a chain axis, a number
-    that chains share counts iterations, all chains are reported, and no chain depends on another. In the parts that number is
-    one for each chain, (chain,), because chains are at different draws. `end` gets no key: draw what it needs in `begin`. A
-    subclass that overrides `step` offers its parts only if it overrides all of them: those that it inherits make another step.
+    Chains then need not wait for the longest transition among them. Every array of a state has a chain axis, except a
+    shared iteration counter; all chains are reported, and no chain depends on another. Within the parts, the counter has one
+    value per chain, (chain,), because chains are at different draws. `end` gets no key: draw what it needs in `begin`. A
+    subclass that overrides `step` offers the parts only if it overrides all of them, because inherited parts make the parent's step.
     """
 
     def begin(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> Work:
-        """Return the transitions of all chains before their first gradient."""
+        """Return the transitions of all chains, before their first gradient."""
         ...
 
     def advance(self, key: Key[Array, " chain"], work: Work, state: State, target: Target, tuning: Tuning) -> Work:
@@ -268,7 +269,7 @@ class TakesTurns[State, Work, Tuning, Info](Protocol):
         ...
 
     def renew(self, work: Work, begun: Work, renews: Bool[Array, " chain"]) -> Work:
-        """Return the transitions of `work`, but of the chains that `renews` those of `begun`."""
+        """Return the transitions of `begun` for the chains in `renews`, and those of `work` for the others."""
         ...
 
     def is_complete(self, work: Work) -> Bool[Array, " chain"]:
@@ -276,12 +277,12 @@ class TakesTurns[State, Work, Tuning, Info](Protocol):
         ...
 
     def end(self, work: Work, state: State, tuning: Tuning) -> tuple[State, Info]:
-        """Return what `step` returns, right for the chains whose transition is complete."""
+        """Return what `step` returns; valid for the chains whose transition is complete."""
         ...
 
 
 def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Position:
-    """Return the position of what a function makes of the parts that positions have in common places."""
+    """Apply a function to corresponding parts of positions, and return the results as a position."""
     return jax.tree.map(function, *positions)
 
 
@@ -291,7 +292,7 @@ def keep_computed[Tree](values: Tree) -> Tree:
 
 
 def sum_together(*terms: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, ...]:
-    """Return the sums of arrays of one shape and dtype over some axes, in one loop instead of two for each."""
+    """Return the sums of arrays of one shape and dtype over some axes, in one loop instead of two per array."""
 
     def add(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         return tuple(x + y for x, y in zip(a, b, strict=True))

@@ -28,8 +28,8 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
 )
 
 FIRST_LENGTH = 1.0
-"""Longest trajectory after the early phase, in standard deviations as far as the metric knows them. The criterion has a
-maximum at every half turn of a normal; from below, the search finds the first."""
+"""Longest trajectory after the early phase, in standard deviations as estimated by the metric. The criterion has a
+maximum at every half period of a normal; searching from below finds the first."""
 
 
 class Options(RestartingSettings):
@@ -47,7 +47,7 @@ class Options(RestartingSettings):
 
 
 class Chees(HamiltonianKernel[HamiltonianInfo]):
-    """ChEES-HMC; its own tuning is the () float64 longest trajectory, in units of step size."""
+    """ChEES-HMC; the kernel's own tuning is the longest trajectory, () float64, in units of step size."""
 
     pretty_name = "ChEES-HMC"
     reference = "Hoffman, Radul and Sountsov 2021, AISTATS"
@@ -57,7 +57,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     statistics = STATISTICS | RESTARTED
 
     def expected_gradients(self) -> float:
-        """Guess half of the initial longest trajectory, doubled by adaptation."""
+        """Return a guess: half of the initial longest trajectory, doubled by adaptation."""
         return float(self.options.initial_leapfrog_steps)
 
     def step(
@@ -85,9 +85,9 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     def adapt_extra(
         self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
     ) -> LengthState:
-        """Make one ascent step on the criterion; keep the initial number of steps in the early phase, and begin anew after it."""
+        """Make one ascent step on the criterion; keep the initial number of steps in the early phase, and restart the search after it."""
         jitter = halton(before.num_steps)
-        assert info.trajectory is not None  # of `run_trajectory`
+        assert info.trajectory is not None  # set by `run_trajectory`
         counted = info.trajectory._replace(acceptance_rate=jnp.where(counts, info.acceptance_rate, jnp.nan))
         length = update_length(adaptation.extra, before.position, counted, self.metric, adaptation.metric, jitter)
         num_steps, num_early = before.num_steps + 1, self.num_early()
@@ -103,6 +103,6 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         return length._replace(log_length=jnp.clip(length.log_length, shortest, longest))
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
-        """Return the longest trajectory: in use while adapting, its average afterwards."""
+        """Return the longest trajectory: the one in use while adapting, its average afterwards."""
         length: LengthState = adaptation.extra
         return jnp.exp(jnp.where(is_adapting, length.log_length, length.log_average))

@@ -1,8 +1,8 @@
 """Gibbs sampling of units that are normal given all else, such as users given films and films given users.
 
-All units of a group are drawn at once, each exactly, so that there is no step size and no warmup but that of the chain
-itself. Between the groups the chain moves along directions that change no likelihood, which alternate draws would walk
-for long, and draws the latents outside of all groups.
+All units of a group are drawn at once, each exactly, so that there is no step size, and warmup only lets the chain
+converge. Between groups the chain moves along directions that leave the likelihood unchanged, which alternating draws
+would explore only slowly, and draws the latents outside all groups.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
     }
 
     def expected_gradients(self) -> float:
-        """A pass for each of two groups and one for all else in a round, and one for the density."""
+        """Return one pass for each of two groups and one for all else per round, and one for the density."""
         return 3.0 * self.options.rounds + 1
 
     def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> GibbsState:
@@ -73,7 +73,7 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
     def step(
         self, key: Key[Array, " chain"], state: GibbsState, target: Target, tuning: tuple[()]
     ) -> tuple[GibbsState, GibbsInfo]:
-        """Redraw, then draw every group and all else, `rounds` times."""
+        """Redraw along unidentified directions, then draw every group and all else, `rounds` times."""
         del tuning
         normals, rounds = normals_of(target), self.options.rounds
 
@@ -109,7 +109,7 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
 
     def state_axes(self) -> GibbsState:
         """Return the axes of a state."""
-        return GibbsState(POSITION, CHAIN, CHAIN)  # type: ignore[arg-type]  # axes in the places of arrays
+        return GibbsState(POSITION, CHAIN, CHAIN)  # type: ignore[arg-type]  # axes stand in for arrays
 
     def adaptation_axes(self) -> tuple[()]:
         """Return nothing."""

@@ -1,11 +1,11 @@
 """Hamiltonian Monte Carlo with a fixed number of leapfrog steps and dual averaging of the step size.
 
-With `metric: identity` this is the sampler of TensorFlow Probability's tutorial "Distributed inference with JAX": fixed
-length, one step size for all chains adapted during the first part of warmup towards an acceptance of 0.75. A fixed
-length can resonate with the target; `jitter` and `chees` avoid that.
+With `metric: identity` this is the sampler of TensorFlow Probability's tutorial "Distributed inference with JAX": a fixed
+trajectory length, and one step size for all chains, adapted during the first part of warmup towards an acceptance rate of
+0.75. A fixed length can resonate with the target; `jitter` and `chees` avoid that.
 
-With a normal that is close to the target, `integrator: split` is exact in it, so that a step may be several times as long.
-A quarter of a period, a trajectory of length 1.57, then ends in an independent draw.
+`integrator: split` is exact in a normal. If this normal is close to the target, a step may be several times as long, and a
+trajectory of length 1.57, a quarter of a period, ends in an independent draw.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\
 class Options(HamiltonianSettings):
     """Options of `hmc`."""
 
-    # Compiled in: a loop of known length is 5% faster on a GPU, which need not check a condition after each step.
+    # A compile-time constant: a loop of known length is 5% faster on a GPU, because it checks no condition after each step.
     num_leapfrog_steps: int = Field(
         20,
         ge=1,
@@ -95,12 +95,12 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
 
     @property
     def num_adaptive(self) -> int | Int[Array, ""]:
-        """The first `adaptation_fraction` of warmup."""
+        """Number of iterations in the first `adaptation_fraction` of warmup."""
         count = self.options.adaptation_fraction * self.num_warmup
         return jnp.round(count).astype(jnp.int32) if isinstance(count, jax.Array) else round(count)
 
     def expected_gradients(self) -> float:
-        """The number of leapfrog steps, or an upper bound of it from the initial step size."""
+        """Return the number of leapfrog steps, or an upper bound on it from the initial step size."""
         most, length = self.options.num_leapfrog_steps, self.options.trajectory_length
         return float(most if length is None else min(most, math.ceil(length / self.options.initial_step_size)))
 
@@ -108,7 +108,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
         """Return the state at a position; needs one gradient and no randomness.
 
         Raises:
-            ConfigError: trajectories are to be exact in a normal, and the target brings none.
+            ConfigError: trajectories are to be exact in a normal, but the target has none.
         """
         state = super().init(key, position, target)
         if not self._is_split:
@@ -117,7 +117,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
         return place_in_normal(state, self.metric, normal.curvature, _without_chain(normal.mean))
 
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
-        """Return the adaptation before the first iteration; its further part is the mean of the normal, if there is one."""
+        """Return the adaptation before the first iteration; its `extra` is the mean of the normal, if there is one."""
         adaptation = super().init_adaptation(state, target)
         return adaptation._replace(extra=_without_chain(_normal_of(target).mean)) if self._is_split else adaptation
 
@@ -132,7 +132,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
         return run_trajectory(key, state, target, self.metric, tuning.metric, step_size, num_steps)
 
     def _plan(self, state: HamiltonianState, tuning: HamiltonianTuning) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        """Return number and size of the steps of the next trajectory."""
+        """Return the number and size of the steps of the next trajectory."""
         options, step_size = self.options, tuning.step_size
         num_steps = jnp.asarray(options.num_leapfrog_steps, jnp.int32)
         if (length := options.trajectory_length) is not None:

@@ -1,7 +1,8 @@
-"""The Metropolis-adjusted Langevin algorithm: one leapfrog step from a fresh momentum.
+"""The Metropolis-adjusted Langevin algorithm: one leapfrog step from fresh momentum.
 
-That step of size e is the Langevin proposal of variance e**2, and the change of its energy is the log of the Metropolis
-ratio (Neal 2011, section 5.5.2). A draw costs one gradient; trajectories of several steps travel farther per gradient.
+A leapfrog step of size e is the Langevin proposal with variance e**2, and the decrease in energy is the log of the
+Metropolis ratio (Neal 2011, section 5.5.2). A draw costs one gradient; trajectories of several steps travel farther per
+gradient.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Mala(HamiltonianKernel[HamiltonianInfo]):
     statistics = STATISTICS
 
     def expected_gradients(self) -> float:
-        """One gradient per draw."""
+        """Return one gradient per draw."""
         return 1.0
 
     def step(

@@ -1,8 +1,8 @@
 """The Metropolis-adjusted microcanonical sampler: trajectories of constant speed, for many chains in lock step.
 
 The direction of motion turns towards the gradient and its speed never changes, so that a step has the same length
-wherever a chain is. Momentum lies on the sphere whose radius is the square root of the number of coordinates: step sizes
-and lengths have the units of those of `chees`, from which the kernel takes its search for a trajectory length.
+wherever a chain is. Momentum lies on the sphere whose radius is the square root of the number of coordinates, so that
+step sizes and lengths have the same units as in `chees`, from which the kernel takes its search for a trajectory length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     share_of_kick,
 )
 
-# A speed that is constant has no energy to compare with that of other draws.
+# With constant speed, there is no energy to compare between draws.
 _STATISTICS = {name: statistic for name, statistic in Chees.statistics.items() if name != "energy"}
 
 
@@ -91,7 +91,7 @@ class Mams(Chees):
             momentum, change = kick(at, momentum, share_of_kick(index, num_steps) * step_size)
             return at, momentum, log_volume + change
 
-        # Turns by one force after another are one turn: the second half of a step's and the first half of the next.
+        # Successive turns by the same force are merged: the second half of one step and the first half of the next.
         begin = (state, *kick(state, momentum, 0.5 * step_size))
         proposal, momentum, log_volume = jax.lax.fori_loop(0, num_steps, leapfrog, begin)
         log_ratio = (
@@ -117,8 +117,8 @@ def turn(
 ) -> tuple[Position, Float[Array, " chain"]]:
     """Turn momenta towards a constant force, exactly, for some time.
 
-    In a form without overflow (ver Steeg and Galstyan 2021, "Hamiltonian dynamics with non-Newtonian momentum for rapid
-    sampling").
+    The formula is written so as not to overflow (ver Steeg and Galstyan 2021, "Hamiltonian dynamics with non-Newtonian
+    momentum for rapid sampling").
 
     Args:
         momentum: (chain, ...), on the sphere.
@@ -127,7 +127,7 @@ def turn(
         size: () float64, number of coordinates.
 
     Returns:
-        The momentum, and (chain,) float64, the log of the volume on the sphere after the turn for a unit before it.
+        The momentum, and the log of the factor by which the turn changes volume on the sphere, (chain,) float64.
     """
     strength, radius = jnp.sqrt(batch_dot(force, force)), jnp.sqrt(size)
     cosine = batch_dot(momentum, force) / jnp.maximum(strength * radius, jnp.finfo(jnp.float64).tiny)

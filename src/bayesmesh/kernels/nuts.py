@@ -1,7 +1,7 @@
 """The No-U-Turn sampler for many chains: each finds its own trajectory length without the others.
 
 One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among them
-during warmup, and where a gradient is so short that waiting costs less than a turn (`sampling/chain_turns.py`).
+during warmup, and where gradients are so cheap that waiting costs less than a turn (`sampling/chain_turns.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, Hami
 from bayesmesh.kernels.hamiltonian.trajectory_tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
 
 _MOST_DIVERGENT = 5e-4
-"""Share of the trajectories of warmup above which divergences mean that steps are too long for the posterior."""
+"""Share of divergent trajectories in warmup above which steps are too long for the posterior."""
 
 _NUM_TRIALS = 10
-"""Iterations at the beginning of a window whose divergences do not count: the search tries steps twice as long."""
+"""Iterations at the beginning of a window whose divergences do not count, because the search tries steps twice as long."""
 
 
 class Options(RestartingSettings):
@@ -103,16 +103,16 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     def adapt_extra(
         self, adaptation: Warmup, before: HamiltonianState, info: NutsInfo, counts: Bool[Array, " chain"]
     ) -> Float[Array, ""]:
-        """Add divergent trajectories, once the metric is that of the posterior and the first long steps are over."""
+        """Count divergent trajectories, once the metric is estimated from the posterior and the first long steps are over."""
         begin, share = settled_begin(self.num_adaptive), cast(jax.Array, adaptation.extra)
         is_typical = (before.num_steps >= begin) & (adaptation.step_size.count >= _NUM_TRIALS)
         num_trajectories = len(counts) * jnp.maximum(self.num_adaptive - begin, 1)
         return share + jnp.sum(info.diverging & counts & is_typical) / num_trajectories
 
     def target_acceptance(self, extra: Float[Array, ""]) -> Float[Array, ""]:
-        """Return the option, () float64, or the middle between it and 1 if trajectories diverge.
+        """Return the option, () float64, or its midpoint with 1 if too many trajectories diverge.
 
-        The mean over a trajectory hides its last point, where the steps were too long for the curvature.
+        The mean acceptance over a trajectory hides its last point, where the steps were too long for the curvature.
         """
         target = self.options.target_acceptance
         return jnp.where(extra > _MOST_DIVERGENT, (1 + target) / 2, jnp.float64(target))
@@ -133,24 +133,24 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     def begin(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
-        """Return trees of the points where the chains are, with new momentum."""
+        """Return trees that hold only the current points of the chains, with new momentum."""
         momentum = self.metric.draw_momentum(key, state.position, target.mask)
         return begin_tree(state, momentum, self.metric, tuning.metric, self.options.max_tree_depth)
 
     def advance(
         self, key: Key[Array, " chain"], work: Tree, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
-        """Take one leapfrog step in every tree that is not complete."""
+        """Take one leapfrog step in every incomplete tree."""
         depth = self.options.max_tree_depth
         tree = sprout(work, state, self.metric, tuning.metric)
         return grow(key, tree, state, target, self.metric, tuning.metric, tuning.step_size, depth)
 
     def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:
-        """Return the trees of `work`, but of the chains that `renews` those of `begun`."""
+        """Return the trees of `begun` for the chains in `renews`, and those of `work` for the others."""
         return renew_trees(work, begun, renews)
 
     def is_complete(self, work: Tree) -> Bool[Array, " chain"]:
-        """Return which trajectories have turned, diverged or reached their largest length."""
+        """Return which trajectories have turned, diverged or reached their maximum length."""
         return work.is_done
 
     def end(self, work: Tree, state: HamiltonianState, tuning: HamiltonianTuning) -> tuple[HamiltonianState, NutsInfo]:

@@ -1,7 +1,7 @@
 """Random-walk Metropolis with a normal proposal in the coordinates of the metric.
 
-It is exact without gradients and uses them only to adapt the metric. If gradients are available, every other kernel is
-faster in more than a few dimensions.
+The accept step needs no gradients; they are used only to adapt the metric. If gradients are available, every other kernel
+is faster in more than a few dimensions.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RandomWalk(HamiltonianKernel[HamiltonianInfo]):
     }
 
     def expected_gradients(self) -> float:
-        """One evaluation per draw."""
+        """Return one evaluation per draw."""
         return 1.0
 
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
-        """Propose a point near the present one, and accept or reject it."""
+        """Propose a point near the current one, and accept or reject it."""
         momentum = self.metric.draw_momentum(key, state.position, target.mask)
         noise, scale = self.metric.move(tuning.metric, momentum), jnp.broadcast_to(tuning.step_size, key.shape)
         position = jax.tree.map(lambda q, z: q + over_chains(scale.astype(q.dtype), q) * z, state.position, noise)

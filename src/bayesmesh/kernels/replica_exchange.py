@@ -1,7 +1,8 @@
 """Replica exchange between two temperatures: one hot chain for each chain of the target, and swaps between them.
 
-The hot chain sees the likelihood to a power below 1 and crosses between modes that the cold one cannot leave. At every
-iteration a pair first proposes to swap its positions, and then each makes an HMC trajectory at its own temperature.
+The hot chain targets the prior times the likelihood raised to a power below 1, and crosses between modes that the cold
+chain cannot leave. At every iteration a pair first proposes to swap positions; then each chain makes an HMC trajectory at
+its own temperature.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         return num_chains // 2
 
     def expected_gradients(self) -> float:
-        """The leapfrog steps, and one gradient after the swap."""
+        """Return the leapfrog steps, and one gradient after the swap."""
         return float(self.options.num_leapfrog_steps) + 1
 
     def _tempered(self, target: Target, num_chains: int) -> TemperedTarget:
@@ -96,7 +97,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, ExchangeInfo]:
-        """Propose a swap to every pair, and make one trajectory of every chain."""
+        """Propose a swap for every pair, and make one trajectory with every chain."""
         num_cold = len(key) // 2
         tempered = self._tempered(target, len(key))
         key_swap, key_move = (fold(key, i) for i in range(2))
@@ -130,11 +131,11 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
     def adapt(
         self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: ExchangeInfo, target: Target
     ) -> Warmup:
-        """Adapt after one transition, the metric from the cold chains only."""
+        """Adapt after one transition; the metric adapts to the cold chains only."""
         return super().adapt(adaptation, before, _cold(after), info, target)
 
     def init_extra(self) -> StepSizeState:
-        """Return the search for the step size of the hot chains at its start."""
+        """Return the initial state of the search for the step size of the hot chains."""
         return init_step_size(self.options.initial_step_size)
 
     def adapt_extra(

@@ -1,8 +1,9 @@
-"""Tempered sequential Monte Carlo: chains follow the likelihood from the prior to its full weight, and go on from there.
+"""Tempered sequential Monte Carlo: chains move from the prior to the posterior during warmup, and continue from there.
 
-During warmup the likelihood has a power below 1, the inverse temperature. After a few trajectories the next power is the
-highest at which the weights of the chains still have a certain effective share, the chains are resampled by these
-weights, and the metric is that of their present positions. At power 1 the chains are those of `chees`.
+During warmup the likelihood is raised to a power below 1, the inverse temperature. After a few trajectories, the next power
+is the highest at which the weights of the chains still have a given effective share (effective sample size divided by
+the number of chains). The chains are resampled by these weights, and the metric is estimated from their current positions.
+At power 1 the chains continue as in `chees`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo
 from bayesmesh.kernels.targets import TemperedTarget
 
 _HALVINGS = 60
-"""Of the interval of powers: a likelihood that varies by 1e15 nats over the prior needs a first power of 1e-15."""
+"""Bisections of the interval of powers: a likelihood that varies by 1e15 nats over the prior needs a first power of 1e-15."""
 
 
 class Options(HamiltonianSettings):
@@ -59,15 +60,15 @@ class Options(HamiltonianSettings):
 
 
 class Tempering(NamedTuple):
-    """What chains know of their way from the prior; in a tuning, `length` is the longest trajectory.
+    """Progress of the chains from the prior to the posterior; in a tuning, `length` is the longest trajectory.
 
     Attributes:
         length: the search for a trajectory length, which begins at power 1.
-        previous: () float64, power of the likelihood at which the chains are.
+        previous: () float64, current power of the likelihood.
         inverse_temperature: () float64, power of the next trajectory.
-        log_evidence: () float64, log of the mean likelihood under the prior, as far as the power goes.
-        effective_share: () float64, the smallest of the changes so far.
-        ancestor: (chain,) int32, the chain from whose draw of the prior each one descends.
+        log_evidence: () float64, log of the mean under the prior of the likelihood raised to the power so far.
+        effective_share: () float64, the smallest over all changes of power so far.
+        ancestor: (chain,) int32, the chain from whose prior draw each one descends.
     """
 
     length: Any
@@ -102,7 +103,7 @@ class TemperedSmc(Chees):
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
-        """Resample the chains where the temperature has changed, and make one trajectory of each."""
+        """Resample the chains if the temperature has changed, and make one trajectory with each."""
         key_resample, key_move = (fold(key, i) for i in range(2))
         tempering: Tempering = tuning.extra
         power = tempering.inverse_temperature
@@ -114,7 +115,7 @@ class TemperedSmc(Chees):
             at = HamiltonianState(position, *tempered.log_density(position), state.num_steps)
             return at, tempering.ancestor[chosen]
 
-        # Gradients of a state are those of its power, and only a change of it takes new ones.
+        # The gradients of a state belong to its power, so only a change of power needs new ones.
         changes, unchanged = tempering.previous < power, state._replace(log_likelihood=power * state.log_likelihood)
         at, ancestor = jax.lax.cond(changes, resample, lambda: (unchanged, tempering.ancestor))
         num_steps = self.num_leapfrog_steps(state, tuning._replace(extra=tempering.length))
@@ -133,15 +134,15 @@ class TemperedSmc(Chees):
 
     # -- adaptation ----------------------------------------------------------------------------------------------------
 
-    def init_extra(self) -> Tempering:  # type: ignore[override]  # with a length of `Chees` inside
-        """Return the beginning of the way: draws of the prior."""
+    def init_extra(self) -> Tempering:  # type: ignore[override]  # contains the length of `Chees`
+        """Return the initial progress: chains are draws from the prior."""
         zero = jnp.zeros((), jnp.float64)
         nobody = jnp.zeros((0,), jnp.int32)
         return Tempering(super().init_extra(), zero, zero, zero, jnp.ones((), jnp.float64), nobody)
 
     def extra_axes(self) -> Tempering:
-        """Return the axes of that: one ancestor for each chain."""
-        axes: Any = CHAIN  # in the place of an array
+        """Return the axes of `Tempering`: one ancestor per chain."""
+        axes: Any = CHAIN  # stands in for an array
         return cast(Tempering, super().extra_axes())._replace(ancestor=axes)
 
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
@@ -158,7 +159,7 @@ class TemperedSmc(Chees):
         info: HamiltonianInfo,
         target: Target,
     ) -> Warmup:
-        """Adapt after one transition; below power 1 also the power, and the metric to the present positions."""
+        """Adapt after one transition; below power 1, adapt also the power, and the metric to the current positions."""
 
         def temper(adapted: Warmup) -> Warmup:
             tempering = adaptation.extra._replace(ancestor=info.ancestor)
@@ -173,20 +174,20 @@ class TemperedSmc(Chees):
         return jax.lax.cond(adaptation.extra.previous < 1, temper, lambda adapted: adapted, adapted)
 
     def acceptance_statistic(self, info: HamiltonianInfo, counts: Bool[Array, " chain"]) -> Float[Array, ""]:
-        """Return the mean acceptance: resampling leaves no chain behind that the others should wait for."""
+        """Return the mean acceptance; after resampling, no chain lags behind for the others to wait for."""
         return mean_over(info.acceptance_rate, counts)
 
     def adapt_extra(  # type: ignore[override]  # the same
         self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
     ) -> Tempering:
         """Make one step of the search for a trajectory length."""
-        assert info.ancestor is not None  # of `step`
+        assert info.ancestor is not None  # set by `step`
         tempering: Tempering = adaptation.extra
         length = super().adapt_extra(adaptation._replace(extra=tempering.length), before, info, counts)
         return tempering._replace(length=length, ancestor=info.ancestor)
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Tempering:  # type: ignore[override]  # the same
-        """Return longest trajectory and powers; after warmup the latter are 1."""
+        """Return the longest trajectory and the powers; after warmup the latter are 1."""
         tempering: Tempering = adaptation.extra
         length = super().extra_tuning(adaptation._replace(extra=tempering.length), is_adapting)
         previous, power = (jnp.where(is_adapting, x, 1.0) for x in tempering[1:3])
@@ -214,7 +215,7 @@ class TemperedSmc(Chees):
 def weigh(log_likelihood: Float[Array, " chain"], rise: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the log of the mean of the weights exp(rise log_likelihood), and their effective share, in (0, 1].
 
-    Chains whose likelihood is not finite do not count: starts are drawn again until it is.
+    Chains whose likelihood is not finite do not count: starts are redrawn until it is.
 
     >>> [round(float(x), 4) for x in weigh(jnp.log(jnp.asarray([3.0, 1.0])), jnp.asarray(1.0))]
     [0.6931, 0.8]
@@ -228,7 +229,7 @@ def weigh(log_likelihood: Float[Array, " chain"], rise: Float[Array, ""]) -> tup
 def largest_rise(
     log_likelihood: Float[Array, " chain"], most: Float[Array, ""], share: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Return the largest rise of the power, up to `most`, at which weights have at least an effective share."""
+    """Return the largest rise of the power, up to `most`, at which the weights keep at least this effective share."""
 
     def halve(_: Int[Array, ""], bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds
@@ -241,9 +242,9 @@ def largest_rise(
 
 
 def resample_systematically(key: Key[Array, ""], log_weight: Float[Array, " chain"]) -> Int[Array, " chain"]:
-    """Return whose place each chain takes, (chain,) int32: a chain of weight w comes N w times, rounded up or down.
+    """Return the ancestor of each chain, (chain,) int32: of N chains, one with weight w gets N w offspring, rounded up or down.
 
-    A chain whose weight is not finite stays where it is, and no other takes its place.
+    A chain whose weight is not finite stays where it is, and no other chain takes its position.
     """
     num_chains, is_finite = len(log_weight), jnp.isfinite(log_weight)
     ends = jnp.cumsum(jax.nn.softmax(jnp.where(is_finite, log_weight, -jnp.inf)))

@@ -1,10 +1,10 @@
 """HMC within Gibbs, for units that are independent of each other given the rest, such as users given films.
 
 All units of a group move at once, and each has its own accept step, so that the step size depends on the coordinates of
-one unit and not on their number. Trajectories longer than a quarter of a period end beyond the conditional mean: such
-overrelaxation (Adler 1981; Neal 1998) keeps successive updates of the groups from a random walk. Each unit's coordinates
-are scaled by an approximate curvature of its conditional density, which follows the other groups as they move. Of units
-that accept seldom, warmup makes the curvature larger.
+one unit and not on the number of units. Trajectories longer than a quarter of a period end beyond the conditional mean.
+Such overrelaxation (Adler 1981; Neal 1998) keeps successive updates of the groups from being a random walk. Each unit's
+coordinates are scaled by an approximate curvature of its conditional density, which follows the other groups as they
+move. Warmup inflates the curvature of units that seldom accept.
 
 A model may add an exact transition along directions that its data do not identify, such as the scale of factors.
 """
@@ -29,14 +29,14 @@ from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATI
 from bayesmesh.kernels.targets.unit_target import Conditional, Units, UnitScale, units_of
 
 _LEAST = 0.8
-"""Units that accept less than this part of the target get smaller scales. It is below 1: units differ, and if all were
-held to the target of their mean, step sizes would grow until all were at it."""
+"""Units that accept less than this fraction of the target get smaller scales. It is below 1 because units differ: if each
+were held to the target for their mean, step sizes would grow until all were at the target."""
 
 _GAIN, _GAIN_EXPONENT, _MOST_INFLATED = 2.0, -0.6, 6.0
-"""Steps of the search for a unit's log inflation: factor and power of the number of iterations; and its limit."""
+"""Gains of the search for a unit's log inflation: factor, and power of the number of iterations; and the largest log inflation."""
 
 _CAUTION = 0.95
-"""Part of the adapted step size that draws use. Where the number of steps changes, acceptance jumps, so that the search
+"""Fraction of the adapted step size that draws use. Acceptance jumps where the number of steps changes, so that the search
 often ends there; draws then use the larger number."""
 
 
@@ -92,9 +92,9 @@ class UnitAdaptation(NamedTuple):
 
     Attributes:
         step_size: a search for each group.
-        information: the largest about each unit in the window of warmup before this one.
-        largest: the same in this window, so far.
-        log_inflation: log of the factor by which a unit's information is taken to be larger than that; not negative.
+        information: largest information about each unit in the previous window of warmup.
+        largest: the same in the current window so far.
+        log_inflation: log of the factor by which a unit's information is inflated; not negative.
     """
 
     step_size: StepSizeState
@@ -111,7 +111,7 @@ class UnitInfo(NamedTuple):
         accepted, diverging: (chain,) bool.
         n_steps: () int32. step_size: () float64.
         group_acceptance: (chain, group) float64, for adaptation.
-        unit_acceptance: that of each unit, at its coordinates; for adaptation.
+        unit_acceptance: acceptance of each unit, at its coordinates; for adaptation.
     """
 
     acceptance_rate: jax.Array
@@ -127,11 +127,11 @@ class UnitInfo(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What became of a group.
+    """The result of moving a group.
 
     Attributes:
-        position: of all coordinates.
-        log_prior: (chain,) float64, by how much it has changed.
+        position: position with all coordinates.
+        log_prior: (chain,) float64, change in log prior.
         log_likelihood: (chain,) float64.
         acceptance: (chain, unit) float64, 1 for padding.
         accepted, diverging: (chain, unit) bool, False for padding.
@@ -148,14 +148,14 @@ class Moved(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What happened to units in the rounds of a draw so far.
+    """What happened to the units in the rounds of a draw so far.
 
     Attributes:
         acceptance: (chain, group) float64, summed over rounds.
         of_units: acceptance of each unit at its coordinates, (chain, ...), summed over rounds.
-        accepted: (chain,) bool, whether any unit was.
+        accepted: (chain,) bool, whether any unit accepted.
         divergent: (chain,) float64, number of divergent trajectories.
-        trajectories: (chain,) float64, their number.
+        trajectories: (chain,) float64, number of all trajectories.
     """
 
     acceptance: jax.Array
@@ -190,7 +190,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         return state._replace(num_steps=number)
 
     def expected_gradients(self) -> float:
-        """One pass at the start of each trajectory and one a step, for two groups."""
+        """Return one pass at the start of each trajectory and one per step, for two groups."""
         options = self.options
         steps = min(options.max_leapfrog_steps, options.trajectory_length / options.initial_step_size)
         return float(2 * options.rounds * (steps + 1))
@@ -209,7 +209,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         step_size = jnp.broadcast_to(tuning.step_size, (units.num_groups,))
         num_steps = jnp.ceil(options.trajectory_length / step_size)
         num_steps = jnp.clip(num_steps, 1, options.max_leapfrog_steps).astype(jnp.int32)
-        # A single step may be longer than that.
+        # A single step may be longer than the trajectory length.
         even = jnp.where(num_steps > 1, options.trajectory_length / num_steps, step_size)
         size = jnp.minimum(step_size, even)
 
@@ -245,7 +245,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         return after._replace(num_steps=state.num_steps + 1), info
 
     def init_adaptation(self, state: UnitState, target: Target) -> UnitAdaptation:
-        """Return the adaptation before the first iteration, with the information where the chains start."""
+        """Return the adaptation before the first iteration, with the information at the starting points."""
         units = units_of(target)
         step_size = init_step_size(self.options.initial_step_size * jnp.ones(units.num_groups), 1.0)
         information = _measure(units, state)
@@ -285,7 +285,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
 
     def state_axes(self) -> UnitState:
         """Return the axes of a state."""
-        return UnitState(POSITION, CHAIN, CHAIN, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
+        return UnitState(POSITION, CHAIN, CHAIN, SCALAR)  # type: ignore[arg-type]  # axes stand in for arrays
 
     def adaptation_axes(self) -> UnitAdaptation:
         """Return the axes of an adaptation."""
@@ -300,12 +300,12 @@ def _move(
     step_size: Float[Array, ""],
     num_steps: Int[Array, ""],
 ) -> Moved:
-    """Make one Metropolis-corrected trajectory of each unit of a group; of the log prior the change is returned.
+    """Make one Metropolis-corrected trajectory of each unit of a group; the returned `log_prior` is its change.
 
     Args:
         key: (chain,) typed keys.
         conditional: the units, given the rest.
-        scale: of their coordinates; it must not depend on them.
+        scale: scale of their coordinates, on which it must not depend.
         step_size: () float64.
         num_steps: () int32, the same for every unit.
     """
@@ -325,7 +325,7 @@ def _move(
         at = drift(at, momentum)
         return at, kick(momentum, conditional.gradient(at))
 
-    # Only the ends of a trajectory need values: passes between them are shorter.
+    # Only the ends of a trajectory need values, so the passes between them are shorter.
     half = momentum + 0.5 * step * scale.whiten(begin.gradient)
     at, half = jax.lax.fori_loop(0, num_steps - 1, leap, (start, half))
     at = drift(at, half)
@@ -354,14 +354,14 @@ def _move(
 
 
 def _no_tally(state: UnitState, units: Units) -> Tally:
-    """Return a tally before the first round."""
+    """Return the tally before the first round."""
     zero = jnp.zeros_like(state.log_prior)
     each = jnp.broadcast_to(zero[:, None], (*zero.shape, units.num_groups))
     return Tally(each, jax.tree.map(jnp.zeros_like, state.position), jnp.zeros(zero.shape, bool), zero, zero)
 
 
 def _count(tally: Tally, units: Units, group: int, moved: Moved) -> Tally:
-    """Count what became of a group."""
+    """Add the result of moving a group to the tally."""
     num_units = moved.is_unit.sum(axis=1, dtype=jnp.float64)
     mean = jnp.where(moved.is_unit, moved.acceptance, 0).sum(axis=1) / num_units
     return Tally(
@@ -378,7 +378,7 @@ def _kinetic(momentum: Float[Array, "chain unit k"]) -> Float[Array, "chain unit
 
 
 def _measure(units: Units, state: UnitState) -> Position:
-    """Return the mean information over the chains of finite density, without the chain axis."""
+    """Return the mean information over the chains with finite density, without the chain axis."""
     counts = jnp.isfinite(state.log_prior + state.log_likelihood)
     return jax.tree.map(lambda x: _mean_of(x, counts), units.information(state.position))
 

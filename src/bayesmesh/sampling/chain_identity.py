@@ -27,21 +27,21 @@ _NOT_PART = (
     *("draws", "stop", "chains", "chain_groups", "mode"),
     *("segment_seconds", "grace_seconds", "on_changed_environment"),
 )
-"""Settings of `sampling` that change no draw of a chain, or that the number of chains of a program stands for."""
+"""Settings of `sampling` that change no draw of a chain, or that the number of chains of a program already represents."""
 
 
 def chain_identity(
     config: Mapping[str, Any], data_fingerprint: str, num_chains: int, observed: Mapping[str, str] | None = None
 ) -> str:
-    """Return 16 hexadecimal digits over data, model, kernel, mesh, arithmetic, seed and their code.
+    """Return a digest of data, model, kernel, mesh, arithmetic, seed and their code, as 16 hexadecimal digits.
 
-    The number of draws is not part of it: more draws extend the chains.
+    The number of draws is not part of it, because more draws extend the same chains.
 
     Args:
         config: the stage's part of the configuration.
         data_fingerprint: fingerprint of the sharded data.
-        num_chains: chains of one program, because their number affects rounding.
-        observed: file -> digest, of files that are read when the programs are made, see `observed_digests`.
+        num_chains: chains of one program; their number affects rounding.
+        observed: file -> digest of files that are read when the programs are built, see `observed_digests`.
     """
     entries = [
         PACKAGE_ROOT
@@ -58,7 +58,7 @@ def chain_identity(
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
         "num_chains": num_chains,
         "code": fingerprint(code, digest_without(code)),
-        # Left out where there are none, which is usual.
+        # Left out if there are none, which is the usual case.
         **({"replicates": field} if (field := config.get("data", {}).get("replicates")) else {}),
         **({"observed": observed} if observed else {}),
     }
@@ -66,7 +66,7 @@ def chain_identity(
 
 
 def observed_digests(audit: Path) -> dict[str, str]:
-    """Return the files that the compile stage observed, see `bayesmesh.planning.planned_inputs`, and their present digests.
+    """Return the files that the compile stage observed, see `bayesmesh.planning.planned_inputs`, and their current digests.
 
     Args:
         audit: ``audit.json`` of the experiment.
@@ -78,13 +78,13 @@ def observed_digests(audit: Path) -> dict[str, str]:
 
 
 def environment(mesh: jax.sharding.Mesh, packages: Iterable[str] = ()) -> dict[str, object]:
-    """Return the facts that must not change for a bitwise equal continuation.
+    """Return the facts that must not change if chains are to continue bit for bit.
 
-    XLA compiles for the instruction set of the processor it runs on, so its model is part of it.
+    XLA compiles for the instruction set of the processor it runs on, so the processor's model is one of them.
 
     Args:
-        mesh: of the programs.
-        packages: distributions that the model needs beside those of every model.
+        mesh: mesh of the programs.
+        packages: distributions that the model needs in addition to those that every model needs.
     """
     return {
         **describe_devices(mesh),
@@ -123,11 +123,11 @@ _SAME_DRAWS = re.compile(
     r"|COORDINATOR_\w+|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS|LOG_\w+|LOGGING_LEVEL|DEBUG_LOG_MODULES|EXPLAIN_\w+"
     r"|ENABLE_COMPILATION_CACHE|COMPILATION_CACHE_\w+|PERSISTENT_CACHE_\w+|RAISE_PERSISTENT_CACHE_ERRORS|DUMP_\w+)"
 )
-"""Variables of JAX that change no draw: those that are set here whatever they say, and those for logs, caches and peers."""
+"""Environment variables of JAX that change no draw: those that are overridden here, and those for logs, caches and peers."""
 
 
 def _compiler_flags() -> str:
-    """Return the flags given to XLA, less the number of virtual devices, which the mesh tells, and those given to JAX."""
+    """Return the flags given to XLA, without the number of virtual devices, which the mesh records, and those given to JAX."""
     flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "force_host_platform_device_count" not in f]
     of_jax = [f"{k}={v}" for k, v in os.environ.items() if k.startswith("JAX_") and not _SAME_DRAWS.fullmatch(k)]
     return " ".join(sorted([*flags, *of_jax]))
@@ -136,7 +136,7 @@ def _compiler_flags() -> str:
 def check_environment(
     stored: Mapping[str, object], present: Mapping[str, object], policy: str, folder: str
 ) -> list[str]:
-    """Compare the environment in which chains began with the present one; return what differs.
+    """Compare the environment in which chains began with the current one; return the differences.
 
     Raises:
         StoreError: something differs and the policy is to refuse.

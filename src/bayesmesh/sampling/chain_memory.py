@@ -1,4 +1,4 @@
-"""Estimate the memory of a chain group before any row is read."""
+"""Estimate the memory that a chain group needs before any row is read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bayesmesh.sampling.sampling_mesh import DATA_AXIS
 
 
 def check_memory(program: Program, available: int | None) -> None:
-    """Refuse data, chains and draws that cannot fit; what the likelihood needs besides is not counted.
+    """Refuse data, chains and draws that cannot fit; additional memory for the likelihood is not counted.
 
     Args:
         program: programs of the chain group.
-        available: bytes that this process may take on the host; unknown if None.
+        available: bytes that this process may use on the host; unknown if None.
 
     Raises:
-        ConfigError: they do not fit; the message has the sizes in GiB.
+        ConfigError: they do not fit; the message states the sizes in GiB.
     """
     target = program.target
     first, stop = program.rows_here
@@ -32,10 +32,10 @@ def check_memory(program: Program, available: int | None) -> None:
     on_device = {
         "data": laid_out // num_columns,
         "chains": _bytes(jax.tree.leaves(program.state_shapes)) // program.mesh.size,
-        # One draw in the buffer of a call, and one on its way out.
+        # At least one draw in the buffer of a call, and one being copied to the host.
         "draws": 2 * program.num_reported * draw,
     }
-    # Rows as they are read, and laid out in the experiment's dtype.
+    # Rows as they are read, and rows laid out in the experiment's dtype.
     on_host = {"rows": rows, "laid out": on_device["data"] * len(program.devices_here)}
     device = program.mesh.devices.flat[0]
     if device.platform == "cpu":

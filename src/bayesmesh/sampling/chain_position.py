@@ -1,4 +1,4 @@
-"""How named latents lie in a position: made once per program, it maps one to the other and back."""
+"""The layout of named latents in a position: made once per program, it maps latents to positions and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayesmesh.kernels.base import Position
 
 
 class Block(NamedTuple):
-    """Coordinates that belong to the entries of one axis, such as all films; without names.
+    """Coordinates that belong to the entries of one axis, such as all films, without the names of latents.
 
     Attributes:
         part: ``shared`` or ``local``.
@@ -29,13 +29,13 @@ class Block(NamedTuple):
 def resize_local(
     shapes: Mapping[str, jax.ShapeDtypeStruct], local: Mapping[str, int], length: int, lead: int = 0
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return abstract latents of which local ones have another number of entries.
+    """Return abstract latents in which local ones have another number of entries.
 
     Args:
         shapes: latent -> its shape, with `lead` axes before its own.
-        local: local latent -> its own axis that runs over the entries.
+        local: local latent -> its axis that runs over the entries.
         length: number of entries.
-        lead: axes of a batch.
+        lead: number of leading batch axes.
     """
     return {
         k: jax.ShapeDtypeStruct(
@@ -52,9 +52,9 @@ class PositionLayout:
         shapes: latent -> shape of one draw in unconstrained space, local axes with their own length.
         local: local latent -> its axis that runs over the entries.
         num_entries: length of that axis: users, groups or rows.
-        padded_entries: entries with the padding behind them.
+        padded_entries: number of entries including padding.
         blocks: group of entries -> latent -> its axis over them, for shared latents.
-        dtype: of positions.
+        dtype: dtype of positions.
 
     Attributes:
         shared, local: latent -> its coordinates' slice on the last axis, in sorted order.
@@ -86,7 +86,7 @@ class PositionLayout:
         return slices, stop
 
     def _entry_shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a shared latent, or of one entry of a local one."""
+        """Return the shape of a shared latent, or of one entry of a local one."""
         shape, axis = self.shapes[name], self.axes.get(name)
         return shape if axis is None else (*shape[:axis], *shape[axis + 1 :])
 
@@ -95,17 +95,17 @@ class PositionLayout:
         """Abstract position of one chain: shared (S,), local (entry, k); None for a part without coordinates."""
         shared = jax.ShapeDtypeStruct((self.shared_size,), self.dtype) if self.shared else None
         local = jax.ShapeDtypeStruct((self.padded_entries, self.local_size), self.dtype) if self.local else None
-        return Position(shared, local)  # type: ignore[arg-type]  # shapes in the places of arrays
+        return Position(shared, local)  # type: ignore[arg-type]  # shapes stand in for arrays
 
     @property
     def mask(self) -> Position:
-        """1 for entries and 0 for the padding behind them, (entry, 1); None where nothing is padded."""
+        """1 for entries and 0 for the padding after them, (entry, 1); None if nothing is padded."""
         if not self.local or self.padded_entries == self.num_entries:
             return Position(None, None)
         return Position(None, (jnp.arange(self.padded_entries) < self.num_entries).astype(self.dtype)[:, None])
 
     def unpack(self, position: Position, dtype: jnp.dtype) -> dict[str, jax.Array]:
-        """Return latent -> its unconstrained array of one chain, in the prior's own axes and the given dtype."""
+        """Return latent -> its unconstrained array for one chain, with the prior's own axes and the given dtype."""
         z: dict[str, jax.Array] = {}
         if position.shared is not None:
             z |= _split(position.shared.astype(dtype), self.shared, self._entry_shape)
@@ -128,7 +128,7 @@ class PositionLayout:
     def blocks(self) -> dict[str, Block]:
         """Return the blocks of coordinates that belong to one axis: declared ones, and ``local`` for the entries.
 
-        A block metric needs no more: which coordinates form one unit, for each unit of the axis.
+        They say which coordinates form one unit, for each unit of the axis; a block metric needs nothing else.
         """
         found = {}
         for group, latents in self._blocks.items():
@@ -147,7 +147,7 @@ class PositionLayout:
 def _split(
     flat: jax.Array, slices: Mapping[str, slice], shape_of: Callable[[str], tuple[int, ...]]
 ) -> dict[str, jax.Array]:
-    """Cut the last axis of (..., size) into the latents' own axes."""
+    """Split the last axis of (..., size) into the latents' own axes."""
     sizes = [s.stop - s.start for s in slices.values()]
     pieces = jax.lax.split(flat, sizes, axis=flat.ndim - 1) if len(sizes) > 1 else [flat]
     lead = flat.shape[:-1]

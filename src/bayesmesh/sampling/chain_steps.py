@@ -1,7 +1,7 @@
 """Step the chains of each device on that device alone, so that no device waits for another within a transition.
 
-Under `jax.jit` a loop that ends when all chains are done asks all devices at every leapfrog step. A kernel whose
-chains do not depend on each other within a step (`steps_alone`) needs no such question.
+Under `jax.jit`, a loop that ends when all chains are done synchronises all devices at every leapfrog step. A kernel whose
+chains do not depend on each other within a step (`steps_alone`) needs no such synchronisation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 
 def can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mesh) -> bool:
-    """Whether each device can step its own chains: it has all rows, and nothing else sums over devices."""
+    """Return whether each device can step its own chains: it has all rows, and nothing else sums over devices."""
     return kernel.steps_alone and mesh.shape[CHAIN_AXIS] > 1 and mesh.shape[DATA_AXIS] == 1 and type(target) is Target
 
 
@@ -29,10 +29,10 @@ def on_each_device(
     """Return a function that every device evaluates for its own chains.
 
     Args:
-        function: to a tree of arrays, and of numbers that all chains share.
-        mesh: with chains on one of its axes and one device on the other.
+        function: returns a tree of arrays, and of numbers that all chains share.
+        mesh: mesh with chains along one axis and a single device along the other.
         lie: partition specifications of each argument.
-        made_lie: those of what it makes.
+        made_lie: partition specifications of the results.
     """
     shared: list[bool] = []
 
@@ -45,7 +45,7 @@ def on_each_device(
 
     def whole(*given: Any) -> Any:
         leaves, form = jax.tree.flatten(spread(*given))
-        # A number that all chains share, such as the steps of the longest trajectory, is the largest of the devices.
+        # A number that all chains share, such as the steps of the longest trajectory, is the maximum over devices.
         joined = [leaf.max(axis=0) if is_shared else leaf for leaf, is_shared in zip(leaves, shared, strict=True)]
         return jax.tree.unflatten(form, joined)
 

@@ -1,11 +1,12 @@
-"""Draws of chains that do not wait for the longest transition among them.
+"""Make draws of chains that do not wait for the longest transition among them.
 
-Chains take gradients together, and a draw of all of them takes as many as its longest transition: where lengths differ, up
-to half are spent on chains that are done (Dance, Glaser, Orbanz and Adams 2025, "Efficiently vectorized MCMC on modern accelerators"). A
-transition depends on the key, state and iteration of its chain alone, so a chain can begin its next one while others are at
-theirs. That happens in turns. A turn begins a transition in every chain without one, takes gradients until half of the
-chains that have a further draw to make are done, and stores their draws. More turns would save more gradients, but each costs
-about as much as a short gradient of all chains. No draw depends on where turns or calls of a program end.
+Chains evaluate gradients together, so one draw of all chains takes as many gradients as the longest transition. If lengths
+differ, up to half of the gradients are spent on chains that are done (Dance, Glaser, Orbanz and Adams 2025, "Efficiently
+vectorized MCMC on modern accelerators"). A transition depends only on the key, state and iteration of its own chain, so a
+chain can begin its next one while others are still at theirs. This happens in turns. A turn begins a transition in every
+chain without one, takes gradients until half of the chains that have a further draw to make are done, and stores their
+draws. More turns would save more gradients, but each costs about as much as a short gradient of all chains. No draw depends
+on where turns or calls of a program end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bayesmesh.sampling.packed_statistics import pack
 from bayesmesh.sampling.sampling_kernel_check import check_complete, check_state
 
 SHORT_SECONDS = 1e-3
-"""Expected seconds of a gradient of all chains below which chains wait on a CPU: a program with turns has a tenth more loops to compile."""
+"""Expected seconds per gradient of all chains below which chains wait on a CPU: turns give a program a tenth more loops to compile."""
 
 
 class Rows(NamedTuple):
@@ -37,8 +38,8 @@ class _Turn(NamedTuple):
     """The chains between two turns.
 
     Attributes:
-        state, work, info: of all chains; of a chain that waits, those of its last transition.
-        is_idle: (chain,), whether that is complete and stored.
+        state, work, info: of all chains; for a chain that waits, those of its last transition.
+        is_idle: (chain,), whether the last transition is complete and stored.
         num_made: (chain,) int32, draws so far.
         rows: the draws stored so far.
     """
@@ -66,17 +67,17 @@ def make_draws(
 
     Args:
         kernel: one that `TakesTurns`.
-        keys: of the chains; folded by an iteration, that of its transition.
-        state: of all chains. A number that they share counts iterations.
+        keys: keys of the chains; folding in an iteration gives the key of its transition.
+        state: state of all chains; a number that they share counts iterations.
         target: the log density.
-        tuning: for all draws.
-        rows: gets statistics and positions.
+        tuning: tuning for all draws.
+        rows: buffers that receive statistics and positions.
         first: () uint32, absolute iteration of the first draw.
-        count: () int32, draws of each chain; with 1 all wait for the longest transition.
-        row: () int32, that of the first draw.
+        count: () int32, draws of each chain; if 1, all wait for the longest transition.
+        row: () int32, row of the first draw.
 
     Returns:
-        The state; the info of the last turn, that of all chains if `count` is 1; and `rows`.
+        The state; the info of the last turn, which covers all chains if `count` is 1; and `rows`.
     """
     assert isinstance(kernel, TakesTurns)
     num_chains = len(keys)

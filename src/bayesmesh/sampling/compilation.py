@@ -17,7 +17,7 @@ from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import count_equations
 
 QUICK_EQUATIONS = 6_000
-"""Of a program that compiles within some seconds."""
+"""Most equations of a program that compiles within a few seconds."""
 
 
 class Compilation(NamedTuple):
@@ -26,10 +26,10 @@ class Compilation(NamedTuple):
     Attributes:
         lowered: the program.
         compiled: the executable.
-        num_equations: of its jaxpr, a loop's body counted once.
+        num_equations: equations of its jaxpr; the body of a loop counts once.
         trace_seconds, lower_seconds, compile_seconds: wall time.
         is_warm: whether the persistent cache held it.
-        key: by which the persistent cache has it; None if it was not asked.
+        key: its key in the persistent cache; None if the cache was not asked.
     """
 
     lowered: jax.stages.Lowered
@@ -60,19 +60,19 @@ def compile_programs(
         program: programs of the chain group.
         ledger: receives the times.
         names: names from `PROGRAMS`.
-        later: programs of later stages, lowered one by one while the others compile, and left in the cache; only if that
-            lacks a program of the group, because lowering them takes longer than loading.
-        meanwhile: called once programs are compiling, or before that where they may take more than some seconds: an error
-            in it waits for them.
-        others: name -> what traces a further program.
+        later: programs of later stages, lowered one by one while the others compile, and left in the cache. They are made
+            only if the cache lacks a program of the group, because lowering them takes longer than loading.
+        meanwhile: called once programs are compiling, or before that if they may take more than a few seconds, because an
+            error in it is raised only after they have compiled.
+        others: name -> function that traces a further program.
 
     Returns:
         name -> compilation; the ledger gets a row for each of the three steps.
     """
     waiting = {}
-    # In their order: `initialise`, which has been traced for the shapes of the state, compiles while the segment is traced.
+    # In this order: `initialise`, already traced for the shapes of the state, compiles while the segment is traced.
     traces = {name: functools.partial(program.trace, name) for name in names} | dict(others or {})
-    # XLA compiles without the interpreter. Several processes do it in one order, because they may meet in it.
+    # XLA compiles without the GIL. Several processes compile in the same order, because compilation may synchronise them.
     num_threads = len(traces) + 1 if jax.process_count() == 1 else 1
     with ThreadPoolExecutor(num_threads) as pool, count_misses(of_all_threads=True) as misses:
         for name, trace_program in traces.items():
@@ -112,7 +112,7 @@ def compile_programs(
 def _compile(
     lowered: jax.stages.Lowered, options: dict[str, int] | None = None
 ) -> tuple[jax.stages.Compiled, float, bool, str | None]:
-    """Return the program, the seconds it took, and whether the persistent cache held it under which key."""
+    """Return the program, the seconds it took, whether the persistent cache held it, and its key there."""
     start = time.perf_counter()
     with count_misses() as misses, note_key() as keys:
         compiled = lowered.compile(options)

@@ -22,7 +22,7 @@ _log = logging.getLogger("bayesmesh")
 def use_cache(results: str) -> None:
     """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code.
 
-    Only entries that were written for their key are read (`ProgramCache`).
+    An entry is read only if it was written for its key (`ProgramCache`).
     """
     folder = Path(results).resolve() / ".cache" / "xla"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -30,18 +30,18 @@ def use_cache(results: str) -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # XLA would keep its choices of GPU kernels in files beside them, which nothing checks.
+    # XLA would store its choices of GPU kernels in unchecked files beside them.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
-    # JAX has no public way to give it another cache than plain files.
+    # JAX has no public way to replace its cache of plain files.
     compilation_cache.reset_cache()
     cache = ProgramCache(folder, lambda: distributed.global_state.num_processes == 1)
-    compilation_cache._cache = cache  # type: ignore[assignment]  # has the methods of its interface
+    compilation_cache._cache = cache  # type: ignore[assignment]  # has the methods of the interface
     compilation_cache._cache_initialized = True
 
 
 @contextlib.contextmanager
 def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
-    """Yield a list that gets an entry for every program of this thread, or of all, that the persistent cache lacks."""
+    """Yield a list that gets an entry for every program of this thread, or of all threads, that the persistent cache lacks."""
     misses, thread = list[str](), threading.get_ident()
 
     def listen(event: str, **_: str | int) -> None:
@@ -57,7 +57,7 @@ def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def note_key() -> Iterator[list[str]]:
-    """Yield a list that gets, at the end, the key by which this thread has asked the persistent cache for a program."""
+    """Yield a list that gets, at the end, the key with which this thread asked the persistent cache for a program."""
     cache, keys = compilation_cache._cache, list[str]()
     if not isinstance(cache, ProgramCache):
         yield keys
@@ -69,11 +69,11 @@ def note_key() -> Iterator[list[str]]:
 
 
 def load_executable(key: str, devices: Sequence[jax.Device]) -> Any:
-    """Return an executable of the persistent cache for the devices of a mesh, None if it is not there or not fit for them.
+    """Return an executable from the persistent cache for the devices of a mesh, or None if it is missing or does not fit them.
 
     Args:
         key: its key, from `note_key`.
-        devices: of this process, in the order of the mesh.
+        devices: devices of this process, in the order of the mesh.
     """
     cache = compilation_cache._cache
     content = cache.find(key) if isinstance(cache, ProgramCache) else None

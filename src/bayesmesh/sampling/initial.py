@@ -1,4 +1,4 @@
-"""Compute starting points: chains optimise towards a mode, and may then start in draws of the normal there."""
+"""Compute starting points: chains optimise towards a mode, and may then start from draws of the normal there."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def draw_at_mode(
 
     Args:
         key: (chain,) typed keys.
-        climbed: (climber, ...), near modes.
+        climbed: (climber, ...), positions near modes.
         target: the model on its data.
-        widening: the draws' distance from the mode is multiplied by it.
+        widening: factor for the draws' distance from the mode.
         curvature_at: ``draw`` replaces the curvature of the normal by that at one of its draws.
         once: as for `measure_curvature`.
     """

@@ -1,4 +1,4 @@
-"""Find the versions of installed distributions by the names of their folders: reading each takes a millisecond."""
+"""Find the versions of installed distributions by the names of their folders, because reading their metadata takes a millisecond each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER = re.compile(r"([^-]+)(?:-([^-]+)(?:-.+)?)?\.(?:dist|egg)-info")
 
 
 def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, str]:
-    """Return name -> version of distributions, by the first folder of the search path that has them.
+    """Return name -> version of distributions, from the first folder of the search path that has each.
 
     Args:
         names: of the distributions.
@@ -30,7 +30,7 @@ def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, 
         try:
             found = [match.groups() for each in os.listdir(entry or ".") if (match := _FOLDER.fullmatch(each))]
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            # The interpreter takes these for empty, and archives have no folders.
+            # The interpreter treats these as empty, and archives have no folders.
             continue
         for name, version in found:
             folders.setdefault(_normal(name), version)
@@ -40,7 +40,7 @@ def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, 
             versions[name] = known
             continue
         try:
-            # In an archive, or a folder whose name lacks the version.
+            # The distribution is in an archive, or in a folder whose name lacks the version.
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             if not may_lack:
@@ -49,5 +49,5 @@ def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, 
 
 
 def _normal(name: str) -> str:
-    """Return a name as names are compared: in lower case, with `-` for each run of `-`, `_` and `.`."""
+    """Return the normalised name: in lower case, with `-` for each run of `-`, `_` and `.`."""
     return re.sub(r"[-_.]+", "-", name).lower()

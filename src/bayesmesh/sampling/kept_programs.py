@@ -1,7 +1,7 @@
-"""Keep the programs that `compile` has made for `sample`, where a fork does both (`running.fork_reuse`).
+"""Keep the programs that `compile` made for `sample`, if one fork runs both stages (`running.fork_reuse`).
 
-They are the same executables, and so the same draws, as those that `sample` would find in the persistent cache; without
-tracing, lowering and loading them again. Those of `assemble` are compiled, or loaded, while the fork samples.
+They are the executables that `sample` would find in the persistent cache, so the draws are the same; they need not be
+traced, lowered and loaded again. The programs of `assemble` are compiled, or loaded, while the fork samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bayesmesh.sampling.program_datasets import DatasetPrograms
 
 
 class Later(NamedTuple):
-    """Programs of a later stage: its specification, and what traces and lowers them one by one."""
+    """Programs of a later stage: its specification, and a function that traces and lowers them one by one."""
 
     spec: StageSpec
     lower: Callable[[], Iterator[jax.stages.Lowered]]
@@ -57,12 +57,12 @@ def keep_programs(
     compiled: Mapping[str, Callable[..., Any]],
     later: Sequence[Later] = (),
 ) -> None:
-    """Keep the programs of a chain group, and let this process stay, if it is a fork of a single process on a CPU.
+    """Keep the programs of a chain group, and keep this process alive, if it is a fork of a single process on a CPU.
 
     Args:
         spec: specification of `compile`.
-        fingerprint: of the shards.
-        observed: file -> stamp of what the job has read besides, see `Observation.files`.
+        fingerprint: fingerprint of the shards.
+        observed: file -> stamp of other files that the job has read, see `Observation.files`.
         program, compiled: the programs, and their executables by name.
         later: programs that `assemble` will run, made while this process samples.
     """
@@ -84,7 +84,8 @@ def take_programs(
 
     Args:
         spec: specification of `sample`.
-        fingerprint, observed: what the shards, and the files that `compile` has read, hold now: the latter file -> digest.
+        fingerprint: current fingerprint of the shards.
+        observed: file -> current digest of the files that `compile` has read.
         slice_draws: most iterations of a call.
     """
     while _kept:
@@ -97,9 +98,9 @@ def take_programs(
 
 @contextlib.contextmanager
 def preparing_later(fingerprint: str) -> Iterator[None]:
-    """Compile the programs of the later stage in a thread, or load them from the persistent cache, while a block samples.
+    """Compile the programs of the later stage in a thread, or load them from the persistent cache, while the block samples.
 
-    Waits for the thread, unless the block raises. Where the thread fails, `assemble` meets the same error.
+    Waits for the thread, unless the block raises. If the thread fails, `assemble` will raise the same error.
 
     Args:
         fingerprint: of the shards.
@@ -117,7 +118,7 @@ def preparing_later(fingerprint: str) -> Iterator[None]:
             found.append(lowered.compile())
         _prepared[:] = [_Prepared(later.spec, fingerprint, found)]
 
-    # A job that is asked to stop does not wait for it.
+    # A job that is asked to stop does not wait for the thread.
     thread = threading.Thread(target=prepare, name="programs of assemble", daemon=True)
     thread.start()
     with contextlib.ExitStack() as after_error:
@@ -128,7 +129,7 @@ def preparing_later(fingerprint: str) -> Iterator[None]:
 
 
 def take_later(spec: StageSpec, fingerprint: str) -> Sequence[jax.stages.Compiled]:
-    """Return the programs that were compiled for `assemble` while this process sampled, in their order; none if it has none.
+    """Return the programs that were compiled for `assemble` while this process sampled, in order; empty if there are none.
 
     Args:
         spec: specification of `assemble`.
@@ -142,7 +143,7 @@ def take_later(spec: StageSpec, fingerprint: str) -> Sequence[jax.stages.Compile
 
 
 def with_settings(program: Program, sampling: SamplingSettings) -> Program:
-    """Return programs with settings of which `compile` is told only those that matter to it."""
+    """Return programs with all settings of sampling, of which `compile` gets only those that matter to it."""
     made = copy.copy(program)
     made.sampling = sampling
     return made
@@ -154,12 +155,12 @@ def is_on_cpu(program: Program) -> bool:
 
 
 def is_of_package(spec: StageSpec) -> bool:
-    """Return whether the model is code of this package alone: that of users may keep state, such as a generator of numbers."""
+    """Return whether the model is code of this package alone; a user's code may keep state, such as a random number generator."""
     return all(file.is_relative_to(PACKAGE_ROOT) for file in component_files("model", spec.config["model"]))
 
 
 def _compiles_for(made: StageSpec, asked: StageSpec) -> bool:
-    """Return whether everything that `compile` was told is what `sample` is told."""
+    """Return whether the specification of `sample` agrees with everything in that of `compile`."""
 
     def is_part(part: Any, whole: Any) -> bool:
         if isinstance(part, dict) and isinstance(whole, dict):

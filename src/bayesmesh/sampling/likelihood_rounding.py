@@ -1,11 +1,11 @@
 """Compare the log likelihood of stored draws, as it was sampled, with the sum over rows of `Model.log_likelihood` in float64.
 
-Data and draws may keep their values in float32 while the formula of a likelihood does not: a difference of two times, or
-terms that are large beside their sum. And a model's own `log_likelihood_and_gradient` may be right at the point at which it is
-checked before sampling, and nowhere else. Chains then sample another density, which looks as healthy as the right one.
+Data and draws may be accurate in float32 while the formula of a likelihood loses accuracy, as in a difference of two times,
+or with terms that are large relative to their sum. And a model's own `log_likelihood_and_gradient` may be right only at the
+point at which it is checked before sampling. Chains then sample another density, which looks as healthy as the right one.
 
-To first order, an error e in the log density shifts the posterior mean of a quantity f by cov(f, e), hence by at most sd(e) of
-f's posterior standard deviations. The check estimates sd(e), in nats, over some of the draws.
+To first order, an error e in the log density shifts the posterior mean of a quantity f by cov(f, e), hence by at most sd(e)
+times the posterior standard deviation of f. The check estimates sd(e), in nats, over some of the draws.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from bayesmesh.store.zarr_arrays import read_part
 _log = logging.getLogger("bayesmesh")
 
 NUM_DRAWS, FEWEST_DRAWS = 32, 8
-"""Draws that are compared, and fewest of which a standard deviation says anything."""
+"""Draws that are compared, and the fewest from which a standard deviation means anything."""
 
 _BYTES = 2**26
-"""Draws, or rows, that are in memory at once at most."""
+"""Largest size of the draws, or rows, in memory at a time, in bytes."""
 
 _LOST, _LOST_SPREADS = 50.0, 20.0
-"""A draw is lost, and not compared, from so many nats below the median of the log likelihood and so many times its interquartile
-range: at -1e8, float32 has steps of 8 nats."""
+"""Nats below the median log likelihood, and multiples of its interquartile range, from which a draw is lost and not compared: at
+-1e8, float32 has steps of 8 nats."""
 
 
 def is_compared(model: Model, spec: DataSpec) -> bool:
-    """Return whether chains may follow another likelihood of these rows than the exact one.
+    """Return whether chains may sample from a likelihood of these rows other than the exact one.
 
-    It may be rounded, or summed by a method of the model's own that is right at some points alone. Those of many datasets, and of sums
-    over rows, are not compared.
+    It may be rounded, or summed by the model's own method, which may be right only at some points. Likelihoods of many datasets,
+    and of sums over rows, are not compared.
     """
     return (spec.dtype == "float32" or model.has_fast_path()) and not spec.are_sums and not spec.dataset_counts
 
@@ -58,7 +58,7 @@ def is_compared(model: Model, spec: DataSpec) -> bool:
 def lower_likelihood(
     model: Model, spec: DataSpec, latents: Mapping[str, jax.ShapeDtypeStruct], num_draws: int
 ) -> Iterator[jax.stages.Lowered]:
-    """Yield the program that `likelihood_rounding` runs, unless the model's code takes no float64.
+    """Yield the program that `likelihood_rounding` runs, unless the model's code does not accept float64.
 
     Args:
         model: the model.
@@ -68,7 +68,7 @@ def lower_likelihood(
     """
     count, double = _rows_of_call(spec), np.dtype("float64")
     rows = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, double)) for k, f in spec.fields.items()}
-    # Those of one program may be padded, or of one of several processes.
+    # The latents of one program may be padded, or belong to one of several processes.
     stored = resize_local(latents, model.local_latents, spec.num_entries)
     num_compared = _num_compared({k: v.shape for k, v in stored.items()}, num_draws)
     draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), double) for k, v in stored.items()}
@@ -80,20 +80,20 @@ def lower_likelihood(
 def likelihood_rounding(
     model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, program: jax.stages.Compiled | None = None
 ) -> float | None:
-    """Return by how much the log likelihood of a draw differs from its value in float64: a standard deviation over draws, in nats.
+    """Return the standard deviation over draws of the difference between the log likelihood and its value in float64, in nats.
 
-    What is the same for all draws does not count. Reads all rows once.
+    A difference that is the same for all draws does not count. Reads all rows once.
 
     Args:
         model: the model.
         spec: its data.
         shards: the data themselves.
-        posterior: the draws; some of them are compared, evenly spaced.
-        program: of `lower_likelihood`, compiled; compiled here if None, or if it is for other draws.
+        posterior: the draws, of which some, evenly spaced, are compared.
+        program: the compiled program of `lower_likelihood`; compiled here if None, or if it is for other draws.
 
     Returns:
-        The standard deviation; infinite where a draw has no finite value in float64; None with too few draws, and where the
-        model's own code fails with latents and rows of float64: the log says so.
+        The standard deviation; infinite if a draw has no finite value in float64; None if there are too few draws, or if the
+        model's own code fails with latents and rows in float64, which is logged.
     """
     total = posterior.num_chains * posterior.num_draws
     arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
@@ -134,7 +134,7 @@ def is_lost(log_likelihood: Float[np.ndarray, " draw"]) -> Any:
 
 
 def deviation(differences: Float[np.ndarray, " draw"]) -> float:
-    """Return the standard deviation of differences, infinite where one is not finite.
+    """Return the standard deviation of differences, infinite if any is not finite.
 
     >>> deviation(np.array([3.0, 5.0])), deviation(np.array([np.nan, 1.0]))
     (1.0, inf)
@@ -143,7 +143,7 @@ def deviation(differences: Float[np.ndarray, " draw"]) -> float:
 
 
 def _num_compared(shapes: Mapping[str, Sequence[int]], total: int) -> int:
-    """Return how many draws are compared, of latents of these shapes."""
+    """Return how many draws are compared, for latents of these shapes."""
     of_draw = sum(8 * math.prod(shape) for shape in shapes.values())
     return min(total, max(FEWEST_DRAWS, min(NUM_DRAWS, _BYTES // max(1, of_draw))))
 
@@ -162,13 +162,13 @@ def _in_double(
     """Return the log likelihood of draws, summed over all rows."""
     total, count, double = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec), spec.with_dtype("float64")
     on_device = jax.device_put(dict(draws))
-    # Sorted rows are collected from all of the data at every reading.
+    # Sorted rows are gathered from all of the data at every read.
     of_reading = count * max(1, _BYTES // (count * _row_bytes(spec)))
     for first in range(0, spec.num_rows, of_reading):
         read = shards.read_rows(first, min(first + of_reading, spec.num_rows))
         for start in range(first, min(first + of_reading, spec.num_rows), count):
             num_rows = min(count, spec.num_rows - start)
-            # The last call repeats a row, which does not count.
+            # The last call repeats a row; the repeats do not count.
             numbers = np.minimum(np.arange(start, start + count), start + num_rows - 1)
             rows = in_dtype({k: v[numbers - first] for k, v in read.items()}, double)
             entries = np.asarray(spec.entries_of(numbers), np.int64)
@@ -189,7 +189,7 @@ def _row_bytes(spec: DataSpec) -> int:
 
 
 def _compiled(model: Model, spec: DataSpec) -> jax.stages.Wrapped:
-    """Return the function from draws in float64, rows, their entries and number, to the log likelihood of each draw."""
+    """Return the function from float64 draws, rows, their entries and their number to the log likelihood of each draw."""
     double = type(model)(model.options, spec.with_dtype("float64"))
 
     def of_draw(latents: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:
@@ -198,7 +198,7 @@ def _compiled(model: Model, spec: DataSpec) -> jax.stages.Wrapped:
         return jnp.sum(jnp.where(jnp.arange(len(values)) < num_rows, values, 0), dtype=jnp.float64)
 
     def of_draws(draws: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:
-        # One after the other: together they may take 32 times the memory of a model with large temporary arrays.
+        # One draw after another: together they may take 32 times the memory if the model has large temporary arrays.
         found: Array = jax.lax.map(lambda each: of_draw(each, rows, entries, num_rows), draws)
         return found
 

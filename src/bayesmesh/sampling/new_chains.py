@@ -1,4 +1,4 @@
-"""Explain why new chains are sampled although the experiment has others, which are kept."""
+"""Explain why new chains are sampled although the experiment already has others, which are kept."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def explain_new_chains(layout: ExperimentLayout, identity: str, made_from: Mappi
     Args:
         layout: paths of the experiment.
         identity: identity of the chains to sample.
-        made_from: the stage's part of the configuration in ``config``, the fingerprint of the ``data``, and the files that
-            were ``observed``, with digests.
+        made_from: the stage's part of the configuration in ``config``, the fingerprint of the ``data``, and the digests
+            of the files that were ``observed``.
     """
     records = sorted(layout.chains.glob("*/identity.json"), key=lambda path: path.stat().st_mtime)
     if not records or layout.identity_record(identity).exists():

@@ -1,4 +1,4 @@
-"""The statistics of a kernel as one array: a loop of a program writes one row an iteration, whatever their number."""
+"""The statistics of a kernel as one array: the loop of a program writes one row per iteration, whatever their number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Packed(NamedTuple):
 
 
 def pack(kernel: Kernel[Any, Any, Any, Any], info: Any, num_reported: int) -> Float[Array, "chain field"]:
-    """Return the statistics of an Info as one row; a number that all chains share is that of each.
+    """Return the statistics of an Info as one row; a number that all chains share is repeated for each.
 
     Raises:
         ConfigError: see `read_statistics`.
@@ -37,7 +37,7 @@ def pack(kernel: Kernel[Any, Any, Any, Any], info: Any, num_reported: int) -> Fl
 
 
 def label(kernel: Kernel[Any, Any, Any, Any], info: Any, values: Float[Array, "iteration chain field"]) -> Packed:
-    """Return rows of `pack` with the dtypes of the Info that they are of."""
+    """Return rows of `pack` with the dtypes of the Info from which they were packed."""
     return Packed(values, {name: jnp.zeros(0, getattr(info, name).dtype) for name in kernel.statistics})
 
 

@@ -1,8 +1,8 @@
 """The compiled programs of a chain group: initialise, and one segment of warmup iterations or draws.
 
 Each is lowered and compiled ahead of time from shapes alone. A call makes any number of iterations up to its slice, so
-one program serves a whole run, warmup included; iterations are keyed by their absolute index, so a run cut anywhere is
-the same run. Numbers of the configuration that change no shape are arguments: other values need no other program.
+one program serves a whole run, including warmup. Iterations are keyed by their absolute index, so a run cut anywhere gives
+the same draws. Numbers of the configuration that change no shape are arguments: other values need no other program.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
 
 SHORT_SECONDS = 5e-3
-"""Expected seconds of a gradient up to which the start is compiled without optimisation. It takes nine gradients, and compiling them
-takes seconds."""
+"""Expected seconds per gradient up to which the start is compiled without optimisation: it takes nine gradients, and optimising
+them takes seconds."""
 
 
 class Program:
@@ -92,7 +92,7 @@ class Program:
         return made
 
     def arguments(self, key: GroupKey) -> Arguments:
-        """Return the numbers that a group's programs are called with."""
+        """Return the numbers with which a group's programs are called."""
         initial = self.sampling.initial
         return Arguments(
             seed=np.asarray(key.seed, np.uint32),
@@ -115,7 +115,7 @@ class Program:
 
     @functools.cached_property
     def num_together(self) -> int:
-        """Chains that start together, from a multiple of this number on."""
+        """Number of chains that start together, from a multiple of this number on."""
         return num_together(self.sampling.initial.method, self.target)
 
     def _numbers(self, arguments: Arguments) -> jax.Array:
@@ -127,7 +127,7 @@ class Program:
     ) -> tuple[ChainState, Float[Array, " chain"]]:
         """Return the state of freshly started chains, and their log density.
 
-        It is NaN where position, log density or gradient are not finite.
+        The log density is NaN where position, log density or gradient is not finite.
         """
         # Iterations count from 0; a start has keys that no iteration can have.
         last = jnp.uint32(2**32 - 1) - arguments.attempt
@@ -136,12 +136,12 @@ class Program:
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         attempt = jnp.asarray(arguments.attempt)
         numbers = self._numbers(arguments)
-        # Chains that start together have the key of the first of them, whatever the chain groups.
+        # Chains that start together share the key of the first of them, whatever the chain groups.
         of_first = fold(jax.random.key(arguments.seed), numbers - numbers % self.num_together)
         where = arguments.spread, arguments.center, numbers
         position = place_starts(initial.method, target, fold(of_first, last), attempt, *where)
         if initial.method in ("mode", "laplace"):
-            from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
+            from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax, which takes a tenth of the start
 
             if initial.method == "laplace":
                 position = first_chains(position, initial.climbers)
@@ -161,9 +161,9 @@ class Program:
         """Make `count` iterations from absolute iteration `first`; those before ``num_warmup`` are warmup.
 
         Returns:
-            The state; the kernel's statistics; and latents (iteration, chain, ...) of the reported
-            chains in the prior's own shapes, but for local ones, whose entries are padded and lie where their data do.
-            Slots from `count` on hold nothing.
+            The state; the kernel's statistics; and latents (iteration, chain, ...) of the reported chains. They have the
+            prior's own shapes, except local ones, whose entries are padded and lie with their data. Slots from `count` on
+            hold nothing.
         """
         target, (bound, kernel) = self.target.with_options(arguments.model), self.bind(arguments, data)
 
@@ -174,7 +174,7 @@ class Program:
                 adapted = kernel.adapt(before.adaptation, before.kernel, after, info, bound)
                 return check_state(kernel, "adapt", adapted, before.adaptation)
 
-            # Positions and gradients stay outside: a branch would copy what it hands on.
+            # Positions and gradients stay outside, because a branch would copy what it passes through.
             is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
             adaptation = jax.lax.cond(is_adapting, adapt, lambda: before.adaptation)
             after, info = kernel.restart(adaptation, after, info)
@@ -188,7 +188,7 @@ class Program:
     def bind(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
     ) -> tuple[BoundTarget, Kernel[Any, Any, Any, Any]]:
-        """Return the log density of the data and the kernel, with the numbers of a run."""
+        """Return the log density on the data and the kernel, with the numbers of a run."""
         target = self.target.with_options(arguments.model).bind(data)
         return target, self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
 
@@ -196,7 +196,7 @@ class Program:
 
     @functools.cached_property
     def takes_turns(self) -> bool:
-        """Whether chains go on to their next draws while others are at theirs; this follows from the program alone."""
+        """Whether chains go on to their next draws while others are still at theirs; it follows from the program alone."""
         if not offers_turns(self.kernel) or (self.mesh.shape[CHAIN_AXIS] > 1 and not self.steps_alone):
             return False
         if self.mesh.devices.flat[0].platform != "cpu":
@@ -210,7 +210,7 @@ class Program:
 
     @functools.cached_property
     def _initialise_once(self) -> Callable[..., tuple[ChainState, jax.Array]]:
-        # Traced once for its shapes and for the program; inlined, it leaves no call there.
+        # Traced once, both for its shapes and for the program; inlined, it leaves no call in the program.
         return jax.jit(self.initialise, inline=True)
 
     @functools.cached_property
@@ -227,7 +227,7 @@ class Program:
         for method, shapes, axes in zip(("state_axes", "adaptation_axes"), self.state_shapes, declared, strict=True):
             check_axes(self.kernel, method, shapes, axes, lengths)
         if offers_turns(self.kernel):
-            # Also where chains wait: a larger program of the same kernel would take turns.
+            # Checked also where chains wait, because a larger program of the same kernel would take turns.
             check_turns(self.kernel, self.state_shapes.kernel, declared.kernel, self.num_chains)
         return place(self.mesh, self.state_shapes, declared)
 
@@ -249,7 +249,7 @@ class Program:
 
     @property
     def argument_shardings(self) -> Any:
-        """Sharding of the arguments, and of statistics and log densities: everywhere."""
+        """Sharding of the arguments, and of statistics and log densities: replicated."""
         return sharding(self.mesh)
 
     made_sharding = argument_shardings
@@ -261,7 +261,7 @@ class Program:
 
     @property
     def draw_shardings(self) -> dict[str, NamedSharding]:
-        """Sharding of draws: entries of local latents over `data`, all else everywhere."""
+        """Sharding of draws: entries of local latents over `data`, all else replicated."""
         local = self.target.model.local_latents
         return {
             k: sharding(self.mesh, None, None, *[None] * local[k], DATA_AXIS) if k in local else sharding(self.mesh)
@@ -269,7 +269,7 @@ class Program:
         }
 
     def trace(self, name: str) -> jax.stages.Traced:
-        """Trace one of `PROGRAMS`; `.lower().compile()` of it gives what `sampling.segment` runs."""
+        """Trace one of `PROGRAMS`; its `.lower().compile()` is what `sampling.segment` runs."""
         everywhere, data, data_at = sharding(self.mesh), self.data_shapes, self.data_shardings
         arguments_at, made_at, state_at = self.argument_shardings, self.made_sharding, self.state_shardings
         if name == "initialise":
@@ -302,7 +302,7 @@ class Program:
 
     @property
     def rows_here(self) -> tuple[int, int]:
-        """First row on this process's devices, and the first behind them; padding is not counted."""
+        """First row on this process's devices, and the first row after them; padding is not counted."""
         return self.target.layout.rows_of(self.devices_here)
 
     def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
@@ -313,16 +313,16 @@ class Program:
     def read_data(
         self, read_rows: Callable[[int, int], Mapping[str, np.ndarray]], ledger: Ledger
     ) -> dict[str, jax.Array]:
-        """Read the rows `rows_here` from first to last, lay them out and copy them to the devices; the ledger gets the time."""
+        """Read the rows `rows_here` from first to last, lay them out and copy them to the devices; the ledger records the time."""
         start = time.perf_counter()
         data = self.put_data(read_rows(*self.rows_here))
         ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         return data
 
     def draws_to_host(self, draws: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
-        """Copy the first `count` draws to the host: of local latents the entries of this process.
+        """Copy the first `count` draws to the host; local latents have the entries of this process.
 
-        With one process these are all entries. With several they are padded, so that the blocks of all are equally long.
+        With one process these are all entries. With several they are padded, so that all processes have blocks of equal length.
         """
         here = {k: to_host(v)[:count] for k, v in draws.items()}
         if len(self.devices_here) < self.mesh.shape[DATA_AXIS]:
@@ -341,7 +341,7 @@ class Program:
         return statistic
 
     def state_to_device(self, leaves: Mapping[str, np.ndarray]) -> ChainState:
-        """Copy a checkpoint to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
+        """Copy a checkpoint to the devices; `leaves` has the names of `name_leaves`, each leaf being this process's part."""
         shapes = self.state_shapes
         values = []
         trees = jax.tree.leaves(shapes), jax.tree.leaves(self.state_shardings)

@@ -31,7 +31,7 @@ from bayesmesh.sampling.sampling_transfers import part_shape, to_device
 from bayesmesh.store.sealed import read_sealed
 
 MOST_EQUATIONS = 20_000
-"""Of a program that is compiled at all, if its number grows with the data; 1,600 take seconds, and time grows faster."""
+"""Most equations of a program that is compiled at all, if their number grows with the data; 1,600 take seconds, and time grows faster."""
 
 
 def count_equations(jaxpr: ClosedJaxpr) -> int:
@@ -42,7 +42,8 @@ def count_equations(jaxpr: ClosedJaxpr) -> int:
 def may_grow(model_class: type[Model], options: Settings, spec: DataSpec, latents: Shapes) -> bool:
     """Return whether the log prior or the log likelihood has more equations for more rows.
 
-    Takes a tenth of the time of `growth_of_equations`, and if neither has more, its gradient has as many for all rows.
+    Takes a tenth of the time of `growth_of_equations`. If neither has more, the number of equations of the gradient does not
+    depend on the number of rows.
 
     Args:
         model_class, options: the model and its options.
@@ -50,7 +51,7 @@ def may_grow(model_class: type[Model], options: Settings, spec: DataSpec, latent
         latents: latent -> shape and dtype of one draw.
     """
     if model_class.reads_whole(options):
-        # Its latents may be as many as rows.
+        # The model may have as many latents as rows.
         return True
     counts = set()
     for num_rows in (16, 32):
@@ -77,7 +78,7 @@ def growth_of_equations(model_class: type[Model], options: Settings, spec: DataS
     A model that loops over its data in Python has more equations for more rows, and compiles ever more slowly.
 
     Returns:
-        number of rows, as text -> equations.
+        number of rows, as a string -> number of equations.
     """
     counts = {}
     for num_rows in (16, 32):
@@ -92,7 +93,7 @@ def growth_of_equations(model_class: type[Model], options: Settings, spec: DataS
 
 
 def check_growth(equations: Mapping[str, int], num_rows: int, model: str) -> str:
-    """Return a warning about a model whose program grows with its data, else an empty text.
+    """Return a warning about a model whose program grows with its data, else an empty string.
 
     Args:
         equations: result of `growth_of_equations`.
@@ -100,7 +101,7 @@ def check_growth(equations: Mapping[str, int], num_rows: int, model: str) -> str
         model: name of the model.
 
     Raises:
-        ConfigError: it would have more than `MOST_EQUATIONS` at that many rows, and hardly ever be compiled.
+        ConfigError: it would have more than `MOST_EQUATIONS` at that many rows, and take too long to compile.
 
     >>> check_growth({"16": 40, "32": 40}, 60_000, "softmax_regression")
     ''
@@ -125,13 +126,13 @@ _GROWTH_REMEDY = (
 )
 
 SHORT_SECONDS = 0.005
-"""Of a gradient that is measured in a loop."""
+"""Seconds below which a gradient is measured in a loop."""
 
 
 def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
     """Return the bytes per device that a compiled program needs, according to XLA."""
     analysis = compiled.memory_analysis()
-    assert analysis is not None  # every platform says
+    assert analysis is not None  # available on every platform
     parts = {
         "arguments": analysis.argument_size_in_bytes, "outputs": analysis.output_size_in_bytes,
         "temporaries": analysis.temp_size_in_bytes, "code": analysis.generated_code_size_in_bytes,
@@ -140,13 +141,13 @@ def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
 
 
 def trace_gradients(program: Program) -> jax.stages.Traced:
-    """Trace the program that `seconds_per_gradient` runs: of numeric options of the model, positions, data and the number
-    of gradients, one by one."""
+    """Trace the program that `seconds_per_gradient` runs: its arguments are the model's numeric options, positions, data and the
+    number of gradients, which it takes one after another."""
 
     def run_all(options: Arrays, position: Position, data: Arrays, count: jax.Array) -> Position:
         target = program.target.with_options(options)
 
-        # A negligible step that makes each gradient depend on the previous one.
+        # A negligible step makes each gradient depend on the previous one.
         def step(_: jax.Array, q: Position) -> Position:
             gradient = target.bind(data).log_density(q).gradient
             return map_parts(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, gradient)
@@ -170,10 +171,10 @@ def _options(program: Program) -> dict[str, np.ndarray]:
 def seconds_per_gradient(
     program: Program, run: Callable[..., object], data: Mapping[str, jax.Array], peers: Peers
 ) -> float:
-    """Measure one gradient of all chains near the origin, the best of three after a first one.
+    """Measure one gradient of all chains near the origin: the best of three runs after a first one.
 
-    If it takes less than `SHORT_SECONDS`, mostly the call, it is measured again in a loop, as in a sampler. With several
-    processes the slowest time counts, so that all run the same programs.
+    If it takes less than `SHORT_SECONDS`, most of which is call overhead, it is measured again in a loop, as in a sampler.
+    With several processes the slowest time counts, so that all run the same programs.
 
     Args:
         program: programs of the chain group.

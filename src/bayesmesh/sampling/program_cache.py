@@ -1,4 +1,4 @@
-"""Store compiled programs, each bound to its key: machine code that is damaged or swapped must never be executed."""
+"""Store compiled programs, each bound to its key: damaged or swapped machine code must never be executed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from bayesmesh.files import atomic_path, read_bytes
 
 ENDING = "-cache"
-"""Ending of the file of a program, behind its key; as JAX names them."""
+"""File name suffix of a program, after its key, as in JAX."""
 
 CLAIM = "-claim"
-"""Ending of the file that a process locks while it compiles a program."""
+"""File name suffix of the lock that a process holds while it compiles a program."""
 
 LONGEST_WAIT = 600.0
-"""Seconds after which a process compiles a program itself that another one has claimed."""
+"""Seconds after which a process compiles a program that another one has claimed."""
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -33,13 +33,13 @@ class ProgramCache:
     A file ends with the sha256 of its key and its content. Files without it, such as those of earlier versions, are
     not trusted: they are removed, and their programs compiled anew.
 
-    Whoever finds no program claims it by a lock, which the system takes back when the process ends, and is expected to
-    `put` it. Others wait for it, so that jobs which start together compile it once.
+    A process that finds no program claims it by a lock, which the system releases when the process ends, and is expected to
+    `put` it. Others wait for it, so that jobs that start together compile it once.
 
     Args:
-        folder: of the files; exists.
-        is_waiting: whether to wait for a program that another process compiles. Processes of one program must not: they
-            compile together.
+        folder: existing folder of the files.
+        is_waiting: whether to wait for a program that another process compiles. Processes that share one program must not
+            wait, because they compile together.
     """
 
     def __init__(self, folder: Path, is_waiting: Callable[[], bool] = lambda: True) -> None:
@@ -49,7 +49,7 @@ class ProgramCache:
 
     @property
     def asked(self) -> str | None:
-        """The key that this thread has asked for last; None since `forget_asked`."""
+        """The last key that this thread asked for; None since `forget_asked`."""
         return getattr(self._asked, "key", None)
 
     def forget_asked(self) -> None:
@@ -57,11 +57,11 @@ class ProgramCache:
         self._asked.key = None
 
     def find(self, key: str) -> bytes | None:
-        """Return a program, None if there is none that belongs to the key; nobody is expected to compile it."""
+        """Return the program for a key, or None if there is none; nobody is expected to compile it."""
         return self._read(key)
 
     def get(self, key: str) -> bytes | None:
-        """Return a program, None if there is none that belongs to the key and the caller is to compile it."""
+        """Return the program for a key, or None if there is none and the caller is expected to compile it."""
         self._asked.key = key
         found = self._read(key)
         if found is not None or not self._is_waiting():
@@ -84,7 +84,7 @@ class ProgramCache:
         return found
 
     def _claim(self, key: str) -> bool:
-        """Try to become the one who compiles a program; also where the file system has no locks."""
+        """Try to claim the compilation of a program; succeeds also where the file system has no locks."""
         lock = os.open(self._path / f"{key}{CLAIM}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ class ProgramCache:
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Store a program; one that is there already is replaced whole, so that several processes may write it."""
+        """Store a program; an existing one is replaced atomically, so that several processes may write it."""
         with atomic_path(self._file(key)) as temporary:
             temporary.write_bytes(_seal(key, value))
         self._release(key)

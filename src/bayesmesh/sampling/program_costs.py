@@ -1,4 +1,4 @@
-"""Estimate what a gradient costs before anything is compiled: the largest array of a row, operations, bytes, seconds."""
+"""Estimate the cost of a gradient before anything is compiled: the largest array of a row, operations, bytes, seconds."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""
 
 RATES = {"cpu": (5e9, 2e10), "gpu": (5e12, 1e12), "tpu": (5e12, 1e12)}
-"""Platform -> operations and bytes per second: of a host's cores, or of one device."""
+"""Platform -> operations and bytes per second, of a host's cores or of one device."""
 
 LEAST_SECONDS = 1e-4
-"""Of one gradient: the prior, the map from unconstrained space and the start of kernels are not counted."""
+"""Lower bound on the estimated seconds of one gradient; the prior, the map from unconstrained space and kernel launches are not counted."""
 
 
 def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> int:
-    """Return how many rows to take at a time, from the largest array that one row brings about.
+    """Return how many rows to take at a time, from the size of the largest array that one row causes.
 
     Args:
         model: the model.
         spec: its data.
         num_chains: chains of one device.
-        platform: of the devices.
+        platform: platform of the devices.
     """
     target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows, spec.entry_counts))
     _, shapes = jax.eval_shape(target.prior_and_latents, target.position.position_shapes)
-    # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
+    # A model may put the rows on any axis. Their number is seldom the length of another axis; where it is, tiles are smaller than necessary.
     rows = 61
 
     def of_chains(shape: jax.ShapeDtypeStruct, *, is_local: bool) -> jax.ShapeDtypeStruct:
@@ -49,14 +49,14 @@ def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> in
     shared = {k: of_chains(v, is_local=False) for k, v in shapes.items() if k not in model.local_latents}
     local = {k: of_chains(v, is_local=True) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
-    # Data are there once for all chains, and only what depends on a chain is there for each.
+    # Data exist once for all chains; only arrays that depend on a chain exist once per chain.
     jaxpr = jax.make_jaxpr(jax.vmap(target.tile, in_axes=(0, 0, None)))(shared, local, data)
     largest = max((math.prod(shape) for shape in _shapes_of_arrays(jaxpr) if rows in shape), default=rows) / rows
     return max(1, int(most_elements(platform) / largest))
 
 
 def most_elements(platform: str) -> int:
-    """Return the elements of the largest array that a tile of rows should make for all chains of a device."""
+    """Return the most elements that the largest array of a tile of rows should have, for all chains of a device."""
     return TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"])
 
 
@@ -66,7 +66,7 @@ def _shapes_of_arrays(jaxpr: ClosedJaxpr) -> list[tuple[int, ...]]:
 
 
 def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
-    """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
+    """Yield the equations of a jaxpr, including nested ones; the body of a loop appears once."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation
         for inner in _inner(equation):
@@ -89,9 +89,9 @@ class Cost(NamedTuple):
     """Cost of one gradient of all chains.
 
     Attributes:
-        flops, bytes: by XLA's analysis of one tile times the tiles, and of loops times their length.
+        flops, bytes: from XLA's analysis of one tile times the number of tiles, with loops times their length.
         equations: of the gradient of a tile's log likelihood; the body of a loop counts once.
-        is_counted: whether the analysis sees all operations: there is no loop of unknown length, no sort, and no call out of XLA.
+        is_counted: whether the analysis counts all operations: there is no loop of unknown length, no sort, and no call out of XLA.
     """
 
     flops: float
@@ -112,14 +112,14 @@ def cost_of_gradient(target: Target, num_chains: int) -> Cost:
 
 
 def largest_array(target: Target, num_chains: int) -> int:
-    """Return the elements of the largest array that a gradient of a tile of rows makes for all chains."""
+    """Return the number of elements of the largest array in the gradient of a tile of rows, for all chains."""
     return max(math.prod(shape) for shape in _shapes_of_arrays(trace_tile(target, num_chains).jaxpr))
 
 
 @functools.lru_cache(maxsize=1)
 def trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
-    """Trace the log likelihood of a tile of rows and its gradient, by the plain path, for all chains."""
-    # A kernel of a model's own is a single operation to XLA's analysis, whatever it computes.
+    """Trace the log likelihood of a tile of rows and its gradient for all chains, by the plain path."""
+    # XLA's analysis counts a model's own kernel as a single operation, whatever it computes.
     target = copy.copy(target)
     target.uses_gpu_path = False
     # A latent may have another shape than its position: a simplex has one entry more.
@@ -136,13 +136,13 @@ def trace_tile(target: Target, num_chains: int) -> jax.stages.Traced:
 
 
 def cost_with_loops(jaxpr: ClosedJaxpr, analysis: Mapping[str, float] | None) -> tuple[float, float]:
-    """Return FLOPs and bytes with the bodies of scans as often as they run, which XLA's analysis counts once.
+    """Return FLOPs and bytes, counting the body of a scan as often as it runs; XLA's analysis counts it once.
 
-    A `while_loop`, whose number of turns is not known before it runs, counts as one turn.
+    A `while_loop`, whose number of iterations is not known before it runs, counts as one iteration.
 
     Args:
         jaxpr: the computation.
-        analysis: of the same by XLA; None where it has none.
+        analysis: XLA's analysis of it; None if there is none.
     """
     flops, num_bytes = _flops_and_bytes(analysis)
     for body, length, counted in _scans(jaxpr):
@@ -159,7 +159,7 @@ def _flops_and_bytes(analysis: Mapping[str, float] | None) -> tuple[float, float
 
 
 def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int, int]]:
-    """Yield body and length of the scans of a jaxpr, without those within others, and how often the program's text has the body."""
+    """Yield body and length of the outermost scans of a jaxpr, and how often the body appears in the program's text."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "scan":
             length, unroll = equation.params["length"], equation.params["unroll"]
@@ -176,7 +176,7 @@ def is_brief(cost: Cost, mesh: Mesh) -> bool:
 
 
 def expected_seconds(cost: Cost, mesh: Mesh) -> float:
-    """Return a rough time of one gradient of all chains, from `cost_of_gradient`: the same in every run."""
+    """Return a rough estimate of the time of one gradient of all chains, from `cost_of_gradient`; it is the same in every run."""
     platform = mesh.devices.flat[0].platform
     operations, num_bytes = RATES.get(platform, RATES["gpu"])
     # Simulated devices share the cores of one host.

@@ -1,9 +1,9 @@
 """Many datasets in one program: a dataset axis before all others.
 
-Every dataset has its own chains, starts and adaptation; its chains are those of a group that has it for its only data.
+Every dataset has its own chains, starts and adaptation; its chains are those of a group with this dataset as its only data.
 A kernel pools statistics over the chains of one call, and here a call is one dataset. Datasets of unequal length are
-padded to the longest, and the padding is masked. They lie over the devices without a word between them, and on each
-device in blocks that run one after the other, because the chains of a block wait for each other.
+padded to the longest, and the padding is masked. Datasets are spread over the devices, which need not communicate. On each
+device they form blocks that run one after the other, because the chains of a block wait for each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, sharding
 from bayesmesh.sampling.starts import ReadRows, start_chains
 
 _OWN = Arguments._make([False] * len(Arguments._fields))._replace(first_chain=True, attempt=True)
-"""Which arguments each dataset has for itself."""
+"""Whether each argument is separate for each dataset."""
 
 
 class Draws(NamedTuple):
@@ -46,14 +46,14 @@ class Draws(NamedTuple):
 class DatasetPrograms(Program):
     """The programs of a chain group, mapped over datasets.
 
-    Arrays on the devices have a leading axis of slots: one for each dataset, and behind them copies of the first, whose
+    Arrays on the devices have a leading axis of slots: one for each dataset, followed by copies of the first, whose
     draws are dropped. On the host, draws and statistics are (iteration, chain, dataset, ...).
 
     Args:
-        program: of one dataset, as long as the longest, on one device.
-        counts: rows of each dataset.
-        mesh: the devices; datasets lie along its axis of chains. Those of `program` when None.
-        block: most datasets whose chains step together on a device; all when None.
+        program: programs of one dataset, padded to the longest, on one device.
+        counts: number of rows of each dataset.
+        mesh: the devices; datasets lie along its chain axis. The mesh of `program` if None.
+        block: most datasets whose chains step together on a device; all if None.
 
     Attributes:
         num_chains, num_reported: of all datasets together.
@@ -63,7 +63,7 @@ class DatasetPrograms(Program):
         self, program: Program, counts: Sequence[int], mesh: Mesh | None = None, block: int | None = None
     ) -> None:
         self.program, self.counts, self.num_datasets = copy.copy(program), tuple(counts), len(counts)
-        # Under `vmap`, every turn of a dataset would copy what all have stored.
+        # Under `vmap`, every turn of one dataset would copy the stored draws of all.
         self.program.takes_turns = False
         self.target, self.kernel, self.sampling = program.target, program.kernel, program.sampling
         self.mesh, self.slice_draws = program.mesh if mesh is None else mesh, program.slice_draws
@@ -82,7 +82,7 @@ class DatasetPrograms(Program):
         return made
 
     def arguments(self, key: GroupKey) -> Arguments:
-        """Return the numbers of the run: dataset i has the chains of a group whose first is i times the chains."""
+        """Return the numbers of the run: dataset i has the chains of a group whose first chain is i times the number of chains."""
         made, slots = self.program.arguments(key), np.arange(self.num_slots, dtype=np.uint32)
         first = np.where(slots < self.num_datasets, slots, 0) * np.uint32(self.program.num_chains)
         attempt = np.zeros((self.num_slots, *made.attempt.shape), np.uint32)
@@ -91,11 +91,11 @@ class DatasetPrograms(Program):
     # -- what the programs compute -----------------------------------------------------------------------------------
 
     def spread(self, function: Callable[..., Any], has_axis: tuple[Any, ...]) -> Callable[..., Any]:
-        """Return a function of one dataset as one of all, spread over devices and blocks.
+        """Return a function of one dataset mapped over all datasets, spread over devices and blocks.
 
         Args:
             function: from arrays of one dataset to arrays.
-            has_axis: for each of its arguments, or for parts of it, whether it has the axis of slots in front.
+            has_axis: for each argument, or for parts of it, whether it has a leading axis of slots.
         """
 
         def mapped(*given: Any) -> Any:
@@ -133,7 +133,7 @@ class DatasetPrograms(Program):
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
     ) -> tuple[ChainState, Float[jax.Array, "slot chain"]]:
-        """Return the state of freshly started chains, and their log density; NaN as `Program.initialise` has it."""
+        """Return the state of freshly started chains, and their log density; NaN as in `Program.initialise`."""
         made: tuple[ChainState, jax.Array] = self.spread(self.program.initialise, (_OWN, True))(arguments, data)
         return made
 
@@ -141,7 +141,7 @@ class DatasetPrograms(Program):
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
     ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:
         """Make `count` iterations as `Program.segment` does; statistics and latents are (slot, iteration, ...)."""
-        # All datasets have made as many iterations as the first.
+        # All datasets have made the same number of iterations as the first.
         number = self.program.kernel.num_iterations(jax.tree.map(lambda x: x[0], state.kernel))
         has_axis = (_OWN, True, True, False, False, False)
         made: tuple[ChainState, Packed, dict[str, jax.Array]] = self.spread(self._segment_of_one, has_axis)(
@@ -153,7 +153,7 @@ class DatasetPrograms(Program):
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array,
         number: jax.Array | None,
     ) -> tuple[ChainState, Packed, dict[str, jax.Array]]:  # fmt: skip
-        """Make iterations of one dataset, of which all have made the same number."""
+        """Make iterations of one dataset; all datasets have made the same number of iterations."""
         if number is not None:
             kernel = self.program.kernel
             counted = check_state(kernel, "at_iteration", kernel.at_iteration(state.kernel, number), state.kernel)
@@ -164,7 +164,7 @@ class DatasetPrograms(Program):
 
     @property
     def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The abstract data: those of one dataset behind the axis of slots."""
+        """The abstract data: those of one dataset with a leading axis of slots."""
         return {k: s.update(shape=(self.num_slots, *s.shape)) for k, s in self.target.data_shapes().items()}
 
     @property
@@ -207,7 +207,7 @@ class DatasetPrograms(Program):
 
     @property
     def rows_here(self) -> tuple[int, int]:
-        """All rows, those of the first dataset first."""
+        """First row and end of all rows, with the rows of the first dataset first."""
         return 0, sum(self.counts)
 
     def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
@@ -216,7 +216,7 @@ class DatasetPrograms(Program):
         slots, firsts = layout.slots(range(layout.num_devices)), np.cumsum([0, *self.counts])
         each = []
         for number, count in enumerate(self.counts):
-            # Padding repeats the last row, as that of a tile does.
+            # Padding repeats the last row, as in a tile.
             within = firsts[number] + np.minimum(np.arange(layout.num_rows), count - 1)
             laid_out = self.target.lay_out({k: v[within] for k, v in rows.items()})
             each.append({**laid_out, "is_row": slots.is_row & (slots.row < count)})
@@ -239,7 +239,7 @@ class DatasetPrograms(Program):
     def alone(
         self, key: GroupKey, chains: Sequence[int], read_rows: ReadRows
     ) -> tuple[Program, GroupKey, list[int], ReadRows]:
-        """Return the programs, the randomness, the chains and the rows of the dataset that the first of some chains is of."""
+        """Return the programs, randomness, chains and rows of the dataset to which the first of some chains belongs."""
         number, each = chains[0] // self.program.num_chains, self.program.num_chains
         first, stop = sum(self.counts[:number]), sum(self.counts[: number + 1])
 
@@ -265,7 +265,7 @@ class DatasetPrograms(Program):
     # -- without a store ----------------------------------------------------------------------------------------------
 
     def run(self, arguments: Arguments, data: Arrays, num_draws: int) -> Draws:
-        """Start every chain, make the warmup, and return `num_draws` draws of each, all in memory.
+        """Start every chain, run the warmup, and return `num_draws` draws of each, all in memory.
 
         Raises:
             NoFiniteStart: no dataset has a finite start for all of its chains.

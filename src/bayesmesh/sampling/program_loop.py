@@ -19,14 +19,14 @@ from bayesmesh.sampling.program_values import Arguments, ChainState
 from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS
 
 Made = tuple[ChainState, Packed, Position]
-"""A state, and the statistics and positions (iteration, ...) of the way to it."""
+"""A state, and the statistics and positions (iteration, ...) of the iterations that led to it."""
 
 Learn = Callable[[ChainState, Any, Any, jax.Array], tuple[ChainState, Any]]
-"""From chains before an iteration, the kernel's state after it, its info and its number to chains and info that warmup has adapted."""
+"""Function from the chains before an iteration, the kernel's state after it, its info and its number to chains and info after adaptation."""
 
 
 class Looped(Protocol):
-    """What a loop needs to know of its `Program`."""
+    """The part of `Program` that a loop uses."""
 
     kernel: Kernel[Any, Any, Any, Any]
     mesh: Mesh
@@ -62,7 +62,7 @@ def iterate(
         after, info = make_step(fold(keys, index), state, data, arguments, index)
         return learn(state, after, info, index)
 
-    # Traced once for its shapes and for the loop; inlined, it leaves no call in the program.
+    # Traced once, both for its shapes and for the loop; inlined, it leaves no call in the program.
     step = jax.jit(step, inline=True)
 
     def reported(position: Position) -> Position:
@@ -85,7 +85,7 @@ def iterate_in_turns(
     program: Looped, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, learn: Learn, first: jax.Array,
     count: jax.Array,
 ) -> Made:  # fmt: skip
-    """Make iterations in which chains wait for each other during warmup alone."""
+    """Make iterations in which chains wait for each other only during warmup."""
     keys = program.keys(arguments)
 
     def make(
@@ -107,7 +107,7 @@ def iterate_in_turns(
         index = first + i.astype(jnp.uint32)
         after, stored, rows = make(keys, state, rows, data, arguments, index, each, i)
         state, info = learn(state, after, stored, index)
-        # A restart, only in warmup, comes after the draw has been stored.
+        # A restart, which happens only in warmup, comes after the draw has been stored.
         for number, name in enumerate(sorted(program.kernel.statistics)):
             if (now := getattr(info, name)) is not getattr(stored, name):
                 now = jnp.where(is_warmup, now.astype(jnp.float64), rows.statistics[i, :, number])

@@ -1,4 +1,4 @@
-"""How rows, and the entries of local latents that they belong to, lie over devices and tiles."""
+"""The layout of rows, and of the entries of local latents to which they belong, over devices and tiles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jaxtyping import Bool, Int
 
 
 class Slots(NamedTuple):
-    """What lies in the places for rows of some devices, each (device, tile, row).
+    """Contents of the slots for rows on some devices, each (device, tile, row).
 
     Attributes:
-        row: int64, which of these devices' rows, counted from their first; padding repeats the one before it.
+        row: int64, index among the rows of these devices; padding repeats the row before it.
         is_row: bool, False for padding.
-        entry_of_row: int32, which entry of the tile the row belongs to.
+        entry_of_row: int32, the entry of the tile to which the row belongs.
     """
 
     row: Int[np.ndarray, "device tile row"]
@@ -26,19 +26,19 @@ class Slots(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RowLayout:
-    """Rows as (device, tile, row of tile) and entries as (device, tile, entry of tile), padded behind the last.
+    """Rows as (device, tile, row of tile) and entries as (device, tile, entry of tile), padded after the last.
 
     The first axis is sharded and the second scanned: a scan over a sharded axis would make XLA gather it. All rows of
-    an entry lie in one tile, so that no device asks another for an entry.
+    an entry lie in one tile, so that no device needs an entry of another.
 
     Attributes:
-        num_rows: rows that count.
+        num_rows: number of rows, without padding.
         num_devices: devices along the data axis.
         num_tiles: tiles of each device.
         tile_rows: rows of a tile.
         num_entries: entries of local latents: as many as rows, or fewer where several rows share one.
         tile_entries: entries of a tile.
-        first_rows: first row of each entry, and the number of rows behind them; empty where each row is an entry.
+        first_rows: first row of each entry, followed by the number of rows; empty if each row is an entry.
     """
 
     num_rows: int
@@ -56,7 +56,7 @@ class RowLayout:
 
     @property
     def padded_entries(self) -> int:
-        """Entries with the padding behind them."""
+        """Number of entries including padding."""
         return self.num_devices * self.num_tiles * self.tile_entries
 
     @property
@@ -66,21 +66,21 @@ class RowLayout:
 
     @property
     def is_padded(self) -> bool:
-        """Whether any place for a row holds padding."""
+        """Whether any slot for a row holds padding."""
         return self.num_devices * self.num_tiles * self.tile_rows > self.num_rows
 
     def first_row(self, entry: int) -> int:
-        """Return the first row of an entry; the number of rows for one behind the last."""
+        """Return the first row of an entry; the number of rows for an entry after the last."""
         entry = min(entry, self.num_entries)
         return self.first_rows[entry] if self.is_grouped else entry
 
     def rows_of(self, devices: range) -> tuple[int, int]:
-        """Return the first row that lies on some devices, and the first behind them."""
+        """Return the first row that lies on some devices, and the first row after them."""
         per_device = self.num_tiles * self.tile_entries
         return self.first_row(devices.start * per_device), self.first_row(devices.stop * per_device)
 
     def slots(self, devices: range) -> Slots:
-        """Return what lies in the places for rows of some devices."""
+        """Return the contents of the slots for rows on some devices."""
         tiles = range(devices.start * self.num_tiles, devices.stop * self.num_tiles)
         starts = np.array([self.first_row(t * self.tile_entries) for t in tiles])[:, None]
         stops = np.array([self.first_row((t + 1) * self.tile_entries) for t in tiles])[:, None]
@@ -102,10 +102,10 @@ def lay_out_rows(num_rows: int, num_devices: int, row_tile: int, entry_counts: S
     """Split rows over devices and tiles of at most `row_tile` rows, with as little padding as that allows.
 
     Args:
-        num_rows: rows that count.
+        num_rows: number of rows.
         num_devices: devices along the data axis.
-        row_tile: most rows of a tile; as many as the largest entry has, where that is more.
-        entry_counts: rows of each entry, in order, where several rows share one; empty where each row is an entry.
+        row_tile: most rows of a tile; the rows of the largest entry if it has more.
+        entry_counts: rows of each entry, in order, if several rows may share one; empty if each row is an entry.
 
     >>> lay_out_rows(6040, 7, 151)
     RowLayout(num_rows=6040, num_devices=7, num_tiles=6, tile_rows=144, num_entries=6040, tile_entries=144)

@@ -1,8 +1,8 @@
-"""The second way of sharding a program: each device's share of the likelihood and the sums are stated explicitly.
+"""The second way to shard a program: each device's share of the likelihood, and the sums, are stated explicitly.
 
 By default the compiler infers the sums over devices (`sampling_density.Target` under `jax.jit` with `NamedSharding`).
 Here `jax.shard_map` runs the likelihood once per device, on its rows, local latents and chains, and one
-`jax.lax.psum` over the data axis sums values and gradients of shared latents. It is the form of TensorFlow
+`jax.lax.psum` over the data axis sums values and gradients of shared latents. It follows TensorFlow
 Probability's tutorial "Distributed inference with JAX"; docs/decisions/0011-stated-collectives.md
 explains why it does not use TFP's `Sharded` distributions.
 """
@@ -24,7 +24,7 @@ from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
 
 
 def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
-    """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
+    """Return the log density, sharded in one of the two ways of `compute.sharding`; both have the same values and gradients."""
     stated = sharding == "shard_map"
     target = CollectiveTarget(model, spec, layout, mesh) if stated else Target(model, spec, layout)
     target.uses_gpu_path = _takes_gpu_path(model, list(mesh.devices.flat))
@@ -32,7 +32,7 @@ def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sha
 
 
 def _takes_gpu_path(model: Model, devices: Sequence[jax.Device]) -> bool:
-    """Return whether all devices are NVIDIA GPUs that the model's path for GPUs is for."""
+    """Return whether all devices are NVIDIA GPUs for which the model's GPU path is written."""
     path = model.gpu_path
     if path.num_devices is not None and len(devices) > path.num_devices:
         return False
@@ -69,7 +69,7 @@ class CollectiveTarget(Target):
             mesh=self.mesh,
             in_specs=(lies, P(DATA_AXIS)),
             out_specs=(P(CHAIN_AXIS), lies),
-            # Without these types a sum inside a differentiated function silently gives a wrong gradient.
+            # Without these types, a sum inside a differentiated function silently gives a wrong gradient.
             check_vma=True,
         )
         return share(latents, data)
@@ -77,8 +77,8 @@ class CollectiveTarget(Target):
     def _share_and_sum(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Compute one device's chains and rows; values and shared gradients are summed over the data axis."""
         shared = {k: v for k, v in latents.items() if k not in self.model.local_latents}
-        # Each device differentiates by a copy of its own: JAX would otherwise add up gradients that it derives itself,
-        # and not those of a model with a faster path.
+        # Each device differentiates with respect to its own copy: JAX would otherwise sum gradients that it derives itself,
+        # but not those of a model with a faster path.
         shared = jax.lax.pcast(shared, DATA_AXIS, to="varying")
         data = jax.lax.pcast(data, CHAIN_AXIS, to="varying")
         value, gradient = super().likelihood_and_gradient({**latents, **shared}, data)

@@ -1,4 +1,4 @@
-"""Chooses what the configuration leaves open: tile of rows, lengths of a call and of a segment."""
+"""Choose what the configuration leaves open: the tile of rows, and the lengths of a call and of a segment."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from bayesmesh.sampling.start_points import ReadBlocks, find_points
 _log = logging.getLogger("bayesmesh")
 
 MOST_CHAINS_TOGETHER = {"cpu": 32}
-"""Chains of many datasets that step together on a device, by platform: each waits for the longest trajectory of all."""
+"""Most chains of many datasets that step together on a device, by platform: each waits for the longest trajectory of all."""
 
 SLICE_SECONDS = 2.0
-"""Aimed time of one call of a program; how often progress is shown, and how soon a request to stop is heard."""
+"""Target time of one call of a program; decides how often progress is shown, and how soon a stop request is noticed."""
 
 SLICE_BYTES = 64 * 2**20
 """Bound on the draws of one call, on the devices."""
 
 SEGMENT_BYTES = 64 * 2**20
-"""Bound on the draws of a segment; the host holds one that grows and one that is written, the latter encoded as well."""
+"""Bound on the draws of a segment; the host holds one that grows and one that is being written, the latter also in encoded form."""
 
 SEGMENT_DRAWS = 2**14
-"""Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""
+"""Bound on the length of a segment: a statistic with one number per draw still has shards of a sensible size."""
 
 
 def make_program(
@@ -66,12 +66,13 @@ def make_program(
         data_spec: the data.
         slice_draws: most iterations of a call.
         read_blocks: reads the rows, for a model that starts from the data.
-        mesh, row_tile: devices along chains and rows, and rows to take at a time, where an earlier run has chosen them; chosen
-            here if None.
+        mesh, row_tile: devices along chains and rows, and rows to take at a time, as chosen by an earlier run; chosen here if
+            None.
 
     Raises:
         DeviceError: its mesh does not fit the devices.
-        ConfigError: the kernel needs other chains, or lacks a method or a statistic; or its start cannot be found on this mesh.
+        ConfigError: the kernel needs another number of chains, or lacks a method or a statistic; or its start cannot be found on
+            this mesh.
     """
     compute, sampling = spec.compute, spec.sampling
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
@@ -79,7 +80,7 @@ def make_program(
         _check_whole(spec)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
-    # The spec of the compile stage has the chains of one program alone.
+    # The spec of the compile stage counts the chains of a single program.
     check_chains(where, spec.kernel.name, spec.num_chains, least, multiple)
     if kernel_class.starts_from_prior:
         check_start(where, spec.kernel.name, sampling.initial)
@@ -111,9 +112,9 @@ def make_program(
 def _lay_out(
     spec: StageSpec, data_spec: DataSpec, model: Model, chosen: tuple[int, int] | None, known_tile: int | None
 ) -> tuple[Mesh, Target, int]:
-    """Return the mesh, the log density with its rows laid out over it, and the tile; of many datasets, those of one."""
+    """Return the mesh, the log density with its rows laid out over it, and the tile; for many datasets, those of one."""
     compute, chains = spec.compute, spec.num_chains
-    # Condensed rows are few: devices that share the chains need not wait for each other at every step.
+    # Condensed rows are few, so devices share the chains and need not wait for each other at every step.
     is_few = data_spec.is_condensed and compute.processes == 1
     shares_rows = spec.sampling.mode == "sharded" and not model.reads_whole(model.options) and not is_few
 
@@ -130,7 +131,7 @@ def _lay_out(
             return mesh, make(tile), tile
         most = most_elements(platform)
         if mesh.size == 1 and not data_spec.entry_counts and data_spec.num_rows * chains <= most:
-            # The target that this traces is that of most small data.
+            # For most small data, the target traced here is the final one.
             target = make(data_spec.num_rows)
             if largest_array(target, chains) <= most:
                 return mesh, target, data_spec.num_rows
@@ -160,7 +161,7 @@ def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetProgram
     """Return the programs of all datasets from those of one.
 
     Raises:
-        ConfigError: the model has a latent for each row, and the datasets differ in their number of rows.
+        ConfigError: the model has a latent for each row, but the datasets differ in their number of rows.
     """
     data_spec = program.target.spec
     counts = data_spec.dataset_counts
@@ -177,7 +178,7 @@ def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetProgram
 
 
 def _check_whole(spec: StageSpec) -> None:
-    """Refuse to spread the rows of a model that takes them all together.
+    """Refuse to spread the rows of a model that needs all of them together.
 
     Raises:
         ConfigError: the experiment asks for several processes, or devices along the rows.
@@ -198,10 +199,10 @@ def _check_whole(spec: StageSpec) -> None:
 
 
 def _check_prior(model: Model, spec: StageSpec) -> None:
-    """Refuse a kernel that begins with draws of the prior where the model has none.
+    """Refuse a kernel that starts from prior draws if the model cannot draw from its prior.
 
     Raises:
-        ConfigError: no draws follow the density of the model's prior.
+        ConfigError: the model has no draws that follow the density of its prior.
     """
     if not model.has_proper_prior:
         raise ConfigError(
@@ -212,7 +213,7 @@ def _check_prior(model: Model, spec: StageSpec) -> None:
 
 
 def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Settings:
-    """Return options of a kernel with the metric that its target should have, where they leave the choice open.
+    """Return the options of a kernel, with a metric chosen for its target if they leave the choice open.
 
     Args:
         options: of the kernel.
@@ -231,9 +232,9 @@ class Lengths(NamedTuple):
     """Numbers of iterations, all powers of two.
 
     Attributes:
-        slice_draws: most of one call of the program: the size of its buffers.
-        segment_draws: most of one segment of the store.
-        first_draws: of the first call; later ones are fitted to the time that it took.
+        slice_draws: most iterations of one call of the program, and the size of its buffers.
+        segment_draws: most iterations of one segment of the store.
+        first_draws: iterations of the first call; later calls are adjusted to the time that it took.
     """
 
     slice_draws: int
@@ -244,11 +245,11 @@ class Lengths(NamedTuple):
 def choose_lengths(
     program: Program, segment_seconds: float, expected_seconds: float, measured_seconds: float
 ) -> Lengths:
-    """Return lengths near their aimed times, bounded by memory; none changes the draws.
+    """Return lengths near their target times, bounded by memory; none of them changes the draws.
 
     Args:
-        program: its kernel says how many gradients a draw takes, its target how large a draw is.
-        segment_seconds: aimed time between two commits.
+        program: its kernel determines how many gradients a draw takes, and its target how large a draw is.
+        segment_seconds: target time between two commits.
         expected_seconds: of one gradient of all chains of the program, by `program_costs.expected_seconds`. The program depends
             on it, so it must be the same in every run: otherwise a run would not find the programs of the one before.
         measured_seconds: the same, by `program_audit.seconds_per_gradient`.
@@ -259,12 +260,12 @@ def choose_lengths(
 
 
 def slice_length(program: Program, seconds_per_gradient: float) -> int:
-    """Return how many iterations one call should make, if a gradient of all chains takes this long."""
+    """Return how many iterations one call should make if a gradient of all chains takes this long."""
     return _length(program, seconds_per_gradient, SLICE_SECONDS, SLICE_BYTES)
 
 
 def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float, most_bytes: int) -> int:
-    """Return the largest power of two within a time, a number of bytes and `SEGMENT_DRAWS`; at least 1."""
+    """Return the largest power of two within limits on time and bytes and within `SEGMENT_DRAWS`; at least 1."""
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
     coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
     # Statistics are float64 on the devices.

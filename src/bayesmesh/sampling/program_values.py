@@ -1,4 +1,4 @@
-"""What the programs of a chain group are called with, and the chains that they pass on."""
+"""Arguments of the programs of a chain group, and the chains that the programs pass on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bayesmesh.kernels.base import Position
 
 
 class GroupKey(NamedTuple):
-    """Where the randomness of a chain group comes from: the root seed and the absolute number of its first chain."""
+    """Source of the randomness of a chain group: the root seed and the absolute number of its first chain."""
 
     seed: int
     first_chain: int
@@ -39,7 +39,7 @@ class Arguments(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """The chains of a group, and what their kernel has learnt; with nothing else it is the checkpoint."""
+    """The chains of a group and the adaptation of their kernel; this alone is the checkpoint."""
 
     kernel: Any
     adaptation: Any

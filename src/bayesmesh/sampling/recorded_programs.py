@@ -1,13 +1,13 @@
-"""Record the programs of a chain group by what they follow from, so that a later run traces and lowers none of them.
+"""Record the programs of a chain group under everything that determines them, so that a later run need not trace and lower them.
 
-JAX finds an executable in its persistent cache by the program's text, which takes tracing and lowering all of it. A
-record names the executables by their keys there, and says which arguments they take, what they return, and how that
-lies over the mesh. It is sealed JSON, and the executables are bound to their keys: nothing is unpickled. They are those
-that a run without records would have found, so draws are the same bits.
+JAX finds an executable in its persistent cache by the program's text, which requires tracing and lowering all of it. A
+record names the executables by their keys there, and says which arguments they take, what they return, and how the results
+are sharded over the mesh. It is sealed JSON, and the executables are bound to their keys: nothing is unpickled. They are
+the executables that a run without records would have found, so the draws are bitwise equal.
 
-A record holds for the same settings, data, code, versions, processor and files read. It is never made of programs that
-call Python, nor of a user's own kernel. Code of a user's own model may depend on what no fingerprint sees: its density is traced
-all the same, and must be the one that was recorded.
+A record holds for the same settings, data, code, versions, processor and files read. Programs that call Python, and
+programs of a user's own kernel, are never recorded. A user's own model may depend on something that no fingerprint covers,
+so its density is traced nevertheless, and must equal the recorded one.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from bayesmesh.store.sealed import read_sealed, write_sealed
 type JSON = Any
 
 _KNOWN_TARGETS = re.compile(r"lapack_\w+|Sharding|SPMD\w+|LayoutConstraint|annotate_device_placement")
-"""Functions that an executable may call: those that JAX registers with XLA, not those of a user's module."""
+"""Functions that an executable may call: those that JAX registers with XLA, but not those of a user's module."""
 
 _PLACES = ("jax_compilation_cache_dir",)
-"""Settings of JAX that do not change with what is computed: a project may be moved."""
+"""Settings of JAX that do not affect what is computed, because a project may be moved."""
 
 _CONFIG = PACKAGE_ROOT / "config"
-"""No stage counts it as its code, and it decides the order and dtypes of the numbers that programs are called with."""
+"""Code that no stage counts as its own, although it decides the order and dtypes of the programs' arguments."""
 
 _log = logging.getLogger("bayesmesh")
 
 
 class Executable:
-    """A recorded executable, called as the compiled program that it comes from.
+    """A recorded executable, called like the compiled program from which it was recorded.
 
     Args:
-        loaded: from the persistent cache.
-        about: what the record says of it.
-        mesh: that it runs on.
+        loaded: executable from the persistent cache.
+        about: its description in the record.
+        mesh: mesh on which it runs.
     """
 
     def __init__(self, loaded: Any, about: Mapping[str, JSON], mesh: Mesh) -> None:
@@ -104,7 +104,7 @@ class Records:
             "config": spec.config, "chains": spec.num_chains, "data": fingerprint,
             "code": [stage_fingerprint(spec), *(hash_file(file) for file in sorted(_CONFIG.glob("*.py")))],
             "environment": environment(devices, model_class.packages), "requirements": find_versions(_requirements(), may_lack=True),
-            # A user's module may have changed them.
+            # A user's module may have changed the settings of JAX.
             "jax": _settings(),
         }  # fmt: skip
         self._settings = about["jax"]
@@ -114,7 +114,7 @@ class Records:
         self._is_own, self._density = not is_of_package(spec), ""
 
     def find(self) -> dict[str, JSON] | None:
-        """Return the record, None if there is none, it is damaged, or files that were read have changed."""
+        """Return the record; None if it is missing or damaged, or if files that were read have changed."""
         if not self._is_possible or not self._path.exists():
             return None
         try:
@@ -131,18 +131,18 @@ class Records:
     def load(
         self, found: Mapping[str, JSON], make: Callable[[], Program]
     ) -> tuple[Program, dict[str, Executable]] | None:
-        """Return the programs of a record and their executables, which load in threads while the programs are made.
+        """Return the programs of a record and their executables, which load in threads while the programs are built.
 
         Args:
             found: the record.
-            make: makes the programs, which get the shapes of their state from the record.
+            make: builds the programs, which take the shapes of their state from the record.
 
         Returns:
-            None if an executable is gone, or if the model's density is not the one recorded.
+            The programs and executables; None if an executable is gone, or if the model's density is not the recorded one.
         """
         programs, devices = found["programs"], jax.devices()[: found["num_devices"]]
         if any(about["calls_lapack"] for about in programs.values()):
-            # A program that calls LAPACK ends the process unless the routines are found, which lowering does.
+            # A program that calls LAPACK crashes unless its routines have been registered, which lowering would do.
             jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float64))
         with ThreadPoolExecutor() as pool:
             loading = [pool.submit(load_executable, about["key"], devices) for about in programs.values()]
@@ -151,13 +151,13 @@ class Records:
         loaded = [each.result() for each in loading]
         if not is_same or None in loaded or devices != [*program.mesh.devices.flat]:
             return None
-        # In place of what the program would trace.
+        # These replace what the program would trace.
         vars(program)["state_shapes"] = restore_tree(found["state"])
         made = {k: Executable(each, programs[k], program.mesh) for k, each in zip(programs, loaded, strict=True)}
         return program, made
 
     def trace_density(self, program: Program) -> None:
-        """Trace what `save` needs of a user's own model, while programs compile."""
+        """Trace what `save` needs from a user's own model, while programs compile."""
         if self._is_own and self._can_hold(program) and _is_traced_whole(program.target.model):
             self._density = digest_density(program)
 
@@ -171,16 +171,16 @@ class Records:
         observed: Mapping[str, str],
         facts: Mapping[str, JSON],
     ) -> None:
-        """Record programs, if that is possible.
+        """Record programs, if possible.
 
         Args:
-            program, compiled: the programs, and what was compiled, by name.
-            observed: file -> stamp of what the job has read besides, see `Observation.files`.
-            facts: what else the compile stage needs of a record.
+            program, compiled: the programs, and their compilations by name.
+            observed: file -> stamp of other files that the job has read, see `Observation.files`.
+            facts: further facts that the compile stage needs from a record.
         """
-        # An analysis of a user, imported since, may have changed them too.
+        # A user's analysis, imported since, may have changed them too.
         is_possible = self._can_hold(program) and self._settings == _settings()
-        # Also a file of this package may import a user's code, which is observed.
+        # A file of this package, too, may import a user's code, which is observed.
         is_own = self._is_own or bool(observed)
         if not is_possible or (is_own and not _is_traced_whole(program.target.model)):
             return
@@ -195,12 +195,12 @@ class Records:
 
 
 def _settings() -> dict[str, object]:
-    """Return the settings of JAX as they are now."""
+    """Return the current settings of JAX."""
     return {name: value for name, value in jax.config.values.items() if name not in _PLACES}
 
 
 def digest_density(program: Program) -> str:
-    """Return a digest of all that programs take from the model, as it is traced now."""
+    """Return a digest of everything that programs take from the model, as traced now."""
     target = program.target
     of_one = target.position.position_shapes
 
@@ -216,7 +216,7 @@ def digest_density(program: Program) -> str:
 
 
 def _constants(jaxpr: ClosedJaxpr) -> Iterator[np.ndarray]:
-    """Yield the values that a jaxpr and those within it hold, which its text shows in part or not at all."""
+    """Yield the constants of a jaxpr and of those nested in it, which its text shows only in part or not at all."""
     values = [*jaxpr.consts]
     for equation in equations_of(jaxpr):
         values += [variable.val for variable in equation.invars if isinstance(variable, Literal)]
@@ -228,7 +228,7 @@ def _constants(jaxpr: ClosedJaxpr) -> Iterator[np.ndarray]:
 
 
 def _is_traced_whole(model: Model) -> bool:
-    """Return whether programs take nothing from a model besides what `digest_density` traces."""
+    """Return whether programs take nothing from a model except what `digest_density` traces."""
     has_units = model.unit_groups or model.normal_groups
     return type(model).observed_information is Model.observed_information and not has_units
 
@@ -238,15 +238,15 @@ def _is_of_package(kind: str, spec: StageSpec) -> bool:
 
 
 def _requirements() -> Iterator[str]:
-    """Yield the distributions that this package and its extras need: their code is part of programs."""
+    """Yield the distributions that this package and its extras require: their code is part of programs."""
     for line in requires("bayesmesh") or ():
         yield re.split(r"[^\w.-]", line, maxsplit=1)[0]
 
 
 def _describe(made: Compilation) -> dict[str, JSON] | None:
-    """Return what a record says of a program, None if it cannot be recorded."""
+    """Return the description of a program in a record, or None if the program cannot be recorded."""
     compiled, targets, made_of = made.compiled, _targets(made.lowered), describe_tree(made.lowered.out_info)
-    # JAX drops arguments that a program does not use, and has no public way to say which.
+    # JAX drops arguments that a program does not use, and has no public way to tell which.
     kept = sorted(compiled._executable._kept_var_idx)
     given = compiled.in_tree.flatten_up_to(compiled.input_shardings)
     lies, made_lies = [given[i] for i in kept], jax.tree.leaves(compiled.output_shardings)
@@ -263,12 +263,12 @@ def _describe(made: Compilation) -> dict[str, JSON] | None:
 
 
 def _calls_only_known(targets: Collection[str]) -> bool:
-    """Return whether a program calls only functions that JAX registers with XLA: none of Python, or of a user's module."""
+    """Return whether a program calls only functions that JAX registers with XLA, and none of Python or of a user's module."""
     return all(map(_KNOWN_TARGETS.fullmatch, targets))
 
 
 def _targets(lowered: jax.stages.Lowered) -> set[str]:
-    """Return the functions outside of XLA that a program calls."""
+    """Return the functions outside XLA that a program calls."""
     found = set[str]()
 
     def visit(operation: Any) -> Any:
@@ -290,7 +290,7 @@ def _spec(axes: Sequence[JSON]) -> PartitionSpec:
 
 
 def describe_tree(tree: Any) -> JSON:
-    """Return nested tuples, named ones of this package, dicts and abstract arrays as JSON; None if there is anything else."""
+    """Return a tree of tuples, named tuples of this package, dicts and abstract arrays as JSON; None if it contains anything else."""
     if hasattr(tree, "dtype") and hasattr(tree, "shape"):
         is_number = isinstance(tree.dtype, np.dtype)
         return {"shape": list(tree.shape), "dtype": tree.dtype.name} if is_number else None
@@ -308,10 +308,10 @@ def describe_tree(tree: Any) -> JSON:
 
 
 def restore_tree(found: Mapping[str, JSON]) -> Any:
-    """Return what `describe_tree` described.
+    """Return the tree that `describe_tree` described.
 
     Raises:
-        StoreError: it names anything else than a named tuple of this package.
+        StoreError: it names anything other than a named tuple of this package.
     """
     if "shape" in found:
         return jax.ShapeDtypeStruct(tuple(found["shape"]), np.dtype(found["dtype"]))

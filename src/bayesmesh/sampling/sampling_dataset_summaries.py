@@ -1,4 +1,4 @@
-"""Compute summaries of many datasets from draws, each at probe rows of its own."""
+"""Compute summaries of many datasets from draws, each at its own probe rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Pos
 
     Args:
         model: the model.
-        spec: its data, with the rows of each dataset.
+        spec: its data, with the number of rows of each dataset.
         shards: the data itself.
         posterior: the draws, (chain, draw, dataset, ...).
         probe_rows: rows of a dataset at which summaries are computed; a shorter one repeats some.
@@ -33,7 +33,7 @@ def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Pos
 
     parts = []
     for block in posterior.blocks():
-        # Entries of local latents are rows, and datasets that have such latents are of one length.
+        # Entries of local latents are rows, and datasets with such latents have equal length.
         aligned = {k: np.take(block[k], within[0], axis=2 + axis) for k, axis in model.local_latents.items()}
         parts.append(jax.device_get(of_block({**block, **aligned}, at_probes)))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
@@ -42,7 +42,7 @@ def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Pos
 
 
 def probe_numbers(counts: tuple[int, ...], probe_rows: int) -> np.ndarray:
-    """Return which of its rows are the probe rows of each dataset, (dataset, probe), evenly spaced.
+    """Return the probe rows of each dataset, counted within it and evenly spaced, (dataset, probe).
 
     >>> probe_numbers((2, 5), 3).tolist()
     [[0, 0, 1], [0, 2, 4]]

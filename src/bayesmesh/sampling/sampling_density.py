@@ -1,8 +1,8 @@
 """The log density of a model over a mesh, for a batch of chains, with its gradient.
 
 The model is written for one draw and all rows in one place. Here its likelihood is summed tile by tile and device by
-device, so that memory is bounded by a tile and not by the data, and its gradient is taken in the same pass. Every
-device sums its own rows; one all-reduce at the end adds the devices.
+device, so that memory is bounded by a tile and not by the data, and its gradient is computed in the same pass. Every
+device sums its own rows; one all-reduce at the end sums over devices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bayesmesh.sampling.sampling_unit_density import BoundUnits
 Arrays = Mapping[str, Array]
 
 Likelihood = Callable[[Arrays], tuple[Float[Array, " chain"], dict[str, jax.Array]]]
-"""From latents of a batch of chains to the log likelihood and its gradient by them."""
+"""Function from the latents of a batch of chains to the log likelihood and its gradient with respect to them."""
 
 
 class Target:
@@ -40,14 +40,14 @@ class Target:
 
     Args:
         model: the model.
-        spec: the data it is about.
-        layout: how its rows lie over devices and tiles.
+        spec: description of its data.
+        layout: layout of its rows over devices and tiles.
 
     Attributes:
-        position: how latents lie in a position.
-        dtype: of positions and stored draws, which is the experiment's.
-        likelihood_dtype: of rows and latents in the likelihood.
-        uses_gpu_path: whether all devices are GPUs of the kind that the model's path for GPUs is for.
+        position: layout of latents in a position.
+        dtype: dtype of positions and stored draws, which is the experiment's.
+        likelihood_dtype: dtype of rows and latents in the likelihood.
+        uses_gpu_path: whether all devices are GPUs of the kind for which the model's GPU path is written.
     """
 
     uses_gpu_path = False
@@ -69,12 +69,12 @@ class Target:
         )
 
     def _set_prior(self, model: Model) -> None:
-        # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
+        # The prior is cheap: it is always computed in float64, which keeps acceptance exact at large log densities.
         self.prior = model.prior(self.spec.with_dtype("float64"))
         self.bijector = bijector_of(self.prior)
 
     def with_options(self, options: Arrays) -> Target:
-        """Return this target with numeric options of the model that are arguments of a program."""
+        """Return this target with the model's numeric options replaced by arguments of a program."""
         if not options:
             return self
         made, model = copy.copy(self), self.model
@@ -84,23 +84,23 @@ class Target:
         return made
 
     def bind(self, data: Arrays) -> BoundTarget:
-        """Return the target as kernels see it, on data as `data_shapes` says."""
+        """Return the target as kernels see it, on data with `data_shapes`."""
         return BoundTarget(self, data)
 
     def _sample_unconstrained(self, key: Key[Array, ""]) -> dict[str, jax.Array]:
         return dict(self.bijector.inverse(self.prior.sample(seed=key)))
 
     def sample_prior(self, key: Key[Array, ""]) -> Position:
-        """Return a draw of the prior as the unconstrained position of one chain."""
+        """Return a draw from the prior as the unconstrained position of one chain."""
         return self.position.pack(self._sample_unconstrained(key))
 
     def constrain(self, position: Position) -> dict[str, jax.Array]:
-        """Return one chain's latents, with the prior's shapes, in the experiment's dtype."""
+        """Return one chain's latents with the prior's shapes, in the experiment's dtype."""
         latents = self.bijector.forward(self.position.unpack(position, jnp.dtype("float64")))
         return {k: v.astype(self.dtype) for k, v in latents.items()}
 
     def pad_entries(self, latents: Arrays) -> dict[str, jax.Array]:
-        """Return one chain's latents with the axis of local ones as long as that of positions; padding holds 0."""
+        """Return one chain's latents, with local ones padded with 0 to the length that they have in positions."""
         behind = self.layout.padded_entries - self.layout.num_entries
         axes = self.model.local_latents if behind else {}
         padded = {
@@ -128,7 +128,7 @@ class Target:
     def likelihood_and_gradient(
         self, latents: Arrays, data: Arrays
     ) -> tuple[Float[Array, " chain"], dict[str, jax.Array]]:
-        """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient by latents."""
+        """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient with respect to latents."""
         return jax.vmap(self._sum_of_devices, in_axes=(0, None))(latents, data)
 
     def observed_information(self, latents: Arrays, data: Arrays) -> dict[str, Arrays] | None:
@@ -146,7 +146,7 @@ class Target:
         lies = (*data["is_row"].shape[:2], self.layout.tile_entries)
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
         if lies[0] == 1:
-            # An axis of length 1 would keep XLA from laying out products as the chains are: twice the time of a gradient.
+            # An axis of length 1 would keep XLA from giving products the layout of the chains, which doubles the time of a gradient.
             of_one = jax.tree.map(lambda x: jnp.asarray(x)[0], (local, dict(data)))
             value, gradient, g_local = self._device_sum(shared, *of_one)
         else:
@@ -167,14 +167,14 @@ class Target:
             value, (g_shared, g_local) = self.tile(shared, *tile)
             return (carry[0] + value, jax.tree.map(jnp.add, carry[1], g_shared)), g_local
 
-        # The empty sum of this device's rows, and not just 0: under `shard_map` it varies over devices as the sum does.
+        # An empty sum over this device's rows rather than 0: under `shard_map` it varies over devices, as the sum does.
         nothing = jnp.sum(data["is_row"][:0], dtype=jnp.float64)
         zero = (nothing, jax.tree.map(jnp.zeros_like, shared))
         (value, g_shared), g_local = jax.lax.scan(add, zero, (local, data))
         return value, g_shared, g_local
 
     def tile(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[Float[Array, ""], tuple[Arrays, Arrays]]:
-        """Return the log likelihood of one tile, () float64, and its gradient by shared and by local latents."""
+        """Return the log likelihood of one tile, () float64, and its gradient with respect to shared and to local latents."""
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 
         aligned, to_entries = self.align(local, data)
@@ -183,7 +183,7 @@ class Target:
         )
         value, gradient = evaluate({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
-            # A tile without any row computes with padding alone, and its gradient may be NaN.
+            # A tile without rows contains only padding, and its gradient may be NaN.
             gradient = {k: jnp.where(data["is_row"][0], g, 0) for k, g in gradient.items()}
         (by_entry,) = to_entries({k: gradient[k] for k in local})
         return value, ({k: gradient[k] for k in shared}, by_entry)
@@ -195,14 +195,14 @@ class Target:
         def align(local: Arrays) -> Arrays:
             taken = {k: v[data["entry_of_row"]] if "entry_of_row" in data else v for k, v in local.items()}
             if self.layout.is_padded:
-                # Zeros may be what the model cannot take, such as a scale: padding takes the entry of the first row.
+                # The model may not accept zeros, for example as a scale: padding takes the entry of the first row.
                 taken = {k: jnp.where(_over_axes(data["is_row"], v), v, v[:1]) for k, v in taken.items()}
             return {k: jnp.moveaxis(v, 0, axes[k]) for k, v in taken.items()}
 
         return jax.vjp(align, local)
 
     def add_gpu_rows(self, data: Arrays) -> dict[str, jax.Array]:
-        """Return data with the fields that the model's path for GPUs reads instead of those that are stored."""
+        """Return data with the fields that the model's GPU path reads in place of the stored ones."""
         if not self.uses_gpu_path:
             return dict(data)
         rows = {name: data[name] for name in self.spec.fields}
@@ -211,10 +211,10 @@ class Target:
     # -- data on the devices ---------------------------------------------------------------------------------------
 
     def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the abstract data that a program takes: fields (device, tile, row, ...) and what the layout adds.
+        """Return the abstract data that a program takes: fields (device, tile, row, ...) and arrays added by the layout.
 
-        ``is_row`` is False for padding; ``entry_of_row``, the entry within its tile that a row belongs to, is there
-        where several rows share one.
+        ``is_row`` is False for padding. ``entry_of_row``, the entry within its tile to which a row belongs, is present if
+        several rows may share one.
         """
         shapes = {
             k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), device_dtype(f.dtype, self.likelihood_dtype))
@@ -226,14 +226,14 @@ class Target:
         return shapes
 
     def lay_out(self, rows: Mapping[str, np.ndarray], devices: range | None = None) -> dict[str, np.ndarray]:
-        """Pad and reshape rows on the host to the share that some devices have of what `data_shapes` says.
+        """Pad and reshape rows on the host to the part of `data_shapes` that some devices hold.
 
-        Padding repeats the last row before it: zeros may be what the model cannot take, such as a scale, and its
-        gradient by shared latents would then be NaN, for NaN times 0 is NaN.
+        Padding repeats the last row before it. The model may not accept zeros, for example as a scale, and its gradient
+        with respect to shared latents would then be NaN, because NaN times 0 is NaN.
 
         Args:
             rows: field -> (row, ...), the rows of these devices in order.
-            devices: their numbers along the device axis; all when None.
+            devices: their numbers along the device axis; all if None.
         """
         devices = range(self.layout.num_devices) if devices is None else devices
         slots = self.layout.slots(devices)
@@ -253,10 +253,10 @@ class BoundTarget:
 
     Args:
         target: the model's.
-        data: as `Target.data_shapes` says.
+        data: arrays with `Target.data_shapes`.
 
     Attributes:
-        normal: from whose draws the chains start; None if they start elsewhere.
+        normal: the normal from which the chains' starts are drawn; None if they start elsewhere.
     """
 
     def __init__(self, target: Target, data: Arrays) -> None:
@@ -266,11 +266,11 @@ class BoundTarget:
 
     @property
     def mask(self) -> Position:
-        """1 for entries and 0 for the padding behind them."""
+        """1 for entries and 0 for the padding after them."""
         return self.target.position.mask
 
     def log_density(self, position: Position) -> Density:
-        """Return log prior, log likelihood and the gradient of their sum, of a batch of chains."""
+        """Return log prior, log likelihood and the gradient of their sum, for a batch of chains."""
         (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
         log_likelihood, gradient = self._likelihood(latents)
         (total,) = pull_back((jnp.ones_like(log_prior), gradient))
@@ -278,21 +278,21 @@ class BoundTarget:
 
     @functools.cached_property
     def units(self) -> Units | None:
-        """The model's groups of units that are independent given the rest; None where it declares none."""
+        """The model's groups of units that are independent given the rest; None if it declares none."""
         if not self.target.model.unit_groups:
             return None
         return BoundUnits(self.target, self.data)
 
     @functools.cached_property
     def normals(self) -> Normals | None:
-        """The model's groups of units that are normal given all else; None where it declares none."""
+        """The model's groups of units that are normal given all else; None if it declares none."""
         return BoundNormals(self.target, self.data) if self.target.model.normal_groups else None
 
     def expand(self, position: Position) -> BoundTarget:
-        """Return the target with its log likelihood expanded by latents to second order at one chain (1, ...).
+        """Return the target with its log likelihood expanded to second order in the latents at one chain (1, ...).
 
-        The Hessian there is the same, and needs no pass over the data. This target itself where the model has no
-        information to expand it with.
+        The Hessian there is the same, and needs no pass over the data. Returns this target itself if the model has no
+        information from which to expand it.
         """
         _, latents = jax.vmap(self.target.prior_and_latents)(position)
         at = {k: v[0] for k, v in latents.items()}
@@ -311,7 +311,7 @@ class BoundTarget:
         return made
 
     def log_density_parts(self, position: Position) -> DensityParts:
-        """Return log prior and log likelihood, and the gradient of each, of a batch of chains."""
+        """Return log prior and log likelihood, and the gradient of each, for a batch of chains."""
         (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
         log_likelihood, gradient = self._likelihood(latents)
         (of_prior,) = pull_back((jnp.ones_like(log_prior), jax.tree.map(jnp.zeros_like, gradient)))
@@ -328,16 +328,16 @@ def _on_gpu(model: Model, latents: Arrays, rows: Arrays, is_row: jax.Array) -> t
 def _differentiate_plainly(
     model: Model, primals: tuple[Arrays, Arrays, jax.Array], tangents: tuple[Arrays, object, object]
 ) -> tuple[tuple[jax.Array, Arrays], tuple[jax.Array, Arrays]]:
-    """Return products with the Hessian by the plain path: that of a GPU need have no derivative."""
+    """Return Hessian-vector products by the plain path, because a GPU path need not be differentiable."""
     latents, rows, is_row = primals
     return jax.jvp(lambda at: model.log_likelihood_and_gradient(at, rows, is_row), (latents,), (tangents[0],))
 
 
 def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:
-    """Return (row,) with axes of length 1 behind, to broadcast over an array (row, ...)."""
+    """Return (row,) with trailing axes of length 1, to broadcast over an array (row, ...)."""
     return is_row.reshape(is_row.shape + (1,) * (like.ndim - 1))
 
 
 def device_dtype(stored: str, dtype: np.dtype) -> np.dtype:
-    """Integers stay as they are stored; floating-point fields take the experiment's dtype."""
+    """Return the dtype of a field on devices: integers keep the stored one, floating-point fields take the experiment's."""
     return dtype if np.dtype(stored).kind == "f" else np.dtype(stored)

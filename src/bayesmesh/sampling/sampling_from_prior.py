@@ -19,18 +19,18 @@ from bayesmesh.models.base import Latents
 from bayesmesh.sampling.sampling_density import Target, device_dtype
 
 MOST_ROUNDS = 1000
-"""Most values of an outcome of which each is predicted from those before it."""
+"""Most values of an outcome in which each value is predicted from those before it."""
 
 _LEFT_OUT = "calibration is left out, or give an experiment whose rows can be simulated"
 
 
 class Simulated(NamedTuple):
-    """Simulated datasets; without the dataset axis, one.
+    """Simulated datasets, or a single one without the dataset axis.
 
     Attributes:
-        position: (dataset, ...) the latents in unconstrained space.
+        position: (dataset, ...), the latents in unconstrained space.
         latents: latent -> (dataset, ...).
-        rows: field -> (dataset, row, ...): outcomes drawn, and every other field as it was observed.
+        rows: field -> (dataset, row, ...): the outcomes as drawn, and every other field as observed.
     """
 
     position: Position
@@ -39,14 +39,14 @@ class Simulated(NamedTuple):
 
 
 class Simulator:
-    """Simulates datasets like an observed one.
+    """Simulate datasets like an observed one.
 
     Args:
         target: the log density of the model.
-        rows: field -> (row, ...), all rows that were observed.
+        rows: field -> (row, ...), all observed rows.
 
     Attributes:
-        outcome: the field that `predict` is about.
+        outcome: the field that `predict` predicts.
 
     Raises:
         ConfigError: the model's predictions do not determine its rows; the message says why.
@@ -63,13 +63,13 @@ class Simulator:
         self._draw = jax.jit(jax.vmap(self._simulate))
 
     def draw(self, seed: int, num_datasets: int) -> Simulated:
-        """Return as many datasets, on the host."""
+        """Return this many datasets, on the host."""
         position, latents, outcome = jax.device_get(self._draw(jax.random.split(jax.random.key(seed), num_datasets)))
         given = {k: np.broadcast_to(v, (num_datasets, *v.shape)) for k, v in self._rows.items()}
         return Simulated(position, latents, {**given, self.outcome: outcome})
 
     def _find_outcome(self) -> str:
-        """Return the one field that `outcome` hands on."""
+        """Return the one field that `outcome` returns unchanged."""
         model, turned = self.target.model, {k: jnp.flip(v, 0) for k, v in self._rows.items()}
 
         def is_handed_on(name: str) -> bool:
@@ -91,7 +91,7 @@ class Simulator:
         return {**latents, **{k: jnp.take(latents[k], entries, axis) for k, axis in local.items()}}
 
     def _reads_outcome(self) -> bool:
-        """Return whether predictions are computed from the outcome, as those of a series given its past are."""
+        """Return whether predictions are computed from the outcome, as for a series given its past."""
         shapes = jax.eval_shape(lambda: self._align(self.target.constrain(self.target.sample_prior(jax.random.key(0)))))
 
         def predicted(outcome: Array, latents: Latents) -> Array:
@@ -103,10 +103,10 @@ class Simulator:
         return is_used[0]
 
     def _simulate(self, key: Key[Array, ""], start: Array | None = None) -> tuple[Position, dict[str, Array], Array]:
-        """Return a position and latents of the prior, and an outcome.
+        """Return a position and latents drawn from the prior, and an outcome.
 
-        Where the model predicts each value from those before it, the same random numbers are used again and again, and
-        one value more is what it stays in every round.
+        If the model predicts each value from those before it, the simulation runs in rounds with the same random numbers,
+        and every round makes one more value final.
         """
         key_latents, key_outcome = jax.random.split(key)
         position = self.target.sample_prior(key_latents)
@@ -121,7 +121,7 @@ class Simulator:
         return position, latents, outcome
 
     def _check_rounds(self) -> None:
-        """Refuse predictions that depend on more than the values before: where the rounds begin would then count."""
+        """Refuse predictions that depend on more than the earlier values: the result would then depend on where the rounds begin."""
         simulate, keys = jax.jit(jax.vmap(self._simulate)), jax.random.split(jax.random.key(1), 16)
         outcome = simulate(keys)[-1]
         if not np.array_equal(simulate(keys, jnp.roll(outcome, 1, axis=0))[-1], outcome):

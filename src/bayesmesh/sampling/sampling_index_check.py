@@ -1,12 +1,12 @@
-"""Check at all rows that no likelihood takes an entry beyond the end of an array, or puts one there.
+"""Check at all rows that no likelihood reads an entry beyond the end of an array, or writes one there.
 
-``effects[group]`` with a group that is too large takes the last entry, as JAX does, and a posterior of groups numbered from 1
-looks as healthy as the right one; ``totals.at[group].add(y)`` forgets what is beyond the end. The check computes the likelihood
-from its traced program with several numbers of its own in the place of entries that are taken, and with what is put beyond the
-end forgotten or in the last place: a row whose value differs depends on them. Where they are masked, nothing differs. An
-index to a single entry under `jax.vmap` has ``mode="clip"`` in the program, so that one which means it has to clip its index itself.
-What functions of JAX put beyond the end of arrays of their own (`jnp.repeat`, `jnp.bincount`) is theirs to forget, and so is what
-has a negative index, with which `jax.ops.segment_sum` marks padding.
+In JAX, ``effects[group]`` with a group that is too large reads the last entry, and the posterior with groups numbered from 1
+looks as healthy as the right one; ``totals.at[group].add(y)`` drops what is beyond the end. The check evaluates the traced
+program of the likelihood several times, with different numbers in place of entries read beyond the end, and with values
+written there either dropped or written to the last place. A row whose value differs depends on them; if they are masked,
+nothing differs. An index to a single entry under `jax.vmap` has ``mode="clip"`` in the program, so a model that intends to
+clip must clip its index itself. Functions of JAX may drop what they write beyond the end of their own arrays (`jnp.repeat`,
+`jnp.bincount`), and negative indices, with which `jax.ops.segment_sum` marks padding, may be dropped.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from bayesmesh.sampling.starts import ReadRows
 BEYOND = "an index is beyond the end of its array; JAX takes the last entry instead, and forgets what is put there"
 
 _BYTES = 2**26
-"""Rows that are in memory at once at most."""
+"""Largest size of the rows in memory at a time, in bytes."""
 
 _FILL = jax.lax.GatherScatterMode.FILL_OR_DROP
 
 _ROUNDING = 1e-6
-"""Relative difference that is rounding; without entries beyond the end all programs compute the same."""
+"""Relative difference that counts as rounding; without entries beyond the end, all programs compute the same."""
 
 _SCATTERS = {
     jax.lax.scatter_p, jax.lax.scatter_add_p, jax.lax.scatter_sub_p, jax.lax.scatter_mul_p, jax.lax.scatter_min_p,
     jax.lax.scatter_max_p,
 }  # fmt: skip
-"""Of ``array.at[index]``, `jax.ops.segment_sum` and the like."""
+"""Primitives of ``array.at[index]``, `jax.ops.segment_sum` and the like."""
 
 _OF_AT = ("/array_methods.py", "/indexing.py")
-"""Files of ``jax.numpy`` through which ``array.at[index]`` goes."""
+"""Files of ``jax.numpy`` through which ``array.at[index]`` is called."""
 
 
 _SIGNS = (0, -1, 1)
-"""Of what stands for an entry beyond the end in each program: a small number, and one beyond all entries on either side. What is
-put beyond the end is forgotten in the first, as JAX does, and in the last place in the others."""
+"""Signs of the numbers that replace an entry beyond the end, one per program: a small number, and one beyond all entries on either
+side. Values written beyond the end are dropped in the first program, as in JAX, and go to the last place in the others."""
 
 
 def _number_beyond(sign: int, values: Array) -> Array:
-    """Return what stands for an entry of an array, (): it may be a scale, a number of turns or an index itself.
+    """Return a replacement for an entry of an array, (), which may be a scale, a number of iterations or an index itself.
 
-    So far from all entries, one row shows among many, and its exponential is finite where those of the entries are small.
+    It is so far from all entries that one row shows among many, but its exponential is finite if the entries are small.
     """
     if not jnp.issubdtype(values.dtype, jnp.inexact):
         return jnp.asarray(abs(sign), values.dtype)
@@ -77,9 +77,9 @@ class RowPart(NamedTuple):
     """Rows that are checked.
 
     Attributes:
-        name_row: returns the name of a row by its number in the order of `read_rows`, from 0.
+        name_row: returns the name of a row from its number in the order of `read_rows`, counted from 0.
         first, end: the rows ``first`` to ``end - 1``.
-        read_rows: returns the rows of a range, as they are stored.
+        read_rows: returns the rows of a range, as stored.
     """
 
     name_row: Callable[[int], str]
@@ -97,16 +97,16 @@ def check_indices(
         model_class: class of the model.
         options: its options.
         spec: its data, in the experiment's dtype.
-        training: rows whose entries of local latents are those of their numbers.
+        training: rows whose entries of local latents follow from their numbers.
         held_out: returns the held-out rows; called only if the likelihood indexes an array.
 
     Raises:
-        ConfigError: names the method and the first such row.
+        ConfigError: it does; the message names the method and the first such row.
     """
     dtype = np.dtype(spec.dtype)
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
     count = max(1, min(training.end - training.first, READ_ROWS, _BYTES // of_row))
-    # Latents with an entry for each row are those of a block; groups of rows may lie anywhere.
+    # Latents with an entry for each row need only the entries of a block; groups of rows may lie anywhere.
     own = spec if spec.entry_counts else dataclasses.replace(spec, num_rows=count)
     model = model_class(options, own)
     shapes = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
@@ -118,7 +118,7 @@ def check_indices(
         at = jax.jit(lambda: latents_at_point(model, own), compiler_options=QUICK)()
         for part in (training, *held_out()):
             for start in range(part.first, part.end, count):
-                # The last call repeats a row.
+                # The last call is padded by repeating a row.
                 numbers = np.minimum(np.arange(start, start + count), part.end - 1)
                 read = part.read_rows(start, min(start + count, part.end))
                 rows = {k: np.asarray(read[k][numbers - start], shape.dtype) for k, shape in shapes.items()}
@@ -131,11 +131,11 @@ def find_rows_beyond(function: Callable[..., Any], *arguments: Any) -> Callable[
     """Return a function that finds the first row whose results depend on an entry beyond the end of an array.
 
     Args:
-        function: returns arrays with an axis of rows in front.
-        arguments: of the function, or their shapes and dtypes.
+        function: returns arrays with a leading axis of rows.
+        arguments: arguments of the function, or their shapes and dtypes.
 
     Returns:
-        The function, of arguments of these shapes; None if the function indexes no array.
+        The function, for arguments of these shapes; None if `function` indexes no array.
     """
     plain = jax.make_jaxpr(function)(*arguments)
     marked = [_mark(plain.jaxpr, sign) for sign in _SIGNS]
@@ -165,12 +165,12 @@ def _is_other(one: Array, other: Array) -> Bool[Array, "..."]:
 
 
 def likelihood_of_rows(model: Model) -> Callable[[Latents, Rows, Array], Array]:
-    """Return the log likelihood of rows as a function of a draw, rows and the entries of local latents that these belong to."""
+    """Return the log likelihood of rows as a function of a draw, rows, and the entries of local latents to which these belong."""
     return lambda latents, rows, entries: model.log_likelihood(align_local(model, latents, entries), rows)
 
 
 def _mark(jaxpr: Jaxpr, sign: int) -> Jaxpr:
-    """Return the program with other numbers for entries beyond the end of an array; the same one if it takes no entries."""
+    """Return the program with entries beyond the end of an array replaced; the same object if it indexes no array."""
     equations = [_mark_equation(each, sign) for each in jaxpr.eqns]
     is_same = all(mine is each for mine, each in zip(equations, jaxpr.eqns, strict=True))
     return jaxpr if is_same else jaxpr.replace(eqns=equations)
@@ -194,20 +194,20 @@ def _mark_equation(equation: JaxprEqn, sign: int) -> JaxprEqn:
 
 
 def _replace(equation: JaxprEqn, function: Callable[..., Any]) -> JaxprEqn:
-    """Return an equation whose results are those of a function of its arguments."""
+    """Return an equation with the same arguments whose results come from a function."""
     guarded = jax.make_jaxpr(function)(*(each.aval for each in equation.invars))
     return equation.replace(primitive=closed_call_p, params={"call_jaxpr": guarded})
 
 
 def _gather(params: Mapping[str, Any], sign: int, values: Array, indices: Array) -> Array:
-    """Return entries, or other numbers for those beyond the end."""
+    """Return entries, with those beyond the end replaced."""
     filled = {**params, "mode": _FILL, "fill_value": False}
     is_there = jax.lax.gather_p.bind(jnp.ones(values.shape, bool), indices, **filled)
     return jnp.where(is_there, jax.lax.gather_p.bind(values, indices, **params), _number_beyond(sign, values))
 
 
 def _scatter(equation: JaxprEqn, values: Array, indices: Array, updates: Array) -> Array:
-    """Put entries beyond the end into the last place, but for those with a negative index."""
+    """Write entries beyond the end to the last place, except those with a negative index."""
     numbers = equation.params["dimension_numbers"]
     windows = iter(numbers.update_window_dims)
     outside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
@@ -218,7 +218,7 @@ def _scatter(equation: JaxprEqn, values: Array, indices: Array, updates: Array) 
 
 
 def _update(values: Array, part: Array, *starts: Array) -> Array:
-    """Return an array with a part in its place, or without it where it would reach beyond the end and JAX would move it."""
+    """Return an array with a part written into it, or without the part if it would reach beyond the end and JAX would move it."""
     put = jax.lax.dynamic_update_slice_p.bind(values, part, *starts)
     return jnp.where(_fits(values.shape, part.shape, starts), put, values)
 
@@ -229,7 +229,7 @@ def _fits(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Array]) -
 
 
 def _is_of_a_function_of_jax(equation: JaxprEqn) -> bool:
-    """Return whether a function of ``jax.numpy`` puts entries into an array of its own, and not a user's ``.at[]``."""
+    """Return whether a function of ``jax.numpy`` writes entries to an array of its own, as opposed to a user's ``.at[]``."""
     traceback = equation.source_info.traceback
     files: list[str] = [frame.file_name.replace("\\", "/") for frame in traceback.frames] if traceback else []
     inner = itertools.takewhile(lambda file: "/jax/" in file, files)
@@ -237,13 +237,13 @@ def _is_of_a_function_of_jax(equation: JaxprEqn) -> bool:
 
 
 def _slice(sizes: tuple[int, ...], sign: int, values: Array, *starts: Array) -> Array:
-    """Return a slice, or other numbers where it would reach beyond the end and JAX would move it."""
+    """Return a slice, or replacements if it would reach beyond the end and JAX would move it."""
     taken = jax.lax.dynamic_slice_p.bind(values, *starts, slice_sizes=sizes)
     return jnp.where(_fits(values.shape, sizes, starts), taken, _number_beyond(sign, values))
 
 
 def _mark_parameter(value: Any, sign: int) -> Any:
-    """Return a parameter of an equation with the programs in it marked, the same object if there are none."""
+    """Return a parameter of an equation with the programs in it marked; the same object if there are none."""
     match value:
         case Jaxpr():
             return _mark(value, sign)
@@ -258,7 +258,7 @@ def _mark_parameter(value: Any, sign: int) -> Any:
 
 
 def _error(model: Model, row: str, values: Mapping[str, np.ndarray]) -> ConfigError:
-    """Return the error of a row, with its whole numbers, one of which is likely the index."""
+    """Return the error for a row, with its integers, one of which is likely the index."""
     single = {k: float(value) for k, value in values.items() if not value.shape}
     whole = [f"{k} {value:.0f}" for k, value in single.items() if value == np.floor(value)]
     has = f" ({', '.join(whole)})" if whole else ""

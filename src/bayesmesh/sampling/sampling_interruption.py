@@ -21,7 +21,7 @@ class GraceOver(Exception):
 class Interruption:
     """Record stop requests; a context manager for the main thread.
 
-    The handlers only record. The loop checks between two calls of its program, and waits for the devices by polling so
+    The handlers only record. The loop checks between two calls of its program, and waits for the devices by polling, so
     that handlers can run. Schedulers repeat their signals, so a second SIGTERM has no effect; a second Ctrl-C ends the
     process immediately.
 
@@ -75,5 +75,5 @@ class Interruption:
                     raise GraceOver
                 time.sleep(pause)
                 pause = min(2 * pause, 0.01)
-        # Raises errors of the devices.
+        # This raises errors of the devices.
         jax.block_until_ready(tree)

@@ -1,6 +1,6 @@
-"""Hold a kernel to its declarations while its programs are traced: axes of its arrays, statistics, an unchanged state.
+"""Check a kernel against its declarations while its programs are traced: axes of its arrays, statistics, an unchanged state.
 
-A wrong declaration would otherwise end in an error of JAX that names neither the kernel nor the field.
+A wrong declaration would otherwise end in a JAX error that names neither the kernel nor the field.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 _PER_CHAIN = ("lp", "log_likelihood")
 _PARTS = ("begin", "advance", "renew", "is_complete", "end")
 _TELLING = {"renew", "is_complete"}
-"""Parts whose names no other method is likely to have."""
+"""Methods of `TakesTurns` whose names other methods are unlikely to have."""
 _MEANT = 3
-"""Methods with names of any parts from which they are meant as such."""
+"""Fewest methods with the names of parts from which they count as parts."""
 _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 """Part of the common warmup that a metric declares -> its method."""
 
@@ -31,7 +31,7 @@ _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 def check_axes(
     kernel: object, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...] | None]
 ) -> None:
-    """Compare the axes that a kernel declares with the arrays that it makes.
+    """Compare the axes that a kernel declares with those of its arrays.
 
     Args:
         kernel: the kernel.
@@ -41,7 +41,7 @@ def check_axes(
         lengths: name of an axis -> the lengths that it may have; None for any.
 
     Raises:
-        ConfigError: an array has no axes, or more than it has dimensions, or one of another length.
+        ConfigError: an array has no declared axes, or more than it has dimensions, or one of another length.
     """
     found = _by_path(shapes)
     axes = _axes_of_each(found, _by_path(declared))
@@ -65,7 +65,7 @@ def check_axes(
 
 
 def check_fields(kernel: object, state: object) -> None:
-    """Refuse a state without the fields that draws are taken from.
+    """Refuse a state without the fields from which draws are taken.
 
     Raises:
         ConfigError: one is missing.
@@ -76,7 +76,7 @@ def check_fields(kernel: object, state: object) -> None:
 
 
 def check_adaptive(kernel: Kernel[Any, Any, Any, Any]) -> None:
-    """Refuse a kernel that adapts beyond its warmup, while draws are kept.
+    """Refuse a kernel that would adapt beyond its warmup, while draws are kept.
 
     Raises:
         ConfigError: it does.
@@ -87,10 +87,10 @@ def check_adaptive(kernel: Kernel[Any, Any, Any, Any]) -> None:
 
 
 def offers_turns(kernel: object) -> bool:
-    """Whether a kernel offers its own `step` in parts; a class that overrides `step` and not all parts inherits those of another.
+    """Return whether a kernel offers its own `step` in parts; a class that overrides `step` but not all parts inherits another's.
 
     Raises:
-        ConfigError: it has some of the parts and lacks others.
+        ConfigError: it has some of the parts but lacks others.
     """
     if not isinstance(kernel, TakesTurns):
         has = [part for part in _PARTS if callable(getattr(kernel, part, None))]
@@ -102,7 +102,7 @@ def offers_turns(kernel: object) -> bool:
             )
         return False
     age = {
-        # What the object itself has is newer than any class.
+        # Attributes of the object itself override those of any class.
         name: next((i for i, made in enumerate(type(kernel).__mro__) if name in vars(made)), -1)
         for name in ("step", *_PARTS)
     }
@@ -116,7 +116,7 @@ def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: obj
         kernel: the kernel.
         state: its abstract state.
         declared: the `Axes` of the state, which fit it.
-        num_chains: of all chains.
+        num_chains: number of all chains.
 
     Raises:
         ConfigError: chains interact, some are not reported, or they share an array of the state.
@@ -155,17 +155,17 @@ def check_complete(kernel: object, found: jax.Array, num_chains: int) -> jax.Arr
 
 
 def check_state[Tree](kernel: object, method: str, after: Tree, before: Tree, maker: str = "init") -> Tree:
-    """Return a state, or what else a kernel passes on; refuse one of which a method changes the tree, a shape or a dtype.
+    """Return a state, or other data that a kernel passes on; refuse it if a method changes its tree structure, a shape or a dtype.
 
     Args:
         kernel: the kernel.
         method: its method.
         after: what it returns.
         before: what it was given.
-        maker: the method that made it first.
+        maker: the method that made the first one.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: the method does.
     """
     then, now = _by_path(before), _by_path(after)
     for path in [*then, *now]:
@@ -182,7 +182,7 @@ def read_statistics(kernel: object, names: Iterable[str], info: object, num_repo
     """Return the fields of an Info that the kernel declares as statistics.
 
     Raises:
-        ConfigError: a field is missing, or has another shape than () or (reported chain,); the log densities differ by chain.
+        ConfigError: a field is missing, or has a shape other than () or (reported chain,); log densities must be per chain.
     """
     said, statistics = f"{_name(kernel)}: Info of step()", {}
     for name in names:
@@ -204,7 +204,7 @@ def _name(kernel: object) -> str:
 
 
 def _declared_by(kernel: object, method: str, path: str) -> str:
-    """Return file, class and method that declare the axes of an array; those of a metric are its own."""
+    """Return the file, class and method that declare the axes of an array; a metric declares its own."""
     metric = getattr(kernel, "metric", None)
     found = re.match(r"\w+", path)
     if isinstance(metric, Metric) and method == "adaptation_axes" and found and found[0] in _OF_METRIC:
@@ -213,7 +213,7 @@ def _declared_by(kernel: object, method: str, path: str) -> str:
 
 
 def _axes_of_each[Leaf](found: Mapping[str, Leaf], declared: Mapping[str, Leaf]) -> dict[str, Leaf]:
-    """Return declared axes by path, those in the place of a tuple at each of its arrays."""
+    """Return declared axes by path; axes in place of a tuple are repeated for each of its arrays."""
     tuples = {path: whole for path in found if (whole := path.rpartition("[")[0]) in declared and path not in declared}
     alone = {path: axes for path, axes in declared.items() if path not in tuples.values()}
     return alone | {path: declared[whole] for path, whole in tuples.items()}

@@ -25,16 +25,16 @@ GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
 """Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
 LEAST_SHARE = 2.5e-3
-"""Expected seconds of one gradient for each core that shares its rows, or its chains where they step together. Cores meet at every
-gradient, or at every iteration, and repeat all else; and of a long gradient XLA shares loops over several cores by itself."""
+"""Expected seconds of one gradient for each core that shares its rows, or its chains if they step together. Cores synchronise at
+every gradient, or at every iteration, and repeat all else; and XLA itself spreads the loops of a long gradient over several cores."""
 
 LEAST_SHARE_ALONE = 2e-4
-"""The same for cores that share chains which step alone: these meet in warmup alone."""
+"""The same for cores that share chains that step alone: these synchronise only during warmup."""
 
 _log = logging.getLogger("bayesmesh")
 
 _arithmetic: dict[str, object] = {}
-"""Settings of JAX that decide numbers, as `configure_jax` has made them."""
+"""Settings of JAX that affect numerical results, as set by `configure_jax`."""
 
 
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
@@ -45,7 +45,7 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
 
     Args:
         compute: platform and precision.
-        cores: cores that this job may use; all that the process may run on when None.
+        cores: cores that this job may use; if None, all on which the process may run.
 
     Raises:
         DeviceError: the platform is not available to a single process.
@@ -70,14 +70,14 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     for name, value in _arithmetic.items():
         jax.config.update(name, value)
     if compute.processes == 1:
-        # Several processes must join before they look at devices.
+        # Several processes must join before they query devices.
         find_devices(compute)
 
 
 def _has_own_arithmetic() -> bool:
-    """Return whether settings are as `configure_jax` has left them.
+    """Return whether settings are as `configure_jax` left them.
 
-    A user's module may change them when it is imported, which it is not for a later job of this process.
+    A user's module may change them when it is imported, and it is not imported again for a later job of this process.
     """
     return all(getattr(jax.config, name) == value for name, value in _arithmetic.items())
 
@@ -93,7 +93,7 @@ def find_devices(compute: ComputeSettings) -> list[jax.Device]:
     """
     try:
         return jax.devices()
-    # JAX asserts without a message that it has found a device of the platform.
+    # JAX asserts, without a message, that it has found a device of the platform.
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition(" (")[0] or "JAX finds no such device, or has no software for it"
         named = os.environ.get("JAX_PLATFORMS", "")
@@ -109,9 +109,9 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     """Return the mesh of one program.
 
     Args:
-        compute: the mesh asked for; `auto` takes all devices, for rows when `is_sharded`, else for chains.
-        num_chains: chains of the program; `auto` uses no more devices than divide them.
-        is_sharded: whether rows or chains are spread by `auto`.
+        compute: the requested mesh; `auto` takes all devices, for rows if `is_sharded`, else for chains.
+        num_chains: chains of the program; `auto` uses a number of devices that divides them.
+        is_sharded: whether `auto` spreads rows rather than chains.
 
     Raises:
         DeviceError: too few devices, or the platform is not available.
@@ -138,7 +138,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     axes = (CHAIN_AXIS, DATA_AXIS), (AxisType.Auto,) * 2
     if compute.processes == 1:
         return jax.make_mesh(shape, axes[0], axis_types=axes[1], devices=devices[:needed])
-    # A process has whole columns, all chains of its rows, so that it writes one block of rows.
+    # A process has whole columns, with all chains of its rows, so that it writes one block of rows.
     each = shape[1] // compute.processes
     columns = [np.reshape(np.array(share[: shape[0] * each]), (shape[0], each)) for share in shares]
     return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
@@ -147,14 +147,14 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
 def choose_cores(
     seconds: float, num_chains: int, num_cores: int, *, shares_rows: bool, steps_alone: bool
 ) -> MeshSettings:
-    """Return the cores of a CPU, along chains and rows, that are worth their meetings.
+    """Return the numbers of CPU cores, along chains and rows, that are worth their synchronisation.
 
-    Where as many could share either, they share rows: the data are then there once.
+    If as many could share either, they share rows, because the data are then stored once.
 
     Args:
         seconds: expected time of a gradient of all chains on one core.
         num_chains: chains of the program.
-        num_cores: cores at hand.
+        num_cores: available cores.
         shares_rows: whether rows may be shared.
         steps_alone: whether each core can step its own chains without the others.
 
@@ -174,7 +174,7 @@ def choose_cores(
 
 
 def mesh_of_datasets(compute: ComputeSettings, num_datasets: int) -> Mesh:
-    """Return the mesh over whose axis of chains many datasets are spread: all devices by `auto`, one each at least.
+    """Return the mesh over whose chain axis many datasets are spread; `auto` takes all devices that get at least one dataset.
 
     Raises:
         DeviceError: too few devices, or the platform is not available.
@@ -190,9 +190,10 @@ def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:
 
 
 def compute_once[Made](mesh: Mesh, function: Callable[[jax.Array], Made], argument: jax.Array) -> Made:
-    """Return what a function makes of an array that all devices hold: the first device computes it, and all receive it.
+    """Apply a function to a replicated array on the first device, and return the result on all devices.
 
-    For what cannot be spread, such as a matrix factorisation: on a CPU all devices would compute it on the same cores.
+    This is for computations that cannot be sharded, such as a matrix factorisation: on a CPU, all devices would repeat them on
+    the same cores.
 
     Args:
         mesh: the devices.
@@ -211,7 +212,7 @@ def compute_once[Made](mesh: Mesh, function: Callable[[jax.Array], Made], argume
         return jax.lax.psum(made, mesh.axis_names)
 
     whole = PartitionSpec()
-    # What the devices make differs until the sum; the checker cannot see that a branch varies over devices.
+    # Results differ between devices until the sum; the checker cannot see that a branch varies over devices.
     return jax.shard_map(share, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)(argument)
 
 

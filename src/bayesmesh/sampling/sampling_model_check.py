@@ -1,4 +1,4 @@
-"""Check a model by shapes alone, for a few rows, before any program is compiled: each common mistake is one sentence.
+"""Check a model by shapes alone, for a few rows, before any program is compiled; each common mistake is reported in one sentence.
 
 The model is called as the programs and the later stages call it: with traced options, a prior in float64, and a
 likelihood in the experiment's dtype.
@@ -31,10 +31,10 @@ Shapes = dict[str, jax.ShapeDtypeStruct]
 """Name -> shape and dtype."""
 
 FEW_ROWS = 16
-"""Most rows of the description of the data, which keeps a model fast that loops over rows in Python."""
+"""Most rows in the description of the data, so that the check is fast for a model that loops over rows in Python."""
 
 RESERVED = ("log_density", "log_likelihood")
-"""Summaries that every model gets."""
+"""Summaries that are added for every model."""
 
 _JOINT = (
     'return one TFP joint distribution over named latents, for example\n    tfd.JointDistributionNamed({"mean": tfd.Normal'
@@ -76,7 +76,7 @@ def check_summaries(model: Model, latents: Shapes, spec: DataSpec) -> Shapes:
     """Return the shapes of a model's summaries at a few rows.
 
     Raises:
-        ConfigError: they are not named arrays of floating-point numbers; or the method raises.
+        ConfigError: they are not named arrays of floating-point numbers, or the method raises.
     """
     found = _shapes_of(model.summaries, model, latents, spec, min(spec.num_rows, 3))
     if not isinstance(found, Mapping):
@@ -95,7 +95,7 @@ def check_summaries(model: Model, latents: Shapes, spec: DataSpec) -> Shapes:
 
 
 def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
-    """Check that the model names axes of its latents and summaries, and as many entries as they have.
+    """Check that the model names no more axes than its latents and summaries have, with one label for each entry.
 
     Raises:
         ConfigError: it does not.
@@ -111,7 +111,7 @@ def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
 
 
 def check_shown(model: Model, latents: Shapes, summaries: Shapes) -> None:
-    """Check that what the model shows first are latents or summaries, each with a heading.
+    """Check that the model's main findings are latents or summaries, each with a heading.
 
     Raises:
         ConfigError: they are not.
@@ -128,7 +128,7 @@ def check_described(model: Model) -> ModelDescription:
     """Return what the model says of itself, after checking it.
 
     Raises:
-        ConfigError: it says anything that the page does not know.
+        ConfigError: it contains anything that the page does not know.
     """
     try:
         return ModelDescription.model_validate(model.described())
@@ -139,7 +139,7 @@ def check_described(model: Model) -> ModelDescription:
 
 
 def check_predictions(model: Model, latents: Shapes, spec: DataSpec) -> None:
-    """Check `predict` and `outcome`, from which the pointwise groups of a posterior are made.
+    """Check `predict` and `outcome`, from which the pointwise groups of a posterior are computed.
 
     Raises:
         ConfigError: a method is missing or raises, or predictions and outcomes differ in shape.
@@ -184,7 +184,7 @@ class _Check:
             return self._class(replace_options(self._options, numbers, np.dtype(dtype)), self._spec)
 
     def prior(self, numbers: Mapping[str, Any]) -> None:
-        """Check the prior: latents with names, of float64, one log density, a map to unconstrained space."""
+        """Check the prior: named float64 latents, a scalar log density, and a map to unconstrained space."""
         model, spec = self._model(numbers, "float64"), self._spec.with_dtype("float64")
         method = model.prior
         with explaining(method=method, names={"fields": spec.fields, "constants": spec.constants}):
@@ -212,7 +212,7 @@ class _Check:
         self._check_axes(model)
 
     def _check_axes(self, model: Model) -> None:
-        """Check that declared axes over entries exist and, of local latents, have one place per entry."""
+        """Check that declared axes over entries exist and, for local latents, have one place per entry."""
         groups = {"local_latents": model.local_latents, **{f"blocks['{k}']": v for k, v in model.blocks.items()}}
         for where, axes in groups.items():
             for name, axis in axes.items():
@@ -225,7 +225,7 @@ class _Check:
                     _refuse(self._class, f"local latent '{name}' of shape {shape} has {shape[axis]} entries on axis {axis} for {self._spec.num_entries} in the data", "let that axis span data_spec.num_entries")  # fmt: skip
 
     def likelihood(self, numbers: Mapping[str, Any]) -> None:
-        """Check the log likelihood at two numbers of rows, since a fixed length may be one of them, and its gradient."""
+        """Check the log likelihood at two numbers of rows, since a fixed length may equal one of them, and its gradient."""
         model = self._model(numbers, self._spec.dtype)
         for rows in (2, 3):
             found = _shapes_of(model.log_likelihood, model, self.latents, self._spec, rows)
@@ -242,7 +242,7 @@ class _Check:
         _refuse(method, f"does not return one number in float64, and a gradient with the name, shape and dtype of each latent: {kinds}", "compare it with Model.log_likelihood_and_gradient")  # fmt: skip
 
     def _check_values(self, model: Model, found: object, rows: int) -> None:
-        """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
+        """Refuse a likelihood that would be broadcast against the rows, and thus counted once per row."""
         shape, dtype = getattr(found, "shape", None), np.dtype(getattr(found, "dtype", object))
         if shape != (rows,):
             _refuse(model.log_likelihood, f"has shape {shape} for {rows} rows", f"return one value for each row, here of shape ({rows},); its sum over rows is taken by the pipeline")  # fmt: skip
@@ -250,7 +250,7 @@ class _Check:
             _refuse(model.log_likelihood, f"returns {dtype} in an experiment of {self._spec.dtype}", "compute with the dtype of the latents: no jnp.float32(...), and `rows[...].astype(latent.dtype)`")  # fmt: skip
 
     def is_repeatable(self, numbers: Mapping[str, Any]) -> None:
-        """Refuse a likelihood that is another program each time it is traced: by random numbers, a clock or a global."""
+        """Refuse a likelihood whose program differs each time it is traced, because of random numbers, a clock or a global."""
         texts = set()
         for _ in range(2):
             model = self._model(numbers, self._spec.dtype)
@@ -266,7 +266,7 @@ class _Check:
 
 
 def _arguments(model: Model, latents: Shapes, spec: DataSpec, num_rows: int) -> tuple[Shapes, Shapes]:
-    """Return by shape one draw, local latents aligned with the rows, and the rows."""
+    """Return the shapes of one draw, with local latents aligned with the rows, and of the rows."""
     dtype = np.dtype(spec.dtype)
     rows = {k: jax.ShapeDtypeStruct((num_rows, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
     return resize_local(latents, model.local_latents, num_rows), rows
@@ -276,7 +276,7 @@ def _shapes_of(
     function: Callable[..., Any], model: Model, latents: Shapes, spec: DataSpec, num_rows: int, *more: Any,
     of: Callable[..., Any] | None = None,
 ) -> Any:  # fmt: skip
-    """Return shapes and dtypes of the result of a method, or of a function around the method `of`, on a few rows."""
+    """Return the shapes and dtypes that a method, or a function that calls the method `of`, returns for a few rows."""
     names = {"latents": latents, "fields": spec.fields, "constants": spec.constants}
     with explaining(method=of or function, names=names):
         return jax.eval_shape(function, *_arguments(model, latents, spec, num_rows), *more)
@@ -295,7 +295,7 @@ def _discrete_latents(prior: Any) -> list[str]:
 
 
 def _check_latent(method: Callable[..., Any], name: object, value: Any, *, is_discrete: bool) -> None:
-    """Refuse a latent that has no coordinates in unconstrained space, or another dtype than the prior was asked for."""
+    """Refuse a latent that has no coordinates in unconstrained space, or a dtype other than the prior was asked for."""
     _check_name(method, "latent", name)
     dtype = getattr(value, "dtype", None)
     if dtype is None:

@@ -1,8 +1,8 @@
 """Compute monitored summaries of committed draws during sampling, for a stopping rule.
 
-Only monitored summaries are computed, from the draws in the store, and kept: memory grows with draws times monitored
-coordinates. Blocks of draws begin at looks and have one length, so the values depend neither on the length of a segment
-nor on where a run was cut.
+Only monitored summaries are computed, from the draws in the store, and kept in memory, which grows with draws times
+monitored coordinates. Blocks of draws begin at looks and have one length, so the values depend neither on the length of a
+segment nor on where a run was cut.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class MonitoredProgram:
         model: the model.
         spec: its data.
         shards: the data itself; only probe rows are read.
-        names: the model's own summaries to compute; the others are not.
+        names: the model's own summaries to compute.
         probe_rows: rows at which the summaries are followed.
         shapes: latent -> shape (chain, ...) and dtype of one draw of all chains.
 
     Attributes:
-        length: draws of a block.
+        length: number of draws per block.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ def compile_monitored(
         shards: the data itself.
         names: monitored summaries, out of `summary_names`.
         probe_rows: rows at which the model's summaries are followed.
-        num_chains: of a chain group.
+        num_chains: number of chains of a chain group.
     """
     shapes = {k: v.update(shape=(num_chains, *v.shape)) for k, v in _latent_shapes(model, spec).items()}
     if of_model := [name for name in names if name not in STATISTICS]:
@@ -151,7 +151,7 @@ class MonitoredSummaries:
         """Return name -> (chain, draw, ...) of the first `num_draws`; earlier blocks are reused.
 
         Raises:
-            ValueError: fewer than were returned before.
+            ValueError: fewer draws than were returned before.
             StoreError: draws are missing or unreadable.
         """
         if num_draws < self.num_draws:
@@ -161,7 +161,7 @@ class MonitoredSummaries:
             for name in self._of_sampler:
                 array = root[f"sample_stats/{STATISTICS[name]}"]
                 part = slice(None), slice(self.num_draws, num_draws)
-                self._parts[name].append(read_part(array, *part))  # type: ignore[arg-type]  # by its path no group
+                self._parts[name].append(read_part(array, *part))  # type: ignore[arg-type]  # its path is not that of a group
             if self._of_model:
                 self._evaluate(root, num_draws)
             self.num_draws = num_draws
@@ -171,7 +171,7 @@ class MonitoredSummaries:
 
     def _evaluate(self, root: zarr.Group, stop: int) -> None:
         """Evaluate the model's summaries of the draws up to `stop`, block by block."""
-        arrays = dict(root["posterior"].arrays())  # type: ignore[union-attr]  # by its path a group
+        arrays = dict(root["posterior"].arrays())  # type: ignore[union-attr]  # its path is that of a group
         if self._program is None:
             shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
             self._program = self._make_program(shapes)

@@ -1,8 +1,8 @@
 """Exact draws of a model's units that are normal given all else, over a mesh, for a batch of chains.
 
-The precision of a unit and its linear term are sums over its rows, taken tile by tile; a unit of ``local`` lies with its
-rows, and those of a block are summed over devices. Memory beside the positions: for each unit k (k + 3) / 2 numbers, and
-as many for each row of a tile.
+The precision of a unit and its linear term are sums over its rows, taken tile by tile. A unit of ``local`` lies with its
+rows, and units of a block are summed over devices. In addition to the positions, memory holds k (k + 3) / 2 numbers for each
+unit, and as many for each row of a tile.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class BoundNormals(BoundGroups):
 
     Args:
         target: the model's.
-        data: as `Target.data_shapes` says.
+        data: arrays with `Target.data_shapes`.
 
     Raises:
-        ConfigError: the model has no block of the name of a group, latents that nothing moves, or grouped latents with limits.
+        ConfigError: the model has no block with the name of a group, or has latents that nothing moves or grouped latents with
+            bounds.
     """
 
     def __init__(self, target: ModelTarget, data: Arrays) -> None:
@@ -47,11 +48,11 @@ class BoundNormals(BoundGroups):
         return self.place(position, name, drawn if mask is None else drawn * mask[None])
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> Position:
-        """Make the model's `redraw`: no likelihood changes, and the prior stays as it is."""
+        """Make the model's `redraw`, which leaves the likelihood unchanged and the prior invariant."""
         return jax.vmap(lambda k, q: self._moved(q, lambda z: self.target.model.redraw(k, z)))(key, position)
 
     def redraw_rest(self, key: Key[Array, " chain"], position: Position) -> Position:
-        """Make the model's `redraw_rest`, of the latents outside of all groups."""
+        """Make the model's `redraw_rest` of the latents outside all groups."""
 
         def one(key: jax.Array, position: Position, latents: Arrays) -> Position:
             sums = self._rest_sums(latents)
@@ -60,13 +61,13 @@ class BoundNormals(BoundGroups):
         return jax.vmap(one)(key, position, self.latents(position))
 
     def _moved(self, position: Position, move: Any) -> Position:
-        """Return one chain's position after a map of its latents, which are float64 in between."""
+        """Return one chain's position after a map of its latents, which is computed in float64."""
         layout, bijector = self.target.position, self.target.bijector
         latents = dict(bijector.forward(layout.unpack(position, jnp.dtype("float64"))))
         return layout.pack(dict(bijector.inverse(dict(move(latents)))))
 
     def _posterior(self, latents: Arrays, group: str) -> tuple[Float[Array, "unit k k"], Float[Array, "unit k"]]:
-        """Return precision and linear term of each unit of a group, float64, for the latents of one chain."""
+        """Return the precision and linear term of each unit of a group, float64, for the latents of one chain."""
         size = self.size(group)
         upper = np.triu_indices(size)
         sums = self._regression_sums(latents, group).astype(jnp.float64)
@@ -78,12 +79,12 @@ class BoundNormals(BoundGroups):
         def prior(at: jax.Array) -> jax.Array:
             return self.target.model.unit_prior(group, self.to_latents(group, at)).sum()
 
-        # Priors are independent normals, so that one direction shows all second derivatives.
+        # Priors are independent normals, so that one direction gives all second derivatives.
         slope, bend = jax.jvp(jax.grad(prior), (zero,), (zero + 1,))
         return precision - jnp.eye(size)[None] * bend[:, None], linear + slope
 
     def _regression_sums(self, latents: Arrays, group: str) -> Float[Array, "unit sums"]:
-        """Return sums over rows of each unit: of products of coefficients, upper triangles, and with the response."""
+        """Return sums over the rows of each unit: of products of coefficients, as upper triangles, and of their products with the response."""
         upper = np.triu_indices(self.size(group))
         num_units = 0 if group == LOCAL else len(self.target.position.blocks()[group].indices)
 
@@ -97,7 +98,7 @@ class BoundNormals(BoundGroups):
                 data["is_row"][:, None], products * jnp.broadcast_to(found.weight, data["is_row"].shape)[:, None], 0
             )
             if group != LOCAL:
-                assert found.unit is not None  # as `unit_regression` says
+                assert found.unit is not None  # required of `unit_regression`
                 return jax.ops.segment_sum(products, found.unit, num_units)
             if "entry_of_row" not in data:
                 return products
@@ -123,8 +124,8 @@ def draw_normals(
 
     Args:
         key: a typed key; the draw of a unit depends on its number, and not on how many there are.
-        precision: P of each.
-        linear: h of each.
+        precision: P of each unit.
+        linear: h of each unit.
     """
     factor = jnp.linalg.cholesky(precision)
     white = jax.lax.linalg.triangular_solve(factor, linear[..., None], left_side=True, lower=True)

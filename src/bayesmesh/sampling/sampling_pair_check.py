@@ -1,6 +1,6 @@
-"""Look for sums over all pairs of rows, which a shape of (rows, 1) beside one of (rows,) makes by mistake.
+"""Look for sums over all pairs of rows, which arise by mistake when shapes (rows, 1) and (rows,) are broadcast together.
 
-The value of a row by itself is not known where all rows are one, so that no other check sees them.
+If all data are one row, the value of a single observation is unknown, so no other check sees them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_row_check import place_of_likelihood
 
 FEWEST_ROWS = 8
-"""With fewer, an axis of another meaning is often as long."""
+"""Fewest rows for the check: with fewer, an axis of another meaning often has the same length."""
 
 _CALLS = frozenset({"closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2", "checkpoint"})
-"""Equations whose inner operations take their operands and give their results, one for one."""
+"""Calls whose inner operations have the same operands and results, one for one."""
 
 _OF_MATRICES = frozenset({
     "cholesky", "conv_general_dilated", "cumlogsumexp", "cummax", "cumprod", "cumsum", "custom_linear_solve", "dot_general", "eigh",
     "eig", "fft", "gather", "householder_product", "lu", "qr", "scan", "schur", "sort", "svd", "triangular_solve", "tridiagonal", "while",
 })  # fmt: skip
-"""Operations that ask for a matrix over the rows, such as a covariance."""
+"""Operations that need a matrix over the rows, such as a covariance."""
 
 
 def sums_over_pairs(target: Target, num_chains: int) -> list[str]:
-    """Return warnings where a log density makes a number for each pair of rows from a shape of (rows, 1), and only adds them up.
+    """Return warnings if a log density makes a number for each pair of rows from a shape (rows, 1), and only adds these up.
 
     Args:
         target: log density of a model that takes all data as one row.
-        num_chains: for which its cost was estimated.
+        num_chains: number of chains for which its cost was estimated.
     """
     lengths = {field.shape[0] for field in target.spec.fields.values() if field.shape}
     traced = trace_tile(target, num_chains)
@@ -48,8 +48,8 @@ def sums_over_pairs(target: Target, num_chains: int) -> list[str]:
 class _Pairs:
     """Arrays over pairs of rows in a computation for all chains.
 
-    Arrays that operations make of each other form a group. What adds up pairs by mistake is a group of its own: a matrix
-    that is factorised or multiplied is in another.
+    Arrays that operations compute from each other form a group. Pairs that are added up by mistake form a group of their own,
+    separate from a matrix that is factorised or multiplied.
 
     Args:
         length: number of rows.
@@ -58,12 +58,12 @@ class _Pairs:
 
     def __init__(self, length: int, num_chains: int) -> None:
         self._length = length
-        # An axis of chains may be as long.
+        # An axis of chains may have the same length.
         self._fewest = 2 + (length == num_chains)
         self._group: dict[object, object] = {}
 
     def are_added_up(self, jaxpr: ClosedJaxpr) -> bool:
-        """Return whether a group of such arrays is added up and no operation on matrices takes one, and a column may have made it."""
+        """Return whether a group of such arrays is added up, enters no matrix operation, and may come from a column."""
         summed, of_matrices, is_column = list[object](), list[object](), any(map(self._is_column, jaxpr.jaxpr.invars))
         given = [variable for variable in jaxpr.jaxpr.invars if self._is_of_pairs(variable)]
         for name, operands, results in _flatten(jaxpr.jaxpr, {}):
@@ -91,7 +91,7 @@ class _Pairs:
 
 
 def _flatten(jaxpr: Jaxpr, outer: Mapping[int, object]) -> Iterator[tuple[str, list[object], list[object]]]:
-    """Yield name, operands and results of each operation; those of calls are written with the variables of the caller."""
+    """Yield name, operands and results of each operation; operations inside calls use the caller's variables."""
     for equation in jaxpr.eqns:
         operands = [_of_caller(each, outer) for each in equation.invars]
         inner = _called(equation)
@@ -112,7 +112,7 @@ def _of_caller(variable: object, outer: Mapping[int, object]) -> object:
 
 
 def _called(equation: JaxprEqn) -> Jaxpr | None:
-    """Return what a call computes; None of any other operation."""
+    """Return the jaxpr of a call; None for any other operation."""
     if equation.primitive.name not in _CALLS:
         return None
     found = equation.params.get("jaxpr") or equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")

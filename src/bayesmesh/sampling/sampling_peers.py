@@ -1,7 +1,7 @@
 """Coordinate the processes of one run.
 
-All run the same programs in the same order; otherwise their collectives would wait forever. Anything that could make one
-process stop, such as a signal, an error or a met stopping rule, is therefore first exchanged with all.
+All processes run the same programs in the same order; otherwise their collectives would wait forever. Anything that could
+make one process stop, such as a signal, an error or a met stopping rule, is therefore first exchanged with all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Peers:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes what all of them hold."""
+        """Whether this process is the one that writes data that all processes hold."""
         return self.index == 0
 
     @property
@@ -41,13 +41,13 @@ class Peers:
     def exchange[Value](self, value: Value) -> list[Value]:
         """Send a small JSON value to all processes; return the values of all, by index.
 
-        All processes call it in the same order, and never while a program with collectives runs.
+        All processes must call it in the same order, and never while a program with collectives runs.
         """
         return [value]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Let a block fail in all processes if it fails in one.
+        """Make a block fail in all processes if it fails in one.
 
         The block must not communicate with the others or run programs with collectives.
 
@@ -90,7 +90,7 @@ def resume_together(store: ChainStore, peers: Peers) -> Commit | None:
     """
     with peers.together():
         last = store.resume()
-    # Its name, and that of the commit which would be the last without it.
+    # Its name, and that of the commit that would be the last without it.
     known = [last.name, last.replaces or last.previous or ""] if last is not None else ["", ""]
     all_known = peers.exchange(known)
     newest = {names[0] for names in all_known}

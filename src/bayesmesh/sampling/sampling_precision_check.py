@@ -1,4 +1,4 @@
-"""Check that fields keep their values on a device: whole numbers of 32 bits, and the experiment's floating-point numbers."""
+"""Check that fields keep their values on a device, as 32-bit integers or the experiment's floating-point numbers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ REMEDY = "set `compute: {dtype: float64}`, or subtract what the values have in c
 
 
 def check_precision(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
-    """Refuse whole numbers that would wrap around, and warn of numbers whose differences rounding takes.
+    """Refuse integers that would wrap around, and warn about numbers whose differences are lost to rounding.
 
     Args:
-        spec: of the data, in the experiment's dtype.
-        rows: field -> (row, ...), the first rows as they are stored.
+        spec: description of the data, in the experiment's dtype.
+        rows: field -> (row, ...), the first rows as stored.
 
     Raises:
-        ConfigError: a whole number has more than 32 bits where the experiment has.
+        ConfigError: an integer needs more than 32 bits in a float32 experiment.
     """
     if spec.dtype != "float32":
         return
@@ -55,18 +55,18 @@ def _check_whole(name: str, values: np.ndarray, num_codes: int) -> None:
 
 
 def rounded_fields(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Return field -> standard errors of its mean by which float32 rounds its values, where these are more than `MOST_ROUNDED`.
+    """Return field -> rounding of its values by float32, in standard errors of its mean, if this is more than `MOST_ROUNDED`.
 
     Args:
-        spec: of the data, in the experiment's dtype; in float64 nothing is rounded.
-        rows: field -> (row, ...), the first rows as they are stored.
+        spec: description of the data, in the experiment's dtype; in float64 nothing is rounded.
+        rows: field -> (row, ...), the first rows as stored.
     """
     if spec.dtype != "float32":
         return {}
     found = {}
     for name, values in rows.items():
         if values.dtype.kind == "f" and values.dtype.itemsize > 4 and len(values):
-            # A model that takes all rows as one has them in one row.
+            # For a model that takes all data as one row, the values are in that row.
             is_whole = len(values) == 1 and values.ndim > 1
             num_rows = values.shape[1] if is_whole else spec.num_rows
             found[name] = lost_share(values[0] if is_whole else values) * math.sqrt(num_rows)
@@ -74,7 +74,7 @@ def rounded_fields(spec: DataSpec, rows: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 def lost_share(values: np.ndarray) -> float:
-    """Return the largest share of a column's standard deviation that rounding to float32 takes, of columns that vary.
+    """Return the largest share of a column's standard deviation that is lost by rounding to float32, over columns that vary.
 
     >>> noise = np.random.default_rng(0).standard_normal(1000)
     >>> lost_share(noise) < 1e-6, lost_share(1e8 + noise) > 0.5, lost_share(np.full(3, 0.1))
@@ -82,17 +82,17 @@ def lost_share(values: np.ndarray) -> float:
     """
     columns = values.reshape(len(values), -1)
     sd, error = columns.std(axis=0), (columns - columns.astype(np.float32)).std(axis=0)
-    # What is the same up to the rounding of float64 does not vary.
+    # Values that are equal up to float64 rounding do not vary.
     varies = sd > 1e-12 * np.abs(columns).max(axis=0, initial=0.0)
     return float(np.divide(error, sd, out=np.zeros_like(sd), where=varies).max(initial=0.0))
 
 
 def fields_read(model: Model, spec: DataSpec) -> frozenset[str]:
-    """Return the fields of the data that enter the log likelihood, by a trace of it.
+    """Return the fields of the data that enter the log likelihood, by tracing it.
 
     Args:
-        model: bound to the data.
-        spec: of the data.
+        model: the model, bound to the data.
+        spec: description of the data.
     """
     latents = jax.eval_shape(lambda: dict(model.prior(spec).sample(seed=jax.random.key(0))))
     dtype = np.dtype(spec.dtype)

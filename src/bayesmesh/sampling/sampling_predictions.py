@@ -20,22 +20,22 @@ from bayesmesh.store.draw_chunks import StoredDraws
 from bayesmesh.store.posterior_reader import Posterior
 
 BLOCK_CELLS = 2**23
-"""Most draws x rows x classes whose predictions are in memory."""
+"""Most draws x rows x classes whose predictions are in memory at a time."""
 
 _KEY, _KEY_OF_LEVELS = 0, 1
 
 _NUM_SHOWN = 64
-"""Simulated outcomes that stand for a distribution; with the same random numbers, so that few of them tell whether two are the same."""
+"""Simulated outcomes that represent a distribution; the random numbers are the same, so a few show whether two distributions are equal."""
 
 tfd = tfp.distributions
 
 
 class Summary(NamedTuple):
-    """What the draws predict for some rows; all float64.
+    """Predictions of the draws for some rows; all float64.
 
     Attributes:
         mean: (row, class) probabilities, or (row, 1) expectations of the outcome.
-        low, high: likewise, quantiles over draws of the same; None where the distribution does not know its expectation.
+        low, high: likewise, quantiles of the same over draws; None if the distribution does not know its expectation.
         outcome_low, outcome_high: (row,) quantiles of the outcome itself; None for classes.
     """
 
@@ -47,7 +47,7 @@ class Summary(NamedTuple):
 
 
 def class_probabilities(predictive: Predictive) -> jax.Array | None:
-    """Return the probabilities of each row's classes, (row, class), or of 1, (row, 1); None where the outcome is a number."""
+    """Return the probabilities of each row's classes, (row, class), or of outcome 1, (row, 1); None if the outcome is a number."""
     if isinstance(predictive, tfd.Bernoulli):
         return predictive.probs_parameter()[:, None]
     if isinstance(predictive, tfd.Categorical):
@@ -62,10 +62,10 @@ class Predictions:
 
     Args:
         model: the model.
-        dtype: of latents and arithmetic.
+        dtype: dtype of latents and arithmetic.
         posterior: the draws.
-        probability: of the intervals, such as 0.9.
-        added: column -> number of levels that the data did not have; each draw has effects of its own for them.
+        probability: probability of the intervals, such as 0.9.
+        added: column -> number of levels that the data did not have; their effects are drawn separately for each draw.
         block_cells: see `BLOCK_CELLS`.
     """
 
@@ -88,7 +88,7 @@ class Predictions:
         self, draw: Latents, number: int | jax.Array, rows: Rows, entries: jax.Array | np.ndarray
     ) -> Predictive:
         if self._added:
-            # By the number of the draw alone, so that a level has the same effects in all blocks of rows.
+            # Depends only on the number of the draw, so that a level has the same effects in all blocks of rows.
             draw = self._model.with_new_levels(
                 draw, self._added, jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
             )
@@ -113,7 +113,7 @@ class Predictions:
         return jax.vmap(of_draw)(latents, numbers)
 
     def depends(self, rows: HostRows, others: HostRows, entries: np.ndarray) -> bool:
-        """Return whether predictions for some rows differ from those for others, at a few draws."""
+        """Return whether predictions for two sets of rows differ, at a few draws."""
         _, count, latents = next(iter(self._draws.chunks()))
         for place in range(min(3, count)):
             draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
@@ -123,7 +123,7 @@ class Predictions:
         return False
 
     def block_rows(self, rows: HostRows, entries: np.ndarray) -> int:
-        """Return the rows of a block, after checking the kind of the prediction for some rows.
+        """Return the number of rows per block, after checking the kind of the prediction for some rows.
 
         Raises:
             ConfigError: the model does not predict one number or class for each row.
@@ -156,8 +156,8 @@ class Predictions:
     def row_beyond(self, rows: HostRows, entries: np.ndarray) -> int | None:
         """Return the first row of a block whose likelihood depends on an entry beyond the end of an array, else None.
 
-        Such as that of a group which the latents do not have: JAX would take the last one. At the first draw; not where levels are added,
-        whose effects are drawn.
+        An example is a group that the latents do not have, for which JAX would take the last one. The check uses the first draw, and
+        is skipped if levels are added, because their effects are drawn.
         """
         if self._added:
             return None
@@ -169,13 +169,13 @@ class Predictions:
         return None if self._find_beyond is None else self._find_beyond(*given)
 
     def summarise(self, rows: HostRows, entries: np.ndarray, start: int, count: int) -> Summary:
-        """Return what all draws predict for a block of rows.
+        """Return the summary of the predictions of all draws for a block of rows.
 
         Args:
             rows: a block; every block has the same number of rows, so that one program serves all.
             entries: entry of local latents of each row.
-            start: number of the first row, from which random numbers follow.
-            count: rows that count; the others are padding.
+            start: number of the first row, which determines the random numbers.
+            count: number of rows; those after them are padding.
         """
         given, width = _on_device(rows, self._dtype), max(1, self.num_classes)
         centres = np.empty((self._num_draws, count, width))
@@ -188,7 +188,7 @@ class Predictions:
             if not self.num_classes:
                 simulated[first : first + num_draws] = outcome[:num_draws, :count, 0]
         mean = centres.mean(axis=0)
-        # Between infinite draws there is no quantile; the caller says in which row.
+        # Between infinite draws, quantiles are undefined; the caller reports the row.
         with np.errstate(invalid="ignore"):
             low, high = np.quantile(centres, self._levels, axis=0, overwrite_input=True)
             if self.num_classes:
@@ -200,7 +200,7 @@ class Predictions:
 
 
 def _expectation(predictive: Predictive) -> jax.Array | None:
-    """Return the expectation of each row's outcome; None where the distribution does not know it."""
+    """Return the expectation of each row's outcome; None if the distribution does not know it."""
     try:
         found: jax.Array | None = getattr(predictive, "mean", lambda: None)()
     except NotImplementedError:
@@ -209,7 +209,7 @@ def _expectation(predictive: Predictive) -> jax.Array | None:
 
 
 def _show(predictive: Predictive) -> list[jax.Array]:
-    """Return the parameters of a distribution of TFP, and simulated outcomes of any other: what differs where they differ."""
+    """Return the parameters of a TFP distribution, or simulated outcomes of any other; they differ where distributions differ."""
     leaves = jax.tree.leaves(predictive)
     if all(isinstance(each, jax.Array | np.ndarray | float) for each in leaves):
         return leaves

@@ -21,15 +21,15 @@ from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, ProcessRank
 from bayesmesh.sampling.sampling_peers import Peers
 
 HEARTBEAT_SECONDS = 30
-"""Without a heartbeat for this long, a process counts as dead, and JAX ends the others."""
+"""Seconds without a heartbeat after which a process counts as dead, and JAX ends the others."""
 
 LEAVE_SECONDS = 20
-"""How long a process that ends waits for the others to end."""
+"""Seconds for which a process that ends waits for the others to end."""
 
 MESSAGE_BYTES = 2048
 
 _BROKEN = re.compile("(UNKNOWN|UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED|INTERNAL|FAILED_PRECONDITION): ")
-"""How the runtime's error about a broken connection begins, which JAX raises as one of its own or as ValueError."""
+"""Beginning of the runtime's error about a broken connection, which JAX raises as its own error type or as ValueError."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -42,9 +42,9 @@ class DistributedPeers(Peers):
         self.index, self.num_processes = jax.process_index(), jax.process_count()
 
     def exchange[Value](self, value: Value) -> list[Value]:
-        """Send a small JSON value to all processes; texts that are too long are cut."""
+        """Send a small JSON value to all processes; strings that are too long are truncated."""
         message = _encode(value)
-        # JAX gathers arrays of one shape; the text ends at the first zero byte.
+        # JAX gathers arrays of equal shape; the text ends at the first zero byte.
         sent = np.zeros(MESSAGE_BYTES, np.uint8)
         sent[: len(message)] = np.frombuffer(message, np.uint8)
         received = np.asarray(multihost_utils.process_allgather(sent)).reshape(self.num_processes, -1)
@@ -52,7 +52,7 @@ class DistributedPeers(Peers):
 
 
 def _encode(value: object) -> bytes:
-    """Return a value as JSON that fits into a message, cutting texts if necessary."""
+    """Return a value as JSON that fits into a message, truncating strings if necessary."""
     encoded = json.dumps(value).encode()
     length = MESSAGE_BYTES
     while len(encoded) > MESSAGE_BYTES:
@@ -71,7 +71,7 @@ def _cut(value: object, length: int) -> object:
 def joined(rank: ProcessRank) -> Iterator[Peers]:
     """Join the processes that were started together, before any array is made.
 
-    On an error of this process alone, it exits immediately, so that the others, which wait for it, fail too.
+    If only this process fails, it exits immediately, so that the others, which wait for it, fail too.
 
     Raises:
         PeerError: in the block, a collective failed: another process has gone, or a device has.

@@ -1,7 +1,7 @@
-"""Check at some rows that a likelihood gives each row's value from that row alone, and its fast path the same sum.
+"""Check at some rows that a likelihood computes each row's value from that row alone, and that its fast path gives the same sum.
 
-Shapes cannot tell: a model that takes a mean over the rows it is given, or reads the row a season before, has another
-posterior for every tile and device.
+Shapes cannot show this: a model that takes a mean over the rows it is given, or reads the row a season earlier, has a
+posterior that depends on tiles and devices.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from bayesmesh.sampling.sampling_summaries import in_dtype
 from bayesmesh.sampling.starts import ReadRows
 
 FEWEST_ROWS, MOST_ROWS = 3, 509
-"""Rows that are compared. A shift by more rows than there are, or by a multiple of their number, would not show; 509 is a prime,
-and more than the hours of two weeks or the days of a year."""
+"""Fewest and most rows that are compared. A shift by more rows than these, or by a multiple of their number, would not show; 509
+is a prime, and more than the hours in two weeks or the days in a year."""
 
 _BYTES = 2**24
-"""Rows that are in memory at most, unless three take more."""
+"""Largest size of the rows in memory, in bytes, unless three rows take more."""
 
 _RELATIVE = {"float32": 1e-3, "float64": 1e-8}
-"""Difference that rounding can explain: of sums and slopes relative to the largest, of a row's value to itself or the median row."""
+"""Difference that rounding can explain, relative to the largest for sums and slopes, and to itself or the median row for a row's value."""
 
 _OF_A_SOLVER = 1e-3
-"""Relative difference that the tolerance of an iteration may explain."""
+"""Relative difference that the tolerance of an iterative solver may explain."""
 
 QUICK = {"xla_backend_optimization_level": 0}
-"""The program runs once, on few rows: compiling it takes nearly all the time."""
+"""Options for a program that runs once, on few rows: compiling it takes nearly all the time."""
 
 
 _Sum = tuple[jax.Array, Mapping[str, jax.Array]]
-"""A log likelihood, (), and its gradient by latents."""
+"""A log likelihood, (), and its gradient with respect to latents."""
 
 
 class _Values(NamedTuple):
-    """Log likelihoods of rows, (row,), of the last two in reverse, and of each row alone; of a model with a fast path also the sum
-    over the first and the last, in the plain way and in the fast one."""
+    """Log likelihoods of rows, (row,), of the last two in reverse, and of each row alone. For a model with a fast path, also the sum
+    over the first and the last row, by the plain path and by the fast one."""
 
     whole: jax.Array
     part: jax.Array
@@ -59,7 +59,7 @@ class _Values(NamedTuple):
 def choose_rows(first: int, end: int, spec: DataSpec, read_rows: ReadRows) -> dict[str, np.ndarray]:
     """Read the rows that `check_rows` compares: the first, a block in the middle, and the last, of rows `first` to ``end - 1``.
 
-    Neighbours are among them, which a model may read, and rows that lie far apart, such as the largest of a sorted table.
+    Among them are neighbours, which a model may read, and rows that lie far apart, such as the largest of a sorted table.
     """
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
     between = min(end - first, MOST_ROWS, max(FEWEST_ROWS, _BYTES // of_row)) - 2
@@ -69,13 +69,13 @@ def choose_rows(first: int, end: int, spec: DataSpec, read_rows: ReadRows) -> di
 
 
 def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
-    """Compare values of rows among others with those among fewer, and the fast path of the sum with the plain one.
+    """Compare the values of rows computed among many rows with those among few, and the fast path of the sum with the plain one.
 
     Args:
         model_class: class of the model.
         options: its options.
         spec: its data, in the experiment's dtype.
-        rows: field -> (row, ...), at least three rows of the data, of `choose_rows`.
+        rows: field -> (row, ...), at least three rows of the data, from `choose_rows`.
 
     Raises:
         ConfigError: the value of a row depends on the other rows, or `log_likelihood_and_gradient` differs from
@@ -87,7 +87,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
         evaluate = jax.jit(lambda data: _evaluate(model, few, data), compiler_options=QUICK)
         found = jax.device_get(evaluate(in_dtype(rows, spec)))
     scale = _RELATIVE[np.dtype(spec.dtype).name]
-    # A statistic of all rows is that of the pair where one of the two decides it, and of a single row it may not be finite.
+    # A statistic such as a maximum may be the same for the pair and for all rows, and for a single row it may not be finite.
     for number, fewer in (("two", found.part[::-1]), ("one", found.alone)):
         among = found.whole[-len(fewer) :]
         differing = _differing(among, fewer, scale)
@@ -100,7 +100,7 @@ def check_rows(model_class: type[Model], options: Any, spec: DataSpec, rows: Map
 
 
 def check_fast_path(model_class: type[Model], options: Any, spec: DataSpec, rows: Mapping[str, np.ndarray]) -> None:
-    """Compare the fast path of the sum over all of a few rows with the plain one, such as of data that are one row.
+    """Compare the fast path of the sum over a few rows with the plain one, for example for data that are one row.
 
     Args:
         model_class, options, spec: as for `check_rows`.
@@ -136,7 +136,7 @@ def _compare_sums(model: Model, plain: _Sum, fast: _Sum, relative: float) -> Non
 
 
 def _row_error(model: Model, among: float, alone: float, num_rows: int, number: str) -> ConfigError:
-    """Return the error of a row that has one value among the others and another one among fewer."""
+    """Return the error for a row that has one value among the others and another among fewer."""
     is_small = abs(among - alone) < _OF_A_SOLVER * max(1.0, abs(among))
     solver = "; a solver that stops for all rows at once depends on them: solve each row by itself, with `jax.vmap`, or to a smaller tolerance" if is_small else ""  # fmt: skip
     digits = ".17g" if is_small else ".6g"
@@ -149,13 +149,13 @@ def _row_error(model: Model, among: float, alone: float, num_rows: int, number: 
 
 
 def _whole(model: Model) -> str:
-    """Return the other remedy of a model that can take all rows as one."""
+    """Return the alternative remedy for a model that can take all rows as one."""
     has_option = getattr(model.options, "whole", None) is False
     return "; or take all data as one row:\n    model:\n      whole: true" if has_option else ""
 
 
 def place_of_likelihood(model: Model) -> str:
-    """Return file, line and name of the user's function that a model is made of, or else of its method."""
+    """Return file, line and name of the user's function that defines a model, or else of its method."""
     function = getattr(model.options, "function", None)
     return place_of(load_function(function) if function else model.log_likelihood)
 
@@ -165,7 +165,7 @@ def latents_at_point(model: Model, spec: DataSpec) -> dict[str, jax.Array]:
     prior = model.prior(spec.with_dtype("float64"))
     bijector = bijector_of(prior)
     like = jax.eval_shape(lambda: bijector.inverse(prior.sample(seed=jax.random.key(0))))
-    # Constants: a generator would be most of the program.
+    # Constants, because a random number generator would be most of the program.
     random = np.random.default_rng(1)
     point = jax.tree.map(lambda x: jnp.asarray(0.3 * random.standard_normal(x.shape), x.dtype), like)
     return {k: v.astype(spec.dtype) for k, v in bijector.forward(point).items()}
@@ -198,7 +198,7 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
 def _sum_both_ways(
     model: Model, latents: dict[str, jax.Array], rows: dict[str, jax.Array], counts: list[bool]
 ) -> tuple[_Sum, _Sum]:
-    """Return the log likelihood of the rows that count, and its gradient, in the plain way and in the fast one."""
+    """Return the log likelihood of the rows that count, and its gradient, by the plain path and by the fast one."""
     is_row = jnp.asarray(counts)
 
     def summed(draw: dict[str, jax.Array]) -> jax.Array:
@@ -210,7 +210,7 @@ def _sum_both_ways(
 
 
 def _agree(one: Any, other: Any, relative: float) -> bool:
-    """Return whether values differ by rounding where the first are finite; where they are not, starts and gates say so."""
+    """Return whether values differ only by rounding where the first are finite; starts and gates report non-finite ones."""
     one, other = (np.asarray(x, np.float64) for x in (one, other))
     known = np.isfinite(one)
     one, other = one[known], other[known]
@@ -218,7 +218,7 @@ def _agree(one: Any, other: Any, relative: float) -> bool:
 
 
 def _differing(one: np.ndarray, other: np.ndarray, relative: float) -> np.ndarray:
-    """Return the places, the worst first, where the values of rows differ by more than rounding; one large row hides no other.
+    """Return the places where the values of rows differ by more than rounding, the worst first; a large row does not hide others.
 
     >>> _differing(np.array([-3.0, -2.0, -9e9]), np.array([-3.0, -2.5, -9e9]), 1e-3).tolist()
     [1]

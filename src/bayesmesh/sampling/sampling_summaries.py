@@ -1,10 +1,10 @@
 """Compute quantities from draws and data after sampling: summaries, pointwise groups.
 
-Their size is bounded: summaries use a few probe rows, and the pointwise groups keep evenly spaced rows within a number
-of bytes. Nothing grows with draws x observations.
+Their size is bounded: summaries use a few probe rows, and the pointwise groups keep evenly spaced rows within a limit in
+bytes. Nothing grows with draws x observations.
 
-On CPUs these programs are optimised lightly, because they run once and samplers by rejection compile for long, and
-outcomes are simulated a few draws at a time, because all that are simulated together wait for the last to be accepted.
+On CPUs these programs are optimised lightly, because they run once and rejection samplers take long to compile. Outcomes are
+simulated a few draws at a time, because all that are simulated together wait for the last to be accepted.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
 _SIMULATED = "posterior_predictive"
-"""The group whose function is random."""
+"""The only group whose function is random."""
 
 _SIMULATED_TOGETHER = 2**12
-"""Most outcomes that are simulated together on a CPU, but for those of one draw."""
+"""Most outcomes that are simulated together on a CPU; those of one draw are never split."""
 
 Derived = dict[str, dict[str, np.ndarray]]
-"""Group -> name -> array; those of draws are (chain, draw, ...)."""
+"""Group -> name -> array; arrays computed from draws are (chain, draw, ...)."""
 
 
 def spread_evenly(total: int, wanted: int) -> Int[np.ndarray, " chosen"]:
@@ -46,14 +46,14 @@ def spread_evenly(total: int, wanted: int) -> Int[np.ndarray, " chosen"]:
 
 
 _Function = Callable[[Latents, Rows, jax.Array], Latents]
-"""Of latents aligned with some rows, these rows, and a key."""
+"""Function of latents aligned with some rows, these rows, and a key."""
 
 
 class Extent(NamedTuple):
     """Size of a posterior, and limits on derived quantities.
 
     Attributes:
-        num_chains, num_draws: of the posterior.
+        num_chains, num_draws: chains of the posterior, and draws per chain.
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
     """
@@ -82,8 +82,8 @@ def derive(
         posterior: the draws.
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
-        ahead: programs that `lower_derived` gave for this posterior, compiled; those that lack are compiled here. No more of
-            them are taken than run.
+        ahead: compiled programs of `lower_derived` for this posterior; missing ones are compiled here. No more are consumed
+            than run.
     """
     out: Derived = {}
     extent, programs = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes), iter(ahead)
@@ -102,7 +102,7 @@ def derive(
 def summaries_at_truth(
     model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int
 ) -> dict[str, np.ndarray]:
-    """Return the summaries at the latents that generated simulated data; empty where data are real, or from another model.
+    """Return the summaries at the latents that generated simulated data; empty if data are real, or from another model.
 
     Args:
         model, spec, shards, posterior: as in `derive`.
@@ -130,7 +130,7 @@ def lower_derived(
         spec: its data.
         shards: the data itself; only probe rows are read.
         latents: latent -> shape and dtype of one draw.
-        extent: of the posterior.
+        extent: extent of the posterior.
     """
     of_draw = [(s.shape, np.dtype(s.dtype)) for s in latents.values()]
     num_draws = extent.num_chains * draws_of_block(of_draw, extent.num_chains, extent.num_draws)
@@ -150,7 +150,7 @@ def lower_derived(
 def _functions(
     model: Model, spec: DataSpec, shards: Shards, extent: Extent
 ) -> Iterator[tuple[np.ndarray, dict[str, _Function]]]:
-    """Yield row numbers, and by group the quantities computed at these rows from every draw."""
+    """Yield row numbers, and group -> function that computes its quantities at these rows from every draw."""
     yield spread_evenly(spec.num_rows, extent.probe_rows), {"summaries": lambda z, rows, _: model.summaries(z, rows)}
 
     def log_likelihood(latents: Latents, data: Rows, _: jax.Array) -> Latents:
@@ -172,12 +172,12 @@ def _outcome_type(dtype: np.dtype) -> np.dtype:
 
 
 def in_dtype(rows: Mapping[str, np.ndarray], spec: DataSpec) -> dict[str, np.ndarray]:
-    """Return rows as a model is given them: floating-point fields in the experiment's dtype, others as stored."""
+    """Return rows as models receive them: floating-point fields in the experiment's dtype, others as stored."""
     return {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
 
 
 def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, extent: Extent) -> np.ndarray | None:
-    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits, or nothing is predicted."""
+    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if none fits, or nothing is predicted."""
     if not extent.pointwise_bytes or not model.has_predictions:
         return None
     outcome = _stored_outcome(model, shards)
@@ -188,13 +188,13 @@ def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, extent: Extent
 
 
 def _stored_outcome(model: Model, shards: Shards) -> jax.ShapeDtypeStruct:
-    """Return shape and dtype of one row's outcome as the data have it."""
+    """Return the shape and dtype of one row's outcome as stored in the data."""
     outcome: jax.ShapeDtypeStruct = jax.eval_shape(model.outcome, shards.read_rows(0, 1))
     return outcome
 
 
 def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
-    """Return the function from a block of draws, the number of the first, and rows to what a group has of each."""
+    """Return the compiled function from a block of draws, the number of its first draw, and rows to the group's values for each draw."""
     is_on_cpu = jax.default_backend() == "cpu"
 
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1} if is_on_cpu else None)
@@ -212,7 +212,7 @@ def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
         size = min(num_draws, max(1, _SIMULATED_TOGETHER // sum(math.prod(s.shape) for s in of_one.values())))
 
         def fill(i: jax.Array, made: Latents) -> Latents:
-            # The last part begins earlier where parts do not fill the block; draws of both are the same.
+            # If parts do not fill the block, the last part begins earlier; overlapping draws get the same values.
             start = jnp.minimum(i * size, num_draws - size)
             part = of_draws(start, size)
             return {k: jax.lax.dynamic_update_slice_in_dim(v, part[k], start, 0) for k, v in made.items()}
@@ -234,9 +234,9 @@ def _map_draws(
     """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
 
     Local latents are aligned with the rows of `data`, which belong to `entries`. `of_any` is the function for blocks of
-    any length, and `of_first` its program for those as long as the first.
+    any length, and `of_first` its compiled program for blocks as long as the first.
     """
-    # Without a program for each field, which `jnp.asarray` would compile.
+    # `jnp.asarray` would compile a program for each field.
     on_device = jax.device_put(dict(data))
     parts, done, longest = [], 0, 0
     for block in posterior.blocks():

@@ -1,6 +1,6 @@
 """Move the part of an array on this process's devices to the host and back.
 
-With one process it is the whole array. With several it is one box, because a process has whole columns of the mesh.
+With one process, the part is the whole array. With several, it is one box, because a process has whole columns of the mesh.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def part_shape(at: Sharding, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _box(indices: Iterable[Index | None], shape: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return first and last bounds, by axis, of the smallest box around some shards."""
+    """Return the lower and upper bounds, by axis, of the smallest box around some shards."""
     bounds = [[s.indices(n)[:2] for s, n in zip(index or (), shape, strict=True)] for index in indices]
     axes = list(zip(*bounds, strict=True))
     return [min(a for a, _ in axis) for axis in axes], [max(b for _, b in axis) for axis in axes]

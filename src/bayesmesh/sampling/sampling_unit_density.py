@@ -1,7 +1,7 @@
 """The log density of a model by units that are independent given the rest, over a mesh, for a batch of chains.
 
-As in `sampling_density`, the model is written for one draw and a tile of rows, tiles are summed one by one and devices by the
-compiler. Units of ``local`` lie with their rows; those of a block are shared, and every device adds its rows' share.
+As in `sampling_density`, the model is written for one draw and a tile of rows. Tiles are summed one by one, and the compiler
+sums over devices. Units of ``local`` lie with their rows; those of a block are shared, and every device adds the terms of its rows.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class ModelTarget(Protocol):
 
 
 class BoundGroups:
-    """Groups of units of a model, on its data: between positions, units and latents, and sums over tiles and devices.
+    """Groups of units of a model, on its data: maps between positions, units and latents, and sums over tiles and devices.
 
     Args:
         target: the model's.
         data: as `Target.data_shapes` says.
         declared: property of the model that names the groups: ``local`` or blocks.
-        moves_rest: whether the model moves the latents outside of all groups.
+        moves_rest: whether the model moves the latents outside all groups.
 
     Raises:
-        ConfigError: the model has no such block, latents that nothing moves, or latents in groups that are not real numbers.
+        ConfigError: the model has no such block, or has latents that nothing moves, or grouped latents that are not real numbers.
     """
 
     def __init__(self, target: ModelTarget, data: Arrays, declared: str, *, moves_rest: bool = False) -> None:
@@ -66,7 +66,7 @@ class BoundGroups:
         return len(self.groups)
 
     def latents(self, position: Position) -> dict[str, jax.Array]:
-        """Return the latents of every chain, (chain, ...), local ones with their entries first and padded."""
+        """Return the latents of every chain, (chain, ...); local ones have their entries first, with padding."""
         return jax.vmap(lambda q: self.target.prior_and_latents(q)[1])(position)
 
     def size(self, group: str) -> int:
@@ -77,13 +77,13 @@ class BoundGroups:
     def take(self, position: Position, group: str) -> Float[Array, "chain unit k"]:
         """Return the coordinates of the units of a group."""
         if group == LOCAL:
-            assert position.local is not None  # the model has local latents
+            assert position.local is not None  # because the model has local latents
             return position.local
-        assert position.shared is not None  # and shared ones
+        assert position.shared is not None  # because the model has shared latents
         return position.shared[:, self.target.position.blocks()[group].indices]
 
     def place(self, position: Position, group: str, units: Float[Array, "chain unit k"]) -> Position:
-        """Return positions with other coordinates of the units of a group."""
+        """Return positions with new coordinates for the units of a group."""
         if group == LOCAL:
             return position._replace(local=units)
         assert position.shared is not None  # as in `take`
@@ -99,7 +99,7 @@ class BoundGroups:
         return made
 
     def to_units(self, group: str, latents: Arrays) -> Float[Array, "unit k"]:
-        """Return the coordinates of latents of one chain that have the axis of units first."""
+        """Return the units' coordinates from one chain's latents, which have the axis of units first."""
         return jnp.concatenate([latents[k].reshape(len(latents[k]), -1) for k in self.names[group]], axis=1)
 
     def _unit_shapes(self, group: str) -> dict[str, tuple[int, ...]]:
@@ -113,7 +113,7 @@ class BoundGroups:
         return dict(model.local_latents if group == LOCAL else model.blocks[group])
 
     def over_tiles(self, tile: Any, latents: Arrays, data: Arrays, *, is_summed: bool) -> Any:
-        """Sum what a function makes of each tile, or join it along the entries; data is (device, tile, row, ...)."""
+        """Sum the results of a function over tiles, or join them along the entries; data is (device, tile, row, ...)."""
         layout, local_names = self.target.layout, [k for k in latents if k in self.target.model.local_latents]
         lies = (*data["is_row"].shape[:2], layout.tile_entries)
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
@@ -144,7 +144,7 @@ class BoundUnits(BoundGroups):
         data: as `Target.data_shapes` says.
 
     Raises:
-        ConfigError: the groups do not have all latents, or latents that are not real numbers.
+        ConfigError: the groups lack a latent, or have latents that are not real numbers.
     """
 
     def __init__(self, target: ModelTarget, data: Arrays) -> None:
@@ -164,12 +164,12 @@ class BoundUnits(BoundGroups):
         return made
 
     def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
-        """Add a number of each unit of a group to all of the unit's coordinates."""
+        """Add one number per unit of a group to all coordinates of the unit."""
         name = self.groups[group]
         return self.place(to, name, self.take(to, name) + values[:, :, None].astype(self.target.dtype))
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
-        """Make the model's `redraw`, and return by how much the log prior has changed."""
+        """Make the model's `redraw`, and return the positions and the change in log prior."""
 
         def one(key: jax.Array, position: Position) -> tuple[Position, jax.Array]:
             z = self.target.position.unpack(position, jnp.dtype("float64"))
@@ -192,13 +192,13 @@ class BoundUnits(BoundGroups):
     def linear(
         self, latents: Arrays, data: Arrays, group: str
     ) -> tuple[Float[Array, " unit"], Float[Array, "unit k"]] | None:
-        """Return the linear part of that log likelihood: constants and coefficients; None if the model states none."""
+        """Return the linear part of that log likelihood: constants and coefficients; None if the model declares none."""
         function = functools.partial(self.target.model.unit_linear, group)
         found = self._by_unit(function, latents, data, group)
         return None if found is None else (found[0], self.to_units(group, found[1]))
 
     def _by_unit(self, function: Callable[..., Any], latents: Arrays, data: Arrays, group: str) -> Any:
-        """Sum what a function of (latents, rows, is_row) makes of each unit: a value, or None, and the group's latents."""
+        """Sum by unit the results of a function of (latents, rows, is_row): a value, or None, and values like the group's latents."""
 
         def tile(shared: Arrays, local: Arrays, data: Arrays) -> tuple[Any, Arrays] | None:
             aligned, to_entries = self.target.align(local, data)
@@ -212,7 +212,7 @@ class BoundUnits(BoundGroups):
                 return jax.tree.map(lambda x: jnp.where(data["is_row"][0], x, 0), (value, first))
             of_all = {k: jnp.zeros_like(v) for k, v in aligned.items()} | dict(of_latents)
             if self.target.layout.is_padded:
-                # As in `Target.tile`: a tile without any row computes with padding alone.
+                # As in `Target.tile`: a tile without rows contains only padding.
                 of_all = {k: jnp.where(data["is_row"][0], g, 0) for k, g in of_all.items()}
             (by_entry,) = to_entries(of_all)
             if value is not None and "entry_of_row" in data:
@@ -254,13 +254,13 @@ class ModelConditional:
         self._mask = jnp.ones((self.start.shape[1], 1), self.start.dtype) if mask is None else mask
 
     def density(self, at: Float[Array, "chain unit k"]) -> UnitDensity:
-        """Return the densities of all units there; one pass over the data."""
+        """Return the densities of all units at these coordinates; one pass over the data."""
         log_prior, value, gradient = self._densities(at, with_value=True)
-        assert value is not None  # as asked for
+        assert value is not None  # requested by `with_value`
         return UnitDensity(log_prior, value, gradient)
 
     def gradient(self, at: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
-        """Return their gradients alone; a shorter pass."""
+        """Return only their gradients; a shorter pass."""
         return self._densities(at, with_value=False)[2]
 
     def _densities(
@@ -290,13 +290,13 @@ class ModelConditional:
         return self.units.target.model.unit_prior(self.group, self.units.to_latents(self.group, at))
 
     def scale(self, information: Position) -> UnitScale:
-        """Return their scale: the curvature of the prior, and the outer products of the model's `unit_design`."""
+        """Return their scale, from the curvature of the prior and the outer products of the model's `unit_design`."""
         units, group = self.units, self.group
         own = units.take(_one_chain(information), group)[0, :, 0].astype(jnp.float64)
         is_unit = self._mask[:, 0] > 0
 
         def one(latents: Arrays, at: jax.Array) -> tuple[jax.Array, jax.Array]:
-            # At 0, and not where the units are: a scale that depended on them would need their Metropolis ratio to say so.
+            # Taken at 0 and not at the units: a scale that depended on them would need a correction in their Metropolis ratio.
             zero = jnp.zeros_like(_wide(at))
             _, bend = jax.jvp(jax.grad(lambda q: self._prior(q).sum()), (zero,), (zero + 1,))
             of_prior = jnp.sum(jnp.where(is_unit[:, None], -bend, 0), axis=0) / is_unit.sum()

@@ -1,7 +1,7 @@
-"""Notice chains that are lost or stuck while they run, from statistics that are on the host.
+"""Detect chains that are lost or stuck while they run, from statistics on the host.
 
-Windows end at multiples of `WINDOW` iterations of a phase. The number of iterations in a row for which all chains have
-had a trouble is a fact of each commit. So a run that is killed, resumed or cut differently ends in the same window.
+Windows end at multiples of `WINDOW` iterations of a phase. Each commit records the number of consecutive iterations for
+which all chains have been in trouble. A run that is killed, resumed or cut differently therefore ends in the same window.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bayesmesh.errors import SamplingError
 from bayesmesh.store.markers import Ended, Facts
 
 WINDOW = 100
-"""Iterations that all chains must be in trouble for, from one multiple of it to the next."""
+"""Iterations for which all chains must be in trouble, from one multiple of this number to the next."""
 
 SMALLEST_STEP = 1e-20
 """Step size, in the coordinates of the metric, below which it has vanished: the longest trajectory, of 2**20 steps,
 then covers 1e-14 units, and a position near 1 keeps its float64 value."""
 
 SMALLEST_ACCEPTANCE = 1e-4
-"""Acceptance probability that a chain without moves must stay below: a walk with few accepted moves is not stuck."""
+"""Acceptance probability below which a chain without moves is stuck: a random walk with few accepted moves is not."""
 
 TROUBLES = {
     "lost": "the log density of {} was not finite",
@@ -31,10 +31,10 @@ TROUBLES = {
     "divergent": "every trajectory of {} diverged",
     "stuck": "every proposal of {} was rejected",
 }
-"""Name of a trouble -> what is seen of some chains; of several in one window, the first is named."""
+"""Name of a trouble -> description of affected chains; if there are several in one window, the first is named."""
 
 NAMED_CHAINS = 8
-"""Chains that a warning names."""
+"""Most chains that a warning names."""
 
 _REMEDY = (
     "check the model's support, and its density and gradient for overflow (compute.dtype: float64 helps); try other"
@@ -46,22 +46,22 @@ _log = logging.getLogger("bayesmesh")
 
 
 class ChainWatch:
-    """Watches the chains of a group.
+    """Watch the chains of a group.
 
     Args:
-        label: experiment and group.
+        label: names of experiment and group.
         chains: absolute numbers of the reported chains.
         is_adjusted: whether the kernel has an accept step; without one, no chain is called stuck.
-        last: facts of the last commit; empty to begin.
+        last: facts of the last commit; empty at the beginning.
         is_shown: whether this process writes warnings to the log.
 
     Attributes:
-        ended: the window after which nothing could come of more iterations; None before.
+        ended: the window after which more iterations would be useless; None before.
     """
 
     def __init__(self, label: str, chains: range, *, is_adjusted: bool, last: Facts, is_shown: bool = True) -> None:
         self._label, self._chains, self._is_adjusted, self._is_shown = label, chains, is_adjusted, is_shown
-        # A commit records the shortest run of all chains, which decides.
+        # A commit records the shortest run over all chains, which is decisive.
         self._runs = {name: np.full(len(chains), length) for name, length in last.get("runs", {}).items()}
         self._warned: set[tuple[str, int]] = set()
         self.ended = last.get("ended")
@@ -70,12 +70,12 @@ class ChainWatch:
         """Look at iterations (iteration, chain) of a phase, from its iteration `start` on."""
         ends = []
         for trouble, flags in find_troubles(statistics, is_adjusted=self._is_adjusted).items():
-            if not flags.any():  # nearly always, and run lengths take longer than all else here
+            if not flags.any():  # nearly always the case, and run lengths take longer than everything else here
                 self._runs.pop(trouble, None)
                 continue
             runs = run_lengths(flags, self._runs.get(trouble, np.zeros(len(self._chains), np.int64)))
             done = start + 1 + np.arange(len(runs))
-            # During warmup a step size that has vanished may grow again, for more than a window from 1e-30 on.
+            # During warmup a vanished step size may grow again, which takes more than a window from 1e-30.
             is_final = phase == "sample" or trouble != "frozen"
             is_end = (done % WINDOW == 0) & (runs.min(axis=1) >= WINDOW) & is_final
             ends += [Ended(phase=phase, done=int(n), trouble=trouble) for n in done[is_end][:1]]
@@ -86,7 +86,7 @@ class ChainWatch:
             self.ended = min(ends, key=lambda end: end["done"])
 
     def facts(self) -> Facts:
-        """Return what a commit of all iterations so far records."""
+        """Return the facts that a commit of all iterations so far records."""
         facts: Facts = {}
         if runs := {name: int(lengths.min()) for name, lengths in self._runs.items() if lengths.min() > 0}:
             facts["runs"] = runs
@@ -97,10 +97,10 @@ class ChainWatch:
         return facts
 
     def check(self, num_draws: int) -> None:
-        """Raise if `ended` is set and within the draws that are wanted.
+        """Raise if `ended` is set and lies within the wanted draws.
 
         Raises:
-            SamplingError: it is.
+            SamplingError: this is the case.
         """
         if self.ended is None or (self.ended["phase"] == "sample" and self.ended["done"] > num_draws):
             return
@@ -132,12 +132,12 @@ class ChainWatch:
 def find_troubles(
     statistics: Mapping[str, np.ndarray], *, is_adjusted: bool
 ) -> dict[str, Bool[np.ndarray, "iteration chain"]]:
-    """Return trouble -> where it is seen, of those in `TROUBLES` that the kernel's statistics tell of."""
+    """Return trouble -> where it occurs, for those in `TROUBLES` that the kernel's statistics reveal."""
     found = {"lost": ~np.isfinite(statistics["lp"])}
     if "step_size" in statistics:
         found["frozen"] = ~(statistics["step_size"] >= SMALLEST_STEP)
     if "divergent_share" in statistics:
-        # Of the many trajectories of a draw; `diverging` says whether any of them did.
+        # Share among the many trajectories of a draw; `diverging` says whether any of them diverged.
         found["divergent"] = statistics["divergent_share"] >= 1
     elif "diverging" in statistics:
         found["divergent"] = statistics["diverging"].astype(bool)
@@ -155,8 +155,8 @@ def run_lengths(
     """Return for how many iterations in a row each chain is flagged, up to each iteration.
 
     Args:
-        flags: in order.
-        before: the numbers up to the iteration before the first.
+        flags: flags of iterations, in order.
+        before: run lengths up to the iteration before the first.
 
     >>> run_lengths(np.array([[True], [False], [True], [True]]), np.array([5])).ravel()
     array([6, 0, 1, 2])

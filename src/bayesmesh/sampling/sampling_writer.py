@@ -1,4 +1,4 @@
-"""What is on the host until it is committed, and the thread that commits it."""
+"""Iterations on the host until they are committed, and the thread that commits them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayesmesh.store.stored_segments import ChainStore
 
 
 class Slice(NamedTuple):
-    """Iterations that the devices were told to make."""
+    """Iterations submitted to the devices."""
 
     start: int
     num_iterations: int
@@ -33,7 +33,7 @@ class Slice(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """A statistic of a segment's iterations: the fact of it in a marker, and its label and form on the progress bar."""
+    """A statistic of a segment's iterations: its fact in a marker, and its label and format on the progress bar."""
 
     statistic: str
     fact: str
@@ -47,19 +47,19 @@ _NOTES = (
     _Note("step_size", "step_size", "step", "{:.3g}", lambda values: float(np.median(values[-1]))),
     _Note("diverging", "divergences", "divergences", "{}", lambda values: int(values.sum())),
 )
-"""Each is noted where the kernel records the statistic."""
+"""Statistics that are noted if the kernel records them."""
 
 
 class Segment:
-    """Iterations on the host, until they are committed together; kept in the order in which they are written.
+    """Iterations on the host until they are committed together; stored in the order in which they are written.
 
     Args:
         phase: ``warmup`` or ``sample``.
         start: absolute index of its first iteration.
         room: most iterations that it will hold.
-        facts: kept beside what is counted.
-        program: that made the slices.
-        watch: looks at the statistics; its facts are kept.
+        facts: facts to commit in addition to those that are counted.
+        program: program that made the slices.
+        watch: checks the statistics; its facts are committed too.
         is_first: whether this process keeps what all processes hold, or only its own rows of local latents.
     """
 
@@ -75,7 +75,7 @@ class Segment:
         self._begun = time.monotonic()
 
     def add(self, piece: Slice) -> dict[str, str]:
-        """Copy a finished slice to the host; returns what to show of it."""
+        """Copy a finished slice to the host; return what to show of it."""
         stats = self._program.statistics_to_host(piece.statistics, piece.num_iterations)
         self._keep(self._stats, stats)
         self._watch.add(self.phase, piece.start, {k: self._program.by_chain(v) for k, v in stats.items()})
@@ -88,24 +88,24 @@ class Segment:
 
     @property
     def age(self) -> float:
-        """Seconds since it was begun."""
+        """Return the seconds since the segment was begun."""
         return time.monotonic() - self._begun
 
     def _keep(self, kept: dict[str, np.ndarray], values: Mapping[str, np.ndarray]) -> None:
-        """Append arrays (iteration, chain, ...) to those kept, which are (chain, iteration, ...)."""
+        """Append arrays (iteration, chain, ...) to the stored ones, which are (chain, iteration, ...)."""
         begin = self.stop - self.start
         for name, value in values.items():
             if name not in kept:
-                # Pages that no iteration reaches are never touched, and take no memory.
+                # Pages that no iteration reaches are never touched, and use no memory.
                 kept[name] = np.empty((value.shape[1], self._room, *value.shape[2:]), value.dtype)
             kept[name][:, begin : begin + len(value)] = np.swapaxes(value, 0, 1)
 
     def _taken(self, kept: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return what was kept as views, (iteration, chain, ...)."""
+        """Return the stored arrays as views, (iteration, chain, ...)."""
         return {name: np.swapaxes(value[:, : self.stop - self.start], 0, 1) for name, value in kept.items()}
 
     def commit(self, store: ChainStore, *, is_final: bool = True) -> tuple[Commit, int]:
-        """Write it; returns the commit and the bytes written."""
+        """Write the segment; return the commit and the bytes written."""
         stats, draws = self._taken(self._stats), self._taken(self._draws)
         values = {"posterior": draws} if self.phase == "sample" else {}
         if self._is_first:
@@ -116,7 +116,7 @@ class Segment:
             **self.facts,
             **self._noticed,
             "count": count,
-            # Of the reported chains; the others take as many.
+            # The statistics cover the reported chains; the others take as many gradients.
             "gradients": int(stats["n_steps"].sum()) * self._program.num_chains // self._program.num_reported,
             **cast(Facts, {n.fact: n.reduce(stats[n.statistic]) for n in _NOTES if n.statistic in stats}),
             "seconds": round(self.age, 3),
@@ -140,20 +140,20 @@ class Written:
 
 
 class Writer:
-    """Commits segments in a thread of its own, one after the other; as a context manager it ends with the last.
+    """Commit segments in a separate thread, one after the other; as a context manager it ends with the last one.
 
     The last segment of warmup is written while the devices already sample.
 
     Args:
         store: the store.
         should_stop: called after every commit of draws, in the thread; True ends sampling.
-        meet: called before a commit is settled, with what went wrong in it, an empty text when all is well, and
-            whether there are enough draws; returns whether there are for any process, and raises when anything went
-            wrong in another one. So none is more than one commit ahead. None when there is no other.
+        meet: called before a commit is settled, with its error message, empty if there is none, and whether there are enough
+            draws. It returns whether any process has enough, and raises if another process failed, so no process is more
+            than one commit ahead. None if there is only one process.
 
     Attributes:
-        has_enough: what `should_stop` said last.
-        is_enough: the same, of all processes, as of the last time they met.
+        has_enough: last result of `should_stop`.
+        is_enough: whether any process had enough draws when they last met.
         written: phase -> what has been written of it.
     """
 
@@ -176,18 +176,18 @@ class Writer:
 
     @property
     def failure(self) -> str:
-        """What went wrong in the segment handed over last; empty while nothing has."""
+        """Error message of the last submitted segment; empty if there is none."""
         pending = self._pending
         return _text(pending.exception()) if pending is not None and pending.done() else ""
 
     def submit(self, segment: Segment) -> None:
-        """Hand over a segment; waits for the one before it, so that no more than two are in memory."""
+        """Submit a segment, after waiting for the one before it, so that no more than two are in memory."""
         self.drain()
         if segment.stop > segment.start and not self.is_enough:
             self._pending = self._pool.submit(self._commit, segment)
 
     def drain(self) -> None:
-        """Wait for what was handed over, and raise what went wrong there."""
+        """Wait for the submitted segment, and raise its error if it failed."""
         pending, self._pending = self._pending, None
         if pending is None:
             return

@@ -1,10 +1,10 @@
-"""The one loop: slice after slice, segment after segment, from what is committed to what is wanted.
+"""The one loop: slice after slice, segment after segment, from the committed to the wanted draws.
 
-A slice is one call of the compiled program, seconds long; a segment is what the store keeps in one shard, a minute.
-Their lengths were chosen before anybody knew how many gradients a draw takes: a slice is made shorter where it takes
-longer, and what has been waiting for the time of a segment is committed though that is not whole. While the devices run
-a slice the one before it is copied, and while they go on a thread writes the segment before. Host memory holds two
-segments, however many draws are asked for.
+A slice is one call of the compiled program and takes seconds; a segment is stored in one shard and takes a minute. Their
+lengths were chosen before it was known how many gradients a draw takes. Slices are therefore shortened if they take longer,
+and iterations that have waited for the time of a segment are committed even if the segment is incomplete. While the devices
+run a slice, the previous slice is copied and a thread writes the previous segment. Host memory holds two segments, however
+many draws are requested.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ Compiled = Mapping[str, Callable[..., Any]]
 
 
 class Loop:
-    """Brings a chain group to a number of draws, continuing from its last commit.
+    """Bring a chain group to a number of draws, continuing from its last commit.
 
     Args:
-        program: shapes and placement.
-        compiled: both programs.
+        program: provides shapes and shardings.
+        compiled: both compiled programs.
         key: randomness of the group.
         data: rows on the devices.
         store: the group's store, whose lock the caller holds.
-        ledger: gets one row per kind of work.
+        ledger: receives one row per kind of work.
         interruption: says whether to stop.
-        peers: the processes that run this together; a process alone when None.
+        peers: the processes that run this together; a single process if None.
         label: shown by the progress bar.
-        facts: kept with every commit of this run, such as the device.
-        should_stop: called after every commit of draws, in the thread that writes; True ends the run.
-        commit_at: numbers of draws that are committed though a segment is not whole, so that `should_stop` sees them.
+        facts: recorded with every commit of this run, such as the device.
+        should_stop: called after every commit of draws, in the writer's thread; True ends the run.
+        commit_at: draw counts that are committed even if a segment is incomplete, so that `should_stop` sees them.
         watch: called after every slice with the phase and the iterations done.
-        first_draws: most iterations of the first slice; as many as the program can make when None.
+        first_draws: most iterations of the first slice; as many as the program can make if None.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Loop:
         self._most, self._ended = min(first_draws or program.slice_draws, program.slice_draws), 0.0
 
     def run(self, num_draws: int, last: Commit | None) -> None:
-        """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
+        """Make and commit draws until there are `num_draws` or `should_stop` is True; `num_draws` may be fewer than already exist.
 
         Args:
-            num_draws: that are wanted.
-            last: the commit to go on from, as `resume_together` gives it; None to begin.
+            num_draws: number of wanted draws per chain.
+            last: the commit from which to continue, from `resume_together`; None to begin.
 
         Raises:
-            NotFinished: the job was asked to stop; what was done is committed.
+            NotFinished: the job was asked to stop; all iterations made are committed.
             SamplingError: all chains were lost or stuck for a window of iterations.
             NoFiniteStart: no finite start was found for a chain.
             PeerError: another process failed.
@@ -131,14 +131,14 @@ class Loop:
                 self._ledger.add("write", made.seconds, num_bytes=made.num_bytes, detail=f"beside {ended}")
 
     def _check_end(self, phase: str, done: int, wanted: int, writer: Writer) -> None:
-        """Raise if the job was asked to stop, or if the chains are lost; all that was made is committed."""
+        """Raise if the job was asked to stop, or if the chains are lost; all iterations made are committed."""
         if self._chains.ended is None and self._stopped_by and done < wanted and not writer.is_enough:
             self._peers.have_parted = True
             raise self._not_finished(phase, wanted)
         self._chains.check(wanted)
 
     def _restore(self, commit: Commit | None) -> tuple[str, int, ChainState]:
-        """Return phase, iterations done and state: from a commit, or from the start."""
+        """Return the phase, iterations done and state, from a commit or from the start."""
         if commit is not None:
             with self._ledger.phase("resume", f"{commit.phase} {commit.stop}"):
                 leaves = self.store.load_checkpoint(commit)
@@ -154,7 +154,7 @@ class Loop:
     def _run_phase(
         self, phase: str, done: int, wanted: int, state: ChainState, writer: Writer
     ) -> tuple[int, ChainState]:
-        """Run one phase to its end; copying lags one slice behind the devices, writing one segment.
+        """Run one phase to its end; copying lags one slice behind the devices, and writing lags one segment.
 
         The last segment of warmup is still being written when this returns.
 
@@ -195,16 +195,16 @@ class Loop:
         return Segment(phase, start, room, self._facts, self.program, self._chains, is_first=self._peers.is_first)
 
     def _is_over(self, writer: Writer, segment: Segment) -> bool:
-        """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
+        """Return whether to begin nothing new: a process was asked to stop, has enough or failed, and all processes know."""
         is_due = segment.age >= self.program.sampling.segment_seconds
         said = self._exchange((self._interruption.requested_by, writer.has_enough, writer.failure, is_due, self._most))
         self._stopped_by = next((by for by, *_ in said if by), "")
-        # By one clock, so that all draw and commit the same.
+        # Decided by one clock, so that all processes draw and commit the same.
         *_, self._is_due, self._most = said[0]
         return self._chains.ended is not None or any(any(each[:3]) for each in said)
 
     def _fit(self, num_iterations: int) -> None:
-        """Choose the most iterations of a slice from the time of the one that has ended: all, or fewer if it took long."""
+        """Choose the most iterations of the next slice from the time of the last one: all, or fewer if it took long."""
         now = time.perf_counter()
         fitting = int(num_iterations * SLICE_SECONDS / (now - self._ended))
         self._ended = now
@@ -216,23 +216,23 @@ class Loop:
         return any(enough for _, enough in said)
 
     def _exchange[Value](self, value: Value) -> list[Value]:
-        """Tell the others; what they tell must not travel beside the collectives of a slice."""
+        """Exchange a value with the others; the exchange must not overlap with the collectives of a slice."""
         if not self._peers.is_alone:
             self._interruption.wait(self._in_flight)
         return self._peers.exchange(value)
 
     def _start(self, phase: str, done: int, wanted: int, state: ChainState) -> Slice:
-        # Iterations of warmup and draws are counted apart; only draws are looked at.
+        # Iterations of warmup and draws are counted separately; looks are only at draws.
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
         count = min(self._most, self.store.next_count(done, wanted), *looks)
-        # The program counts iterations from the first of warmup.
+        # The program counts iterations from the beginning of warmup.
         index = done if phase == "warmup" else self.program.sampling.warmup + done
         state, statistics, draws = self.compiled["segment"](*self._arguments, state, np.uint32(index), np.int32(count))
         self._in_flight = (state, statistics, draws)
         return Slice(done, count, state, statistics, {} if phase == "warmup" else draws)
 
     def _is_end(self, phase: str, stop: int) -> bool:
-        """Return whether what was made up to `stop` is committed whatever the time: at the end of a shard and for a look."""
+        """Return whether iterations up to `stop` are committed regardless of the time: at the end of a shard, or for a look."""
         return stop % self.store.segment_draws == 0 or (phase == "sample" and stop in self._commit_at)
 
     def _not_finished(self, phase: str, wanted: int, *, is_abrupt: bool = False) -> NotFinished:

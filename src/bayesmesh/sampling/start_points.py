@@ -1,4 +1,4 @@
-"""Where chains start: draws around the origin or from the prior, or points of a file or of the model, with noise."""
+"""Starting points of chains: draws around the origin or from the prior, or points from a file or the model, with noise."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ _NOISE: Mapping[str, Callable[..., jax.Array]] = {
     "file": jax.random.normal,
     "model": jax.random.normal,
 }
-"""Method of starting in unconstrained space -> how; the width of `uniform` is Stan's. Others draw from the prior."""
+"""Method of starting in unconstrained space -> sampler; the width of `uniform` is Stan's. Other methods draw from the prior."""
 
 MIRRORED = ("auto", "uniform")
-"""Methods by which a chain of odd number starts at the reflection of the start of the chain before it, and the second pair of
-four at the first with components in reverse. Chains that start independently of each other all find the same one of two equal
-modes more often: four of them once in eight times."""
+"""Methods in which an odd-numbered chain starts at the reflection of the start of the chain before it, and the second pair of
+four starts at the first pair's starts with components reversed. Independent starts all find the same one of two equal modes more
+often: with four chains, one time in eight."""
 
 _MOST_COMPONENTS = 10
-"""Longest axis whose entries may be components that can change their places, as topics and states of a hidden chain can."""
+"""Longest axis whose entries may be exchangeable components, such as topics or the states of a hidden Markov model."""
 
 _WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
-"""Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
+"""Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws from which it is estimated."""
 
 _NUM_CENTERED, _MOST_CENTERED = 66, 2**22
-"""Draws of the prior from which the center of reflections is estimated, and coordinates of all of them at most. A center that is
-off by a third of a standard deviation, as the mean of eight draws is, leaves one side of the prior to most chains."""
+"""Prior draws from which the center of reflections is estimated, and the most coordinates of all of them. A center that is off by a
+third of a standard deviation, as the mean of eight draws is, puts most chains on one side of the prior."""
 
 MOST_ATTEMPTS = 100
-"""Starts that a chain tries; Stan's number. In the second half of them, `auto` draws from a wide prior too."""
+"""Starts that a chain tries; Stan's number. In the second half of them, `auto` draws even from a wide prior."""
 
 _NEAR = 1e-3
-"""Relative distance within which values must come back from unconstrained space to be in the support."""
+"""Relative distance within which values in the support must return from unconstrained space."""
 
 
 def place_starts(
@@ -72,11 +72,11 @@ def place_starts(
     Args:
         method: `sampling.initial.method`.
         target: the log density.
-        keys: one of each chain, or of all that start together: see `num_together`.
+        keys: one per chain, equal for chains that start together: see `num_together`.
         attempt: number of the start, from 0.
-        spread: by which draws are multiplied.
+        spread: factor that multiplies the draws.
         center: (chain, ...) points around which they lie; the origin if None.
-        numbers: absolute numbers of the chains, which say whose starts are reflected or in reverse.
+        numbers: absolute numbers of the chains, which determine whose starts are reflected or reversed.
     """
     drawn = sample_starts(method, target, keys, attempt, numbers)
     drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), drawn)
@@ -92,13 +92,13 @@ def sample_starts(
 ) -> Position:
     """Return the chains' starts before they are scaled by the spread, and before they climb."""
     starts = _sample_starts(method, target, keys, attempt, numbers % 2 == 1)
-    if num_together(method, target) < 4:  # pairs, or each on its own
+    if num_together(method, target) < 4:  # chains start in pairs, or each on its own
         return starts
     return jax.vmap(functools.partial(_reverse_components, target))(starts, numbers // 2 % 2 == 1)
 
 
 def num_together(method: str, target: Target) -> int:
-    """Return how many chains, from a multiple of the number on, have one key: 4, 2, or 1."""
+    """Return how many chains, from a multiple of this number on, share one key: 4, 2 or 1."""
     return (4 if component_axes(target) else 2) if method in MIRRORED else 1
 
 
@@ -117,13 +117,13 @@ def component_axes(target: Target) -> dict[str, tuple[int, ...]]:
 
 
 def _reverse_components(target: Target, start: Position, is_reversed: Bool[Array, ""]) -> Position:
-    """Return one chain's start, or the one with components in reverse where a latent can have them so."""
-    # As the prior is, whose map would refuse another dtype.
+    """Return one chain's start, with components reversed in the latents that allow it if `is_reversed`."""
+    # In float64 like the prior, whose map would refuse another dtype.
     z = target.position.unpack(start, jnp.dtype("float64"))
     latents = dict(target.bijector.forward(z))
     turned = {name: jnp.flip(latents[name], axes) for name, axes in component_axes(target).items()}
     found = dict(target.bijector.inverse({**latents, **turned}))
-    # Ordered ones have no reverse: their coordinates are not finite there.
+    # Ordered components cannot be reversed: their coordinates would not be finite.
     takes = {name: is_reversed & jnp.isfinite(found[name]).all() for name in turned}
     return target.position.pack({k: jnp.where(takes[k], found[k], v) if k in takes else v for k, v in z.items()})
 
@@ -142,7 +142,7 @@ def _sample_starts(
         noise = _reflect(noise, jax.tree.map(lambda x: jnp.zeros_like(x[0]), noise), is_reflected)
     if method != "auto":
         return noise
-    # The same for all chains of all runs. Drawn together with the starts, the prior is compiled once.
+    # The same for all chains of all runs. They are drawn together with the starts, so that the prior is compiled once.
     num_coordinates = sum(math.prod(shape) for shape in target.position.shapes.values())
     num_others = max(_NUM_WIDTHS, min(_NUM_CENTERED, _MOST_CENTERED // max(1, num_coordinates)))
     every = jax.vmap(target.sample_prior)(jnp.concatenate([keys, jax.random.split(jax.random.key(0), num_others)]))
@@ -150,13 +150,13 @@ def _sample_starts(
     widths = [x[:_NUM_WIDTHS].std(axis=0) for x in jax.tree.leaves(others)]
     is_narrow = jnp.stack([(width <= _WIDEST_PRIOR).all() for width in widths]).all()
     prior = _reflect(prior, jax.tree.map(_center, others), is_reflected)
-    # Where the density is 0 all around the origin, a wide prior may still reach the data.
+    # If the density is 0 everywhere around the origin, a wide prior may still reach the data.
     takes_prior = is_narrow | (attempt >= MOST_ATTEMPTS // 2)
     return jax.tree.map(lambda x, y: jnp.where(over_chains(takes_prior, y), x, y), prior, noise)
 
 
 def _center(draws: Float[Array, "draw ..."]) -> Float[Array, "..."]:
-    """Return the median of three means, each of a third of the draws, which a far draw does not move; no sort to compile."""
+    """Return the median of the means of three thirds of the draws, which one far draw does not move; it needs no sort to compile."""
     one, other, third = (jnp.nanmean(part, axis=0) for part in jnp.array_split(draws, 3))
     return jnp.maximum(jnp.minimum(one, other), jnp.minimum(jnp.maximum(one, other), third))
 
@@ -167,15 +167,15 @@ def _reflect(starts: Position, center: Position, is_reflected: Bool[Array, " cha
 
 
 def _sample_noise(draw: Callable[..., jax.Array], target: Target, key: Key[Array, ""]) -> Position:
-    """Return one chain's coordinates in unconstrained space; padding has none, because it must not move."""
+    """Return noise for one chain's coordinates in unconstrained space; padding gets none, because it must not move."""
     layout = target.position
     sizes = [math.prod(shape) for shape in layout.shapes.values()]
-    # One call, because every generator is a loop of the compiled program.
+    # One call, because every random number generator is a loop in the compiled program.
     parts = jnp.split(draw(key, (sum(sizes),), target.dtype), list(itertools.accumulate(sizes))[:-1])
     return layout.pack({k: x.reshape(s) for x, (k, s) in zip(parts, layout.shapes.items(), strict=True)})
 
 
-# -- points of a file or of the model -----------------------------------------------------------------------------------------
+# -- points from a file or the model ------------------------------------------------------------------------------------------
 
 
 def find_points(
@@ -190,8 +190,8 @@ def find_points(
         read_blocks: reads the rows, for a model that starts from the data.
 
     Raises:
-        ConfigError: the file cannot be read, or the model declares no point; or a latent is missing, has another shape, is
-            not finite or outside of its support. The message names key, file and latent.
+        ConfigError: the file cannot be read, or the model declares no point; or a latent is missing, has a wrong shape, is not
+            finite, or is outside its support. The message names key, file and latent.
     """
     if initial.method == "file":
         key, path = f"{where}: key 'sampling.initial.file': {initial.file}", Path(str(initial.file))
@@ -219,12 +219,12 @@ def choose_points(points: Position | None, first_chain: int, num_chains: int) ->
 
 
 def _read(key: str, path: Path) -> dict[str, np.ndarray]:
-    """Return latent -> values of a file of JSON or NPZ."""
+    """Return latent -> values from a JSON or NPZ file."""
     remedy = 'write latents as JSON, such as {"mean": [0.5, 1.0], "noise": 2.0}, or as NPZ by np.savez(path, mean=..., noise=...)'
     if path.suffix not in (".json", ".npz"):
         raise ConfigError(f"{key}: the ending is neither .json nor .npz", remedy)
     try:
-        # Opened by Python, so that the file counts among those that the job has read.
+        # Opened by Python, so that the file is recorded among those that the job has read.
         with path.open("rb") as handle:
             if path.suffix == ".json":
                 found = {name: np.asarray(value, np.float64) for name, value in json.load(handle).items()}
@@ -256,7 +256,7 @@ def _to_positions(key: str, latents: Mapping[str, Any], target: Target) -> Posit
         return dict(target.bijector.inverse(one))
 
     z = jax.vmap(to_unconstrained)(every)
-    # Another trace, because a map remembers what its inverse came from.
+    # Traced separately, because a map caches the input of its inverse.
     back = jax.vmap(lambda z: dict(target.bijector.forward(z)))(jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, z)))
     for name, value in every.items():
         if not np.allclose(back[name], value, rtol=_NEAR, atol=_NEAR * 1e-3):

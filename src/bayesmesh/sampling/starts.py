@@ -1,11 +1,11 @@
 """Start chains where the density is finite, and find out why that is impossible.
 
-A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, or by attempt
-and the chains that start together, so starts do not depend on devices.
+A chain whose start is not finite takes its next possible start. Keys depend on chain and attempt, or on attempt and the
+chains that start together, so starts do not depend on devices.
 
-Where starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression
-begins at a log density of -1e30. Each chain then takes the first of a few that is not among the worse half of all of them.
-The better half still covers every mode that has a place in the box; the best of them all would favour a narrow one.
+If starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression begins at
+a log density of -1e30. Each chain then takes the first of a few starts that is not in the worse half of all of them. The
+better half still covers every mode inside the box; choosing the best of all would favour a narrow mode.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from bayesmesh.sampling.sampling_density import Arrays, Target
 from bayesmesh.sampling.start_points import MIRRORED, MOST_ATTEMPTS, choose_points, place_starts
 
 NUM_COMPARED = dict.fromkeys(MIRRORED, 8)
-"""Method of starting -> starts of each chain that are compared; others compare none."""
+"""Method of starting -> number of starts of each chain that are compared; other methods compare none."""
 
 _log = logging.getLogger("bayesmesh")
 
 ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
-"""From a range of rows to field -> (row, ...)."""
+"""Function from a range of rows to field -> (row, ...)."""
 
 NAMED_ROWS, NAMED_CHAINS = 3, 8
-"""Rows and chains that a message names."""
+"""Most rows and chains that a message names."""
 
 _REMEDY = (
     "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (auto,"
@@ -67,7 +67,7 @@ def start_chains(
     method: str = "",
     together: int = 2,
 ) -> ChainState:
-    """Return chains at their first finite starts, or at the first good one of those that the method compares.
+    """Return chains at their first finite starts, or at the first good one among those that the method compares.
 
     A chain with a finite start keeps it while others are started again.
 
@@ -77,10 +77,10 @@ def start_chains(
         data: rows on the devices.
         wait: returns once all arrays of a tree are ready.
         method: `sampling.initial.method`.
-        together: chains that start together: see `start_points.num_together`.
+        together: number of chains that start together, see `start_points.num_together`.
 
     Raises:
-        NoFiniteStart: a chain has used up its attempts; of many datasets, chains of each.
+        NoFiniteStart: a chain has used up its attempts; for many datasets, chains of every dataset have.
     """
 
     def begin(attempt: np.ndarray) -> tuple[ChainState, np.ndarray]:
@@ -106,7 +106,7 @@ def start_chains(
             return state
         attempt = attempt + has_failed.astype(np.uint32)
     if has_failed.ndim > 1:
-        # Of many datasets, with copies behind the last; one that is lost says so itself, and ends no other.
+        # Many datasets are followed by copies of the first. A dataset without a start is reported later, and does not end the others.
         _, own = np.unique(np.asarray(arguments.first_chain), return_index=True)
         has_failed = has_failed[own]
         if not (lost := has_failed.any(axis=1)).all():
@@ -121,15 +121,15 @@ def start_chains(
 def choose_starts(
     lp: Float[np.ndarray, "attempt *dataset chain"], first_chain: UInt32[np.ndarray, "*dataset"], together: int = 2
 ) -> UInt32[np.ndarray, "*dataset chain"]:
-    """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
+    """Return each chain's first attempt whose log density is not below the median of all finite ones, else its best attempt.
 
     Chains that start together take the first attempt that is good for all of them, if there is one. Chains are compared with
     those of the same dataset.
 
     Args:
-        lp: log density of each attempt; NaN or infinite where a start is not possible.
+        lp: log density of each attempt; NaN or infinite where a start is impossible.
         first_chain: absolute number of the first chain.
-        together: chains that start together, from a multiple of this number on.
+        together: number of chains that start together, from a multiple of this number on.
 
     >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]), np.array(1, np.uint32))
     array([1, 0], dtype=uint32)
@@ -151,7 +151,7 @@ def choose_starts(
 
 
 def training_row(row: int) -> str:
-    """Return how messages name a row that is counted from 0.
+    """Return the name in messages of a row that is counted from 0.
 
     >>> training_row(0)
     'training row 1'
@@ -169,11 +169,11 @@ def explain_start(
     """Return an error that names the chains, and the latent or the rows at fault in the last attempt of the first one.
 
     Args:
-        program: of the group.
+        program: program of the group.
         key: randomness of the group.
         chains: from `NoFiniteStart`.
-        read_rows: reads the rows of a range; of several processes each looks through its own rows.
-        name_row: returns the name of a row, by its number in the order of `read_rows`, from 0.
+        read_rows: reads the rows of a range; each of several processes searches its own rows.
+        name_row: returns the name of a row from its number in the order of `read_rows`, counted from 0.
     """
     named = ", ".join(str(key.first_chain + chain) for chain in chains[:NAMED_CHAINS])
     more = f" and {len(chains) - NAMED_CHAINS} more" if len(chains) > NAMED_CHAINS else ""
@@ -188,7 +188,7 @@ def explain_start(
 
 
 def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Array]:
-    """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
+    """Return the unconstrained latents of the last start that a chain tried, each float64."""
     initial, number = program.sampling.initial, key.first_chain + chain
     first = number - number % program.num_together
     last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(first))
@@ -202,7 +202,7 @@ def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Ar
 def _faults(
     program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows, name_row: Callable[[int], str]
 ) -> Iterator[str]:
-    """Yield what is not finite, in the order in which the density is computed; always something."""
+    """Yield what is not finite, in the order in which the density is computed; yields at least one sentence."""
     target = program.target
     latents = dict(target.bijector.forward(z))
     yield from _not_finite("the latent {}{}", z, z)
@@ -226,7 +226,7 @@ def _faults(
 
 
 def _not_finite(text: str, values: Mapping[str, jax.Array], latents: Mapping[str, jax.Array]) -> Iterator[str]:
-    """Yield a sentence for each latent whose value here is not finite, with the first such number."""
+    """Yield a sentence for each latent with a non-finite value here, with the first such number."""
     for name, value in values.items():
         odd = np.ravel(value)[~np.isfinite(np.ravel(value))]
         if odd.size:
@@ -237,7 +237,7 @@ def _not_finite(text: str, values: Mapping[str, jax.Array], latents: Mapping[str
 def _row_blocks(
     target: Target, rows_here: tuple[int, int], read_rows: ReadRows
 ) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
-    """Yield this process's rows, as many at a time as a tile has, with the number of the first."""
+    """Yield this process's rows, one tile's worth at a time, with the number of the first."""
     start, end = rows_here
     for first in range(start, end, target.layout.tile_rows):
         yield first, read_rows(first, min(end, first + target.layout.tile_rows))
@@ -269,7 +269,7 @@ def _likelihood_faults(
 
 
 def _abridged(value: Any) -> str:
-    """Return the first numbers of an array in one line."""
+    """Return the first numbers of an array on one line."""
     flat = np.ravel(value)
     text = ", ".join(f"{x:.6g}" for x in flat[:4].tolist())
     return text if flat.size == 1 else f"[{text}{', ...' if flat.size > 4 else ''}]"

@@ -1,4 +1,4 @@
-"""Arrays of a state: their names, where they lie on the mesh, and whether they are finite."""
+"""Arrays of a state: their names, their sharding over the mesh, and whether they are finite."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, "spread": DATA_AXIS, None
 
 
 def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
-    """Return the sharding of every array of a tree from the `Axes` that are declared in its place.
+    """Return the sharding of every array of a tree from the `Axes` declared in its place.
 
-    Axes in the place of a tuple are those of each of its arrays.
+    Axes in place of a tuple apply to each of its arrays.
 
     Raises:
         ValueError: an array has fewer axes than are declared.
@@ -37,15 +37,15 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
         return sharding(mesh, *(_MESH_AXES[name] for name in fitting))
 
     def each(declared: Axes, shapes: object) -> object:
-        # A part of a position that has no coordinates is None where its axes are declared all the same.
+        # A part of a position without coordinates is None, although its axes are declared.
         return jax.tree.map(lambda shape: one(shape, declared), shapes, is_leaf=lambda x: x is None)
 
     return jax.tree.map(each, axes, shapes, is_leaf=lambda x: isinstance(x, Axes))
 
 
 def is_finite(state: Any) -> Bool[Array, " chain"]:
-    """Return which chains have nothing but finite numbers in what a state knows of its point."""
-    # A kernel without gradients has none in its state.
+    """Return which chains have only finite numbers in the position, densities and gradient of their state."""
+    # The state of a kernel without gradients has none.
     known = [getattr(state, name, ()) for name in ("position", "log_prior", "log_likelihood", "gradient")]
     each = [jnp.isfinite(x).all(axis=range(1, x.ndim)) for x in jax.tree.leaves(known)]
     return jnp.stack(each).all(axis=0)

@@ -22,7 +22,7 @@ LARGE_BYTES = 8 * 2**20
 """Size from which a leaf has a file of its own."""
 
 _IN_FILE = "@file"
-"""Ending of the entry of an archive that names the file of a leaf."""
+"""Suffix of an archive's entry that names the file of a leaf."""
 
 
 class Checkpoints:

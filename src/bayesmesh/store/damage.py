@@ -25,7 +25,7 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit], *, 
         folder: folder of the chain group.
         segment_draws: iterations of a whole segment.
         commits: markers read before; they are read again before damage is reported.
-        goes_on: whether a file that cannot be read is one line more, instead of an error.
+        goes_on: whether a file that cannot be read yields one more line, instead of an error.
 
     Raises:
         OSError: a file cannot be read.
@@ -49,7 +49,7 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit], *, 
 
 
 def resumable(folder: Path) -> list[Commit]:
-    """Return the commits from which a chain group could be resumed, in order: all files up to there are as written."""
+    """Return the commits from which a chain group could be resumed, in order: all files up to each are as written."""
     group, sound = _Group(folder, 1), list[Commit]()
     commits = read_markers(folder, [])
     for last, commit in zip((None, *commits), commits, strict=False):
@@ -75,7 +75,7 @@ def files_after(folder: Path, last: Commit) -> list[Path]:
 def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
     """Yield the damage that a check finds if the markers are the same after it as before."""
     while line := check(commits):
-        # The caller knows of damaged markers; one that is damaged meanwhile leaves a gap, or files without a marker.
+        # The caller knows about damaged markers; one that is damaged later leaves a gap, or files without a marker.
         before, commits = commits, read_markers(group.folder, [])
         if commits == before:
             yield line

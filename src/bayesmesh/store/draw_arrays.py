@@ -29,7 +29,7 @@ STAGED = "staged"
 
 
 class Staged(NamedTuple):
-    """A staged shard: its array, its file in the store once it is published, and the length of the array with it."""
+    """A staged shard: its array, its file in the store once it is published, and the array's length including it."""
 
     array: str
     file: Path
@@ -37,7 +37,7 @@ class Staged(NamedTuple):
 
 
 def staged_name(file: PurePath | str) -> str:
-    """Return the name of a staged shard in the folder of all, from its file in the store.
+    """Return the name of a staged shard in the folder of staged shards, from its file in the store.
 
     >>> len(staged_name("posterior/beta/c/0/3/0"))
     32
@@ -65,7 +65,7 @@ class DrawArrays:
         self._groups = dict[str, zarr.Group]()
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
-        """Stage iterations from `start` on, with the earlier ones of the same shard.
+        """Stage iterations from `start` on, together with the earlier ones of the same shard.
 
         Args:
             name: group and array, such as ``posterior/weights``.
@@ -173,13 +173,13 @@ def digest_of(about: Path) -> str:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError):
         return ""
     except (AttributeError, RecursionError):
-        # Not an object, or one of countless levels.
+        # Not an object, or one that is nested too deeply.
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _near_divisor(length: int, wanted: int) -> int:
-    """Return the divisor of `length` that is nearest to `wanted` in ratio.
+    """Return the divisor of `length` whose ratio to `wanted` is nearest to 1.
 
     Rounding down to a divisor would give 1 for a prime number, and so a million chunks of one number each.
 

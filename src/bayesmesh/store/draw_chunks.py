@@ -1,4 +1,4 @@
-"""Read the draws of a posterior in chunks of one size, for programs that are compiled once, and from memory where they are few."""
+"""Read the draws of a posterior in chunks of one size, so that programs compile once; a small posterior is kept in memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 Chunks = Iterator[tuple[int, int, dict[str, np.ndarray]]]
-"""Position of the first draw, number of draws that count, latent -> (draws, ...)."""
+"""Position of the first draw, number of draws without padding, latent -> (draws, ...)."""
 
 CHUNK_DRAWS = 64
-"""Most draws of a call of a program."""
+"""Most draws per call of a program."""
 
 KEPT_BYTES = 256 * 2**20
-"""A posterior up to this size is read once."""
+"""Largest size, in bytes, of a posterior that is read only once."""
 
 
 class StoredDraws:
-    """The draws of a posterior, again and again.
+    """The draws of a posterior, for repeated passes.
 
     Args:
         posterior: the draws.
-        dtype: of floating-point latents.
-        read: reads chunks that differ from all draws of the posterior, such as every second of them; None for all.
+        dtype: dtype of floating-point latents.
+        read: reads chunks of a selection of draws, such as every second one; None for all draws.
     """
 
     def __init__(self, posterior: Posterior, dtype: str, read: Callable[[], Chunks] | None = None) -> None:
@@ -35,7 +35,7 @@ class StoredDraws:
         self._kept = list(self._read()) if is_small else None
 
     def chunks(self) -> Iterable[tuple[int, int, dict[str, np.ndarray]]]:
-        """Return the draws in chunks of one size: position of the first, number that count, latents."""
+        """Return the draws in chunks of one size: position of the first draw, number of draws without padding, latents."""
         return self._kept if self._kept is not None else self._read()
 
 
@@ -75,7 +75,7 @@ def iterate_chunks(
 
 
 def in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return an array with floating-point numbers in a dtype, and others as they are.
+    """Return a floating-point array in the given dtype, and any other array unchanged.
 
     >>> in_dtype(np.zeros(2), "float32").dtype.name, in_dtype(np.zeros(2, np.uint8), "float32").dtype.name
     ('float32', 'uint8')

@@ -19,7 +19,7 @@ def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
 
     Args:
         folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
-        known: (device, inode) -> sha256 of files that are already hashed; hard links to a file share them.
+        known: (device, inode) -> sha256 of files that are already hashed; hard links to a file share its hash.
     """
     target = folder.with_suffix(".sha256")
     write_text(target, _list_hashes(folder, folder.parent, known))

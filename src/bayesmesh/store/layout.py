@@ -15,28 +15,28 @@ UNADJUSTED = "unadjusted"
 """Attribute of the group `sample_stats`: True if the kernel has no accept step."""
 
 SHOWN = "shown"
-"""Attribute of the root: what the page shows as findings, as `bayesmesh.models.base.Shown` has it."""
+"""Attribute of the root: findings that the page shows, in the form of `bayesmesh.models.base.Shown`."""
 
 DESCRIBED = "described"
-"""Attribute of the root: what the model says of itself, a `bayesmesh.store.stored_description.ModelDescription`."""
+"""Attribute of the root: the model's description of itself, a `bayesmesh.store.stored_description.ModelDescription`."""
 
 LEVEL_ROWS = "level_rows"
-"""Attribute of the root: column that is a category -> level -> its number of training rows."""
+"""Attribute of the root: categorical column -> level -> its number of training rows."""
 
 ROUNDED = "rounded"
-"""Attribute of the root: field that the model reads -> standard errors of its mean by which the experiment's dtype rounds it,
-of fields that lose much by it."""
+"""Attribute of the root: field that the model reads -> rounding by the experiment's dtype, in standard errors of the field's mean, for
+fields that lose much to it."""
 
 MOST_ROUNDED = 0.1
-"""Standard errors of the mean of a field by which its values may be rounded. A location of these values has no finer steps
-than they have, and its posterior is about one standard error wide."""
+"""Most rounding of a field's values, in standard errors of its mean. A location parameter of these values has no finer steps than
+the values themselves, and its posterior is about one standard error wide."""
 
 ROUNDED_LIKELIHOOD = "rounded_log_likelihood"
-"""Attribute of the root: by how many nats the log likelihood as it was sampled differs from its value in float64, a standard
-deviation over some draws; not there where it is sampled in float64 by the method that it is compared with, or for many datasets."""
+"""Attribute of the root: difference of the log likelihood as sampled from its value in float64, in nats, as a standard deviation over
+some draws; absent if it is sampled in float64 by the method with which it is compared, or for many datasets."""
 
 FAST_PATH = "log_likelihood_by"
-"""Attribute of the root: the model's own method by which the log likelihood was sampled, if it has one and was compared."""
+"""Attribute of the root: the model's own method by which the log likelihood was sampled, if there is one and it was compared."""
 
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""
@@ -103,7 +103,7 @@ class ExperimentLayout:
         verdicts: one row for each dataset, of an experiment with many.
         tables: tables of the stages of every experiment; each gets a receipt when its stage has run.
         page: the report.
-        settings: settings of an experiment that has no file among the configuration, because a notebook asked for it.
+        settings: settings of an experiment that a notebook requested, and that therefore has no configuration file.
     """
 
     def __init__(self, results: Path, experiment: str) -> None:
@@ -151,12 +151,12 @@ class ExperimentLayout:
         return self.chains / f"{group}.json"
 
     def read_by(self, words: Iterable[str], data: DataLayout | None) -> list[Path]:
-        """Return the files of the experiment and of its data that an analysis reads, by the words of its declaration."""
+        """Return the files of the experiment and of its data that an analysis reads, given the words of its declaration."""
         files = self.inputs(data)
         return [file for word in words for file in files[word]]
 
     def inputs(self, data: DataLayout | None) -> dict[str, list[Path]]:
-        """Return word of a declaration -> files of the experiment, or of its data, that an analysis with this word reads."""
+        """Return word of a declaration -> files of the experiment or its data that an analysis that declares it reads."""
         return {
             "posterior": [self.posterior],
             "data": [data.sharded] if data else [],
@@ -197,7 +197,7 @@ class SweepLayout:
 
 
 class ComparisonLayout:
-    """Files of a comparison of experiments by their scores of single rows.
+    """Files of a comparison of experiments by their pointwise scores.
 
     Args:
         results: folder of all results.
@@ -205,7 +205,7 @@ class ComparisonLayout:
 
     Attributes:
         table: one row per experiment, and one per average over them.
-        page: what the scores say.
+        page: page of the comparison.
     """
 
     def __init__(self, results: Path, name: str) -> None:

@@ -1,6 +1,6 @@
 """Allow one writer per chain group, with a lock file that names its owner and a heartbeat.
 
-Creating a hard link takes the lock: only one process succeeds, also on network file systems. Clocks of different
+Creating a hard link takes the lock: only one process succeeds, even on network file systems. Clocks of different
 machines are never compared. An owner on this machine is looked up by its process id; an owner elsewhere is observed for
 three heartbeats. A process that lost its lock notices before its next commit.
 """
@@ -29,7 +29,7 @@ LONGEST_HEARTBEAT = 20.0
 """Upper limit in seconds, whatever a lock says; the longest wait is three heartbeats."""
 
 STALE_BEATS = 6
-"""Heartbeats that a reader allows to be missed; more than a writer does, because clocks of two machines differ."""
+"""Missed heartbeats that a reader tolerates; more than a writer does, because clocks of two machines differ."""
 
 LOCK_NAME = "writer.json"
 
@@ -171,7 +171,7 @@ def is_at_work(owner: Owner, last_beat: float, now: float) -> bool:
     if (is_running := is_process_there(owner)) is not None:
         return is_running
     beat = min(float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
-    # A heartbeat far ahead is as old as one long ago: it is from before a clock was set back.
+    # A heartbeat far in the future counts as old: it is from before a clock was set back.
     return abs(now - last_beat) < STALE_BEATS * beat
 
 
@@ -179,8 +179,8 @@ def describe_writer(path: Path) -> str:
     """Return a text that names the holder of a lock; empty if nobody is at work.
 
     Raises:
-        StoreError: a folder is in its place.
-        OSError: it cannot be read.
+        StoreError: there is a folder in its place.
+        OSError: the lock cannot be read.
     """
     # A job that ends between the two calls removes its lock.
     with contextlib.suppress(FileNotFoundError):

@@ -46,7 +46,7 @@ class StopRecord(TypedDict):
         decided_by: scope of the rule.
         reason: ``met``, ``draws`` or ``seconds``; empty during sampling.
         num_draws: draws per chain; the limit during sampling.
-        look_seconds, sampling_seconds: wall time.
+        look_seconds, sampling_seconds: wall time of looks and of sampling.
     """
 
     rule: dict[str, JSON]

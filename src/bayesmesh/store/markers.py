@@ -24,12 +24,12 @@ DAMAGE_REMEDY = "move the folder of the chain group away to sample it again, or 
 
 
 class Ended(TypedDict):
-    """The window after which nothing could come of more iterations.
+    """The window after which more iterations would be useless.
 
     Attributes:
         phase: ``warmup`` or ``sample``.
         done: iterations of the phase at its end.
-        trouble: what all chains were in.
+        trouble: name of the trouble that all chains were in.
     """
 
     phase: str
@@ -44,15 +44,15 @@ class Facts(TypedDict, total=False):
         first_new: absolute index of the first iteration.
         count: number of iterations per chain.
         seconds: wall time.
-        gradients: gradient evaluations, over all chains, without those for which a chain waits.
+        gradients: gradient evaluations over all chains, not counting those during which a chain only waits.
         acceptance: mean acceptance rate.
         divergences: divergent trajectories.
         step_size: step size of the kernel at the end.
         committed_at: seconds since the epoch.
         device, host, software: device, host and versions of the run.
-        runs: trouble -> iterations in a row, up to the last, in which all chains were in it.
+        runs: trouble -> number of consecutive iterations, up to the last, in which all chains were in it.
         troubled: trouble -> chains that were in it for a whole window up to the last iteration.
-        ended: set once nothing could come of more iterations.
+        ended: set once more iterations would be useless.
         changed_environment: differences from the environment in which the chains began.
     """
 
@@ -134,7 +134,7 @@ def marker_names(folder: Path) -> set[str]:
 def read_markers(folder: Path, damaged: list[str] | None = None) -> list[Commit]:
     """Return the markers of a chain group without replaced ones: warmup first, then by start.
 
-    A writer may commit meanwhile.
+    A writer may commit at the same time.
 
     Args:
         folder: the group's folder.

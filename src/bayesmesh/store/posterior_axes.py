@@ -1,7 +1,7 @@
 """Name the axes of the arrays of draws and their entries: dimensions and coordinates of the posterior.
 
-Every dimension has a coordinate, names where there are any and numbers otherwise, because readers such as ArviZ select and
-label by coordinates.
+Every dimension has a coordinate, made of names if there are any and of numbers otherwise, because readers such as ArviZ select
+and label by coordinates.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from bayesmesh.store.layout import CHAIN, DRAW, ROW
 from bayesmesh.store.zarr_arrays import dimension_names, read_part, write_array, write_texts
 
 type NamedAxis = tuple[str, tuple[str, ...] | None]
-"""Name of an axis, and the names of its entries, or None where they are numbered."""
+"""Name of an axis, and the names of its entries, or None if they are numbered."""
 
 type NamedAxes = Mapping[str, Sequence[NamedAxis | None]]
-"""Array -> for each axis behind chain and draw its name and the names of its entries, or None for a numbered one."""
+"""Array -> for each axis after chain and draw, its name and the names of its entries, or None for a numbered one."""
 
 
 class GroupCoordinates:
     """Dimensions of the arrays of one group.
 
-    A name that an array of the group bears, or another axis with other entries, stays with that one: the axis then has the
-    name that it has without a model's word, ``ARRAY_dim_0``.
+    If an array of the group, or an axis with different entries, already has a name, other axes with that name get the default
+    name instead, ``ARRAY_dim_0``.
 
     Args:
-        axes: of arrays of any group.
+        axes: axes of arrays of any group.
         arrays: names of the arrays of draws of this group.
         lead: axes that come first in every array.
 
@@ -44,7 +44,7 @@ class GroupCoordinates:
         self._taken = {CHAIN, DRAW, ROW, *arrays}
 
     def dims(self, array: str, shape: Sequence[int]) -> tuple[str, ...]:
-        """Return the names of the axes of an array behind chain and draw."""
+        """Return the names of the axes of an array after chain and draw."""
         found: list[str] = []
         given = (*self._lead, *self._axes.get(array, ()))
         for number, (axis, length) in enumerate(itertools.zip_longest(given, shape), -len(self._lead)):
@@ -73,7 +73,7 @@ class GroupCoordinates:
 
 
 def read_labels(group: zarr.Group, array: zarr.Array) -> list[list[str] | None]:
-    """Return for each axis of an array of draws the names of its entries, or None for a numbered one.
+    """Return, for each axis of an array of draws, the names of its entries, or None for a numbered one.
 
     Raises:
         StoreError: a chunk is missing or damaged.

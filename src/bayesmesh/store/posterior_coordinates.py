@@ -16,7 +16,7 @@ from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.zarr_arrays import dimension_names, read_part
 
 _FEWEST_PARTS = 3
-"""Blocks from which writing and reading a file costs less than decompressing the array once for each block."""
+"""Number of blocks from which writing and reading a file costs less than decompressing the array once per block."""
 
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
@@ -91,12 +91,12 @@ def coordinate_labels(
 
 
 def coordinate_label(position: int, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]) -> str:
-    """Return a coordinate's index with names in place of numbers where axes have them; empty if none has.
+    """Return a coordinate's index with names in place of numbers on axes that have them; empty if none has.
 
     Args:
-        position: in the flattened event.
-        shape: of the event.
-        labels: for each axis the names of its entries, or None.
+        position: position in the flattened event.
+        shape: shape of the event.
+        labels: for each axis, the names of its entries, or None.
 
     >>> coordinate_label(3, (2, 2), [["ash", "elm"], None]), coordinate_label(3, (2, 2), [None, None])
     ('elm,1', '')
@@ -112,15 +112,16 @@ def coordinate_blocks(
 ) -> Iterator[tuple[slice, Shaped[np.ndarray, "chain draw coordinate"]]]:
     """Yield draws of chosen coordinates, block by block.
 
-    A chunk has all coordinates of a few draws. An array of many blocks is therefore read once and put in the order of the
-    blocks in a temporary file of its size; one of a few blocks, or of which a part is chosen, is read once for each block.
+    A chunk holds all coordinates of a few draws. An array of many blocks is therefore read once and reordered by block in a
+    temporary file of its size. An array of a few blocks, or of which only a part is chosen, is read once per block.
 
     Args:
         array: dimensions (chain, draw, ...).
         positions: flat positions in the event, ascending.
-        block_bytes: limit of a block, and of the data read at a time for it, in bytes; at least one coordinate and
-            one chunk.
-        scratch: folder for the temporary file, which has no name, so that nothing is left of a killed process; None for none.
+        block_bytes: limit on a block, and on the data read at a time for it, in bytes; at least one coordinate and one
+            chunk.
+        scratch: folder for the temporary file, which is unnamed, so that a killed process leaves nothing behind; None for no
+            file.
 
     Yields:
         The part of `positions` and its draws, in the array's dtype.
@@ -192,7 +193,7 @@ def _slabs(array: zarr.Array, window_size: int, slab_bytes: int) -> Iterator[tup
     chain_chunk, draw_chunk = array.chunks[:2]
     chunk_bytes = chain_chunk * draw_chunk * window_size * array.dtype.itemsize
     num_draw_chunks = max(1, slab_bytes // chunk_bytes)
-    # A slab that ends within a shard has its index read twice, and takes twice as long.
+    # If a slab ends within a shard, the index of the shard is read twice, and the slab takes twice as long.
     in_shard = array.shards[1] // draw_chunk if array.shards is not None else 1
     if num_draw_chunks >= in_shard:
         num_draw_chunks -= num_draw_chunks % in_shard

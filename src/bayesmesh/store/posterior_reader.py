@@ -43,7 +43,7 @@ class Posterior:
 
     @property
     def rounded(self) -> dict[str, float]:
-        """Field of the data -> standard errors of its mean by which it was rounded, see `bayesmesh.store.layout.ROUNDED`."""
+        """Field of the data -> its rounding in standard errors of its mean, see `bayesmesh.store.layout.ROUNDED`."""
         found = self._root.attrs.get(ROUNDED, {})
         return {name: float(str(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
@@ -84,7 +84,7 @@ class Posterior:
     def labels(self, name: str, group: str = "posterior") -> list[str]:
         """Return a label for each coordinate of an array, in row-major order.
 
-        The parts of a label are names where the model names an axis, and numbers elsewhere: ``elm,1``; empty for a scalar.
+        The parts of a label are names on axes that the model names, and numbers elsewhere: ``elm,1``. The label of a scalar is empty.
         """
         array = self.array(group, name)
         axes = zip(read_labels(self.group(group), array), array.shape[2:], strict=True)
@@ -117,7 +117,7 @@ class Posterior:
 def draws_of_block(
     arrays: Iterable[tuple[Sequence[int], np.dtype]], num_chains: int, num_draws: int, block_bytes: int = BLOCK_BYTES
 ) -> int:
-    """Return the draws of a block, of all chains, from shape and dtype of one draw of each latent.
+    """Return the number of draws per chain in a block of all chains, from the shape and dtype of one draw of each latent.
 
     >>> draws_of_block([((25,), np.dtype("float32"))], num_chains=4, num_draws=500, block_bytes=4000)
     10

@@ -17,7 +17,7 @@ from bayesmesh.files import hash_file, read_json, write_json
 from bayesmesh.running.machine import machine_name
 
 ENDING = ".receipt.json"
-"""Ending that a receipt's name adds to the name of its file."""
+"""Suffix that a receipt adds to the name of its file."""
 
 _REMEDY = "run the stage that writes it again"
 

@@ -1,4 +1,4 @@
-"""Scores of single rows, as analyses store them and comparisons read them: ``pointwise.zarr``."""
+"""Pointwise scores of rows, as analyses store them and comparisons read them: ``pointwise.zarr``."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class RowScores:
             standard error of `elpd`.
         pit: (row,) float64 or None: probability of a smaller outcome, predicted from all other rows; uniform if the model
             is right.
-        is_matched: (row,) float64 or None: 1 where moment matching has improved the score and k.
+        is_matched: (row,) float64 or None: 1 where moment matching improved the score and k.
         is_refit: (row,) float64 or None: 1 where the score is that of draws that were sampled without the row; k is then 0.
         row: (row,) float64 or None: numbers of the rows among the training rows, where not all are scored.
-        cluster: (row,) float64 or None: number of the group that each row belongs to, where groups are left out: rows of
-            one are not independent, so that standard errors are those over groups.
+        cluster: (row,) float64 or None: number of the group to which each row belongs, if groups are left out. Rows of one
+            group are not independent, so standard errors are over groups.
         scheme: how rows are left out, in words; scores by different schemes are not compared.
-        failed: refits whose chains have failed their gates.
-        sum_mcse: Monte Carlo standard error of the sum, where rows share draws so that `mcse` does not tell; else None.
+        failed: refits whose chains failed their gates.
+        sum_mcse: Monte Carlo standard error of the sum, if rows share draws, so that it does not follow from `mcse`; else None.
     """
 
     elpd: np.ndarray
@@ -65,19 +65,19 @@ class RowScores:
 
     @property
     def monte_carlo_error(self) -> float:
-        """Monte Carlo standard error of the sum; 0 where it is not known."""
+        """Return the Monte Carlo standard error of the sum; 0 if it is not known."""
         if self.sum_mcse is not None:
             return self.sum_mcse
         return 0.0 if self.mcse is None else float(np.sqrt(np.square(self.mcse).sum()))
 
     @property
     def total(self) -> tuple[float, float]:
-        """Sum over rows, and its standard error over rows or groups."""
+        """Return the sum over rows, and its standard error over rows or groups."""
         return float(self.elpd.sum()), sum_error(self.elpd, self.cluster)
 
 
 def sum_error(values: np.ndarray, clusters: np.ndarray | None = None) -> float:
-    """Return the standard error of the sum of independent values, or clusters of them; not a number for fewer than two.
+    """Return the standard error of the sum of independent values, or of independent clusters of values; NaN for fewer than two.
 
     >>> round(sum_error(np.array([1.0, 3.0])), 6), sum_error(np.array([1.0]))
     (2.0, nan)
@@ -85,7 +85,7 @@ def sum_error(values: np.ndarray, clusters: np.ndarray | None = None) -> float:
     2.0
     """
     values = sum_clusters(values, clusters)
-    # A score of minus infinity has no error.
+    # A sum with an infinite score has no standard error.
     with np.errstate(invalid="ignore"):
         return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
 
@@ -95,7 +95,7 @@ def say_impossible(scores: RowScores, what: str) -> str:
 
     Args:
         scores: of rows, or of folds that are scored as one.
-        what: each of them is, in the plural, such as ``rows``.
+        what: plural noun for them, such as ``rows``.
 
     >>> say_impossible(RowScores(np.array([-1.0, -np.inf]), "", True, 8), "rows")
     '1 of 2 rows has no finite log score, the first of them number 1, and therefore the sum has none: the model gives the outcome probability zero, or its likelihood is not a number. Check whether it is a value that the model knows.'
@@ -112,7 +112,7 @@ def say_impossible(scores: RowScores, what: str) -> str:
 
 
 def sum_clusters(values: np.ndarray, clusters: np.ndarray | None) -> np.ndarray:
-    """Return the sums of the rows of each cluster, (cluster, ...), or the rows where there are none.
+    """Return the sums over the rows of each cluster, (cluster, ...), or the rows if there are no clusters.
 
     >>> sum_clusters(np.array([1.0, 3.0, 4.0]), np.array([7, 9, 7])).tolist()
     [5.0, 3.0]
@@ -126,7 +126,7 @@ def sum_clusters(values: np.ndarray, clusters: np.ndarray | None) -> np.ndarray:
 
 
 def digest_outcomes(outcomes: np.ndarray) -> str:
-    """Return the sha256 of the outcomes of rows, in hexadecimal, whatever dtype they have.
+    """Return the sha256 of the outcomes of rows, in hexadecimal, independent of their dtype.
 
     >>> digest_outcomes(np.array([1, 0], np.int8)) == digest_outcomes(np.array([1.0, 0.0]))
     True
@@ -164,7 +164,7 @@ def read_pointwise(path: Path) -> dict[str, RowScores]:
         StoreError: the store is missing or damaged.
     """
     root = open_group(path)
-    # By name: Snakemake leaves a file of its own among the groups, of which a listing would warn.
+    # Opened by name: a listing of the groups would warn about a file that Snakemake leaves among them.
     groups = {name: root.get(name) for name in ("left_out", "held_out")}
     found = {name: _read(path, group) for name, group in groups.items() if isinstance(group, zarr.Group)}
     if "left_out" not in found:

@@ -1,4 +1,4 @@
-"""Find the files that a source declares to read: a file, a folder with all below it, or a pattern such as ``data/*.csv``."""
+"""Find the files that a source declares: a file, a folder with everything below it, or a pattern such as ``data/*.csv``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bayesmesh.errors import DataError
 
 MIRROR_VARIABLE = "BAYESMESH_MIRROR"
-"""Variable that names the folder of published files."""
+"""Environment variable that names the folder of published files."""
 
 _SPECIAL = "*?["
 _STORE = ".zarr"
@@ -19,18 +19,18 @@ _IN_MIRROR = f"${MIRROR_VARIABLE}/"
 
 
 class InputFiles(NamedTuple):
-    """The files of the user that a job reads.
+    """The user's files that a job reads.
 
     Attributes:
         patterns: key of the configuration -> files, folders or patterns, relative to the folder of the project.
-        mirror: patterns relative to the mirror, which count only where there is a mirror that has them.
+        mirror: patterns relative to the mirror, which count only if there is a mirror that has such files.
     """
 
     patterns: Mapping[str, tuple[str, ...]]
     mirror: tuple[str, ...] = ()
 
     def find(self) -> dict[str, Path]:
-        """Return name -> file; names of files of the mirror do not depend on where it is.
+        """Return name -> file; names of files in the mirror do not depend on where the mirror is.
 
         Raises:
             DataError: see `find_files`.
@@ -47,16 +47,16 @@ class InputFiles(NamedTuple):
 
 
 def is_of_mirror(name: str) -> bool:
-    """Return whether a name of `InputFiles.find` is that of a file of the mirror."""
+    """Return whether a name from `InputFiles.find` is that of a file in the mirror."""
     return name.startswith(_IN_MIRROR)
 
 
 def locate_file(name: str, results: Path) -> Path | None:
-    """Return where a file with a name of `InputFiles.find` is; None for one of a mirror that is not set or lacks it.
+    """Return the path of a file with a name from `InputFiles.find`; None for one in a mirror that is not set or lacks it.
 
     Args:
         name: the name.
-        results: folder of results, beside which other files of the project lie.
+        results: folder of results; other files of the project lie beside it.
     """
     if is_of_mirror(name):
         path = Path(os.path.expandvars(name)).expanduser()
@@ -66,15 +66,15 @@ def locate_file(name: str, results: Path) -> Path | None:
 
 
 def find_files(patterns: Iterable[str], key: str) -> list[Path]:
-    """Return the files that patterns name, those of each pattern sorted by name; hidden ones below folders are left out.
+    """Return the files that match patterns, sorted by name within each pattern; hidden files below folders are left out.
 
     Args:
-        patterns: files, folders or patterns, in which ``**`` stands for any folders, relative to the current folder. Of
-            folders that a pattern names all files below them are meant, unless it names files too.
+        patterns: files, folders or patterns, in which ``**`` stands for any folders, relative to the current folder. A
+            pattern that matches only folders means all files below them; if it also matches files, folders are ignored.
         key: key of the configuration that holds them, for messages.
 
     Raises:
-        DataError: a pattern names no file, or two name the same.
+        DataError: a pattern matches no file, or two match the same file.
     """
     found: list[Path] = []
     for pattern in patterns:
@@ -91,7 +91,7 @@ def find_files(patterns: Iterable[str], key: str) -> list[Path]:
 
 
 def stores_of(files: Iterable[Path]) -> list[Path]:
-    """Return files with each Zarr store in place of the files that it consists of, in their order.
+    """Return files in their order, with each Zarr store in place of the files of which it consists.
 
     >>> stores_of([Path("a.npz"), Path("b.zarr/zarr.json"), Path("b.zarr/x/c/0")])
     [PosixPath('a.npz'), PosixPath('b.zarr')]
@@ -110,7 +110,7 @@ def _named(pattern: str) -> list[Path]:
     if path.is_dir():
         return _below(path)
     found = sorted(map(Path, glob.glob(str(path), recursive=True)))
-    # Of a pattern such as `year=*` that names folders alone all their files are meant, of `*` beside files none.
+    # A pattern such as `year=*` that matches only folders means all their files; `*` that also matches files ignores folders.
     are_folders = not any(each.is_file() or each.suffix == _STORE for each in found)
     files: dict[Path, None] = {}
     for each in found:
@@ -120,13 +120,13 @@ def _named(pattern: str) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return the files below a folder, sorted; of a Zarr store all of them, because some of its metadata are hidden."""
+    """Return the files below a folder, sorted; a Zarr store includes hidden ones, because some of its metadata are hidden."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return [file for file in files if _store_above(file) or not _is_hidden(file.relative_to(folder))]
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether a file, or a folder above it, is hidden or a mark such as ``_SUCCESS`` of a partitioned table."""
+    """Return whether a file, or a folder above it, is hidden or a marker such as ``_SUCCESS`` of a partitioned table."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 

@@ -1,7 +1,7 @@
-"""Seals: one record per job, outside the folders of the stages, of what the job was made from and what it wrote.
+"""Seals: one record per job, outside the folders of the stages, of what the job read and what it wrote.
 
-A seal reveals results that are missing, altered, or made from something else than what is there now. Whoever reads a
-result checks it first. Sizes and times are compared before contents, so checking costs as much as listing the files.
+A seal reveals results that are missing, altered, or made from inputs other than the current ones. Every reader of a result
+checks the seal first. Sizes and times are compared before contents, so checking costs as much as listing the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = "seals"
 """Folder of the seals, below the results."""
 
 ALWAYS_HASHED = 2**20
-"""Files up to this size, in bytes, are compared by content whatever their time says, but for chunks of arrays."""
+"""Files up to this size, in bytes, are compared by content regardless of their time, except chunks of arrays."""
 
 _AGAIN = "run `snakemake --cores all {owner}`, which makes it again"
 
@@ -46,13 +46,13 @@ class Seal(pydantic.BaseModel):
 
     Attributes:
         job: name of the job, unique among those of its owner.
-        specification: digest of the settings that it read.
+        specification: digest of the settings that the job read.
         code: fingerprint of the code that it ran; empty for a job started by hand without it.
         inputs: file or folder, relative to the results -> digest of its content.
         outputs: file, relative to the results -> its stamp.
         kept: likewise for files that a later job may extend, such as committed draws, which have hashes of their own.
-        files: files that the source declares to read -> stamp; see `bayesmesh.store.seal_files`.
-        observed: other files outside of the results that the job read -> digest.
+        files: files that the source declares -> stamp; see `bayesmesh.store.seal_files`.
+        observed: other files outside the results that the job read -> digest.
         machine: machine on which it ran.
         written_at: local time with offset.
     """
@@ -75,7 +75,7 @@ class Seal(pydantic.BaseModel):
         return {file: s for file, s in self.outputs.items() if file == name or file.startswith(f"{name}/")}
 
     def digest(self, name: str) -> str:
-        """Return the digest of an output: of a file its sha256, of a folder that of the names and contents below it."""
+        """Return the digest of an output: the sha256 of a file, or of the names and contents below a folder."""
         if name in self.outputs:
             return self.outputs[name].sha256
         lines = [f"{s.sha256}  {file.removeprefix(name)}\n" for file, s in sorted(self.below(name).items())]
@@ -126,7 +126,7 @@ def seal_other(
     code: str = "",
     inputs: Mapping[str, str] | None = None,
 ) -> None:
-    """Seal what was written outside of the flow, without a specification: the index, pages of benchmarks, claims, studies.
+    """Seal files written outside the flow, without a specification: the index, pages of benchmarks, claims, studies.
 
     Args:
         results: folder of all results.
@@ -164,7 +164,7 @@ def find_seal(results: Path, path: Path) -> Seal:
     """Return the seal of the job that wrote a file or a folder.
 
     Raises:
-        StoreError: no seal has it among its outputs; damaged seals are named.
+        StoreError: no seal lists it among its outputs; damaged seals are named.
     """
     if not os.path.exists(path):
         raise StoreError(f"{path}: does not exist", MISSING_REMEDY)
@@ -182,9 +182,9 @@ def find_seal(results: Path, path: Path) -> Seal:
 
 
 def _seals_for(results: Path, path: Path) -> list[Path]:
-    """Return the seals that may have a path: those of its experiment, or of its dataset and splits."""
+    """Return the seals that may list a path: those of its experiment, or of its dataset and splits."""
     parts = path.relative_to(results).parts
-    # Results of no experiment, such as the index, lie beside the experiments.
+    # Results that belong to no experiment, such as the index, lie beside the experiments.
     owner = "" if len(parts) == 1 else "/".join(parts[:2]) if parts[0] == "data" else parts[0]
     return seal_files(results, owner)
 
@@ -208,7 +208,7 @@ def check_output(results: Path, path: Path) -> str:
 
 
 def check_made_from(results: Path, path: Path) -> None:
-    """Compare what a result was made from with what is there now.
+    """Compare the recorded inputs of a result with the current ones.
 
     Raises:
         StoreError: an input has changed since.
@@ -218,7 +218,7 @@ def check_made_from(results: Path, path: Path) -> None:
 
 
 def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
-    """Yield one line per input of a job whose content is now another one, by the seals of the jobs that wrote them."""
+    """Yield one line per input of a job whose content has changed, according to the seals of the jobs that wrote them."""
     for name, digest in seal.inputs.items():
         try:
             found = find_seal(results, results / name).digest(name)
@@ -230,14 +230,14 @@ def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
 
 
 def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
-    """Yield one line per file that a source declared, and whose content is now another one, or which is missing.
+    """Yield one line per file that a source declared and that has changed or is missing.
 
-    Sizes and times are compared first, so that a file that was only touched, or copied, is read and found to be the same;
-    a large one once, see `stored_digests`.
+    Sizes and times are compared first, so that a file is read only if it was touched or copied, and then found to be the same;
+    a large file is read only once, see `stored_digests`.
 
     Args:
         results: folder of all results.
-        seal: of the job that read the files.
+        seal: seal of the job that read the files.
         is_thorough: read every file.
     """
     for name, stamp in seal.files.items():
@@ -251,19 +251,19 @@ def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> It
 
 
 def _is_other(results: Path, path: Path, stamp: Stamp, *, is_thorough: bool) -> bool:
-    """Return whether an input has another content than its stamp says."""
+    """Return whether the content of an input differs from its stamp."""
     about = path.stat()
     if is_thorough or about.st_size != stamp.size or about.st_size <= ALWAYS_HASHED or not path.is_file():
         return _difference(path, stamp, is_chunk=False, is_thorough=is_thorough) is not None
     folder = results / FOLDER
-    # Without a record, as in results from another machine, size and time are all that is known.
+    # Without a record, as for results from another machine, only size and time are known.
     if about.st_mtime_ns == stamp.mtime_ns and not is_recorded(folder, path):
         return False
     return known_digest(folder, path) != stamp.sha256
 
 
 def stamp_files(files: Mapping[str, Path], results: Path) -> dict[str, Stamp]:
-    """Return name -> stamp of the inputs of a job after reading them, and remember the digests of large ones."""
+    """Return name -> stamp of the inputs of a job after reading them, and record the digests of large ones."""
     folder = results / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     large = [path for path in files.values() if path.stat().st_size > ALWAYS_HASHED]
@@ -272,11 +272,11 @@ def stamp_files(files: Mapping[str, Path], results: Path) -> dict[str, Stamp]:
 
 
 def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
-    """Yield one line per output of a job that is missing or altered, and per file that does not belong to a folder of it.
+    """Yield one line per output of a job that is missing or altered, and per file that does not belong in one of its folders.
 
     Args:
         results: folder of all results.
-        seal: of the job.
+        seal: seal of the job.
         is_thorough: read every file; otherwise only those that are small, or whose size or time has changed.
     """
     yield from _damage(results, seal.outputs, is_thorough=is_thorough)
@@ -301,7 +301,7 @@ def _differences(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: boo
         # Chunks have checksums, which are checked when they are read.
         is_chunk = ".zarr/" in name and "/c/" in name
         line = _difference(results / name, stamp, is_chunk=is_chunk, is_thorough=is_thorough)
-        # The files of a missing folder follow each other, and have the same line.
+        # The files of a missing folder are consecutive and have the same line.
         if line is not None and line != lost:
             yield line
             lost = line
@@ -327,7 +327,7 @@ def _difference(path: Path, stamp: Stamp, *, is_chunk: bool, is_thorough: bool) 
 
 
 def _folders(names: Iterable[str]) -> list[str]:
-    """Return the outermost Zarr stores among files, in which a file too many changes what is read."""
+    """Return the outermost Zarr stores among files, where an extra file changes what is read."""
     parts = (name.split("/") for name in names)
     ends = ((p, next((i for i, part in enumerate(p[:-1]) if part.endswith(".zarr")), None)) for p in parts)
     return sorted({"/".join(p[: i + 1]) for p, i in ends if i is not None})

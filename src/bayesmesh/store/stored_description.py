@@ -1,4 +1,4 @@
-"""What a model says of itself for the page of an experiment; `assemble` stores it as an attribute of the posterior."""
+"""A model's description of itself for the page of an experiment; `assemble` stores it as an attribute of the posterior."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Change(pydantic.BaseModel):
     """A change of one predictor, whose effect follows from one coefficient.
 
     Attributes:
-        summary: that holds the coefficient.
-        entry: label of the coefficient in it, without that of the outcome; empty where it has none.
+        summary: summary that holds the coefficient.
+        entry: label of the coefficient in it, without that of the outcome; empty if it has none.
         words: the change, such as ``one more unit of dose``.
-        factor: by which the coefficient is multiplied.
+        factor: factor by which the coefficient is multiplied.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -31,8 +31,8 @@ class Effects(pydantic.BaseModel):
 
     Attributes:
         scale: whether a change multiplies, by the exponential of the coefficient, or adds.
-        of: what it multiplies or adds to, such as ``the mean of y``; ``{level}`` stands for the level of the outcome.
-        changes: of single predictors.
+        of: quantity that it multiplies or adds to, such as ``the mean of y``; ``{level}`` stands for the level of the outcome.
+        changes: changes of single predictors.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -43,13 +43,13 @@ class Effects(pydantic.BaseModel):
 
 
 class ModelDescription(pydantic.BaseModel):
-    """What the page says of a model beside its numbers.
+    """What the page says about a model in addition to its numbers.
 
     Attributes:
-        facts: what it assumes, in the order of the page, such as ``Family`` -> ``Poisson``.
-        meanings: latent or summary -> what it is, for names that do not say it.
+        facts: its assumptions, in the order of the page, such as ``Family`` -> ``Poisson``.
+        meanings: latent or summary -> its meaning, for names that do not explain themselves.
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
-        effects: of predictors on the outcome.
+        effects: effects of predictors on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
         cells: summary with an entry for each probe row -> columns whose levels name a row, such as user and film.
         remedies: way in which predictions are wrong, see `bayesmesh.figures.figure_fit_check.Aspect` -> what to try.

@@ -1,7 +1,7 @@
-"""Remember digests of large inputs, so that planning reads a file once after it was touched or copied, and not each time.
+"""Record digests of large inputs, so that planning reads a file only once after it was touched or copied.
 
-A digest is believed while size, times and inode are what they were. The time of the last change of the inode belongs to
-the system: whoever writes to a file, or sets its other time, cannot set that one.
+A digest is trusted while size, times and inode are unchanged. The time of the last inode change (ctime) is set by the system:
+a process that writes to a file, or sets its modification time, cannot set it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = ".known_digests.json"
 """Name of the file, below the folder of seals."""
 
 SETTLED_NS = 3 * 10**9
-"""Age from which a file is remembered: a younger one may change again within one tick of a file system's clock."""
+"""Age in nanoseconds from which a file is recorded: a younger one may change again within one tick of a file system's clock."""
 
 MOST_FILES = 10_000
 
@@ -26,15 +26,15 @@ _FILES = "files"
 
 
 def is_recorded(folder: Path, path: Path) -> bool:
-    """Return whether the record has any digest of a file, be it outdated."""
+    """Return whether the record has a digest of a file, even an outdated one."""
     return str(path.absolute()) in _read(folder / NAME)
 
 
 def known_digest(folder: Path, path: Path) -> str:
-    """Return the sha256 of a file, from the record where it is known there, else by reading it.
+    """Return the sha256 of a file, from the record if it is known there, else by reading the file.
 
     Args:
-        folder: folder of the seals, where the record lies. A damaged or unwritable record costs time alone.
+        folder: folder of the seals, which holds the record. A damaged or unwritable record only costs time.
         path: the file.
 
     Raises:
@@ -55,7 +55,7 @@ def fresh_digest(folder: Path, path: Path) -> str:
     record, name = folder / NAME, str(path.absolute())
     about, digest = _about(path.stat()), hash_file(path)
     is_settled = time.time_ns() - max(about[1:3]) > SETTLED_NS
-    # A file that changed while it was read has no digest yet.
+    # A file that changed while it was read has no valid digest yet.
     if is_settled and _about(path.stat()) == about and os.access(folder, os.W_OK):
         known = _read(record)
         known.pop(name, None)

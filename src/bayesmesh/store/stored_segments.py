@@ -151,11 +151,11 @@ class ChainStore:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def next_count(self, start: int, wanted: int) -> int:
-        """Return how many iterations to make from `start`: to the end of the segment or to `wanted`, the nearer one."""
+        """Return how many iterations to make from `start`: to the end of the segment or to `wanted`, whichever is nearer."""
         return min(self.segment_draws - start % self.segment_draws, wanted - start)
 
     def begin_writing(self) -> Commit | None:
-        """Return the last commit, verified as by `resume`; settle it and delete the remains if its writer was killed."""
+        """Return the last commit, verified as by `resume`; settle it, and delete leftovers if its writer was killed."""
         last = self.resume()
         committed = {staged_name(file): digest for file, digest in last.shards.items()} if last is not None else {}
         for path in [*(self.folder / STAGED).glob("*")]:
@@ -246,7 +246,7 @@ class ChainStore:
         return counts.pop()
 
     def _tidy(self) -> None:
-        """Remove replaced markers, what a killed writer left of one, and all checkpoints except those of the two newest commits."""
+        """Remove replaced markers, leftovers of a killed writer's marker, and all checkpoints except those of the two newest commits."""
         left = {path.name for path in (self.folder / "commits").glob(".*.partial")}
         if void := left | marker_names(self.folder) - {c.name for c in self._commits}:
             for name in void:

@@ -60,11 +60,11 @@ def create_array(
 ) -> zarr.Array:  # fmt: skip
     """Create an array whose chunks have checksums and are written even if they equal the fill value.
 
-    Zarr takes milliseconds for an array, and a posterior has dozens of few layouts. So it describes each layout once, and
-    the description is written here.
+    Zarr takes milliseconds to create an array, and a posterior has dozens of arrays with only a few layouts. Zarr therefore
+    describes each layout once, and the description is written here.
 
     Raises:
-        StoreError: the dtype is neither numeric nor boolean: codecs of objects can run code, those of strings are not
+        StoreError: the dtype is neither numeric nor boolean: object codecs can run code, and string codecs are not
             standardised.
     """
     dtype = np.dtype(dtype)
@@ -104,7 +104,7 @@ def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence
 
 
 def write_texts(group: zarr.Group, name: str, texts: Sequence[str], dims: Sequence[str]) -> None:
-    """Write names, such as those of levels: UTF-8 of variable length, which xarray reads as texts."""
+    """Write names, such as those of levels, as variable-length UTF-8, which xarray reads as strings."""
     made = group.create_array(
         name, shape=(len(texts),), dtype="string", chunks=(max(1, len(texts)),),
         compressors=[ZstdCodec(level=1, checksum=True)], dimension_names=tuple(dims),

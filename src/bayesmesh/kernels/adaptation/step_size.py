@@ -13,7 +13,7 @@ _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
 
 class StepSizeState(NamedTuple):
-    """State of dual averaging, or of one search a chain; all fields are () or (chain,) float64.
+    """State of dual averaging, of one search or of one per chain; all fields are () or (chain,) float64.
 
     Attributes:
         log_step: log of the step size in use.
@@ -26,12 +26,12 @@ class StepSizeState(NamedTuple):
     log_step: jax.Array
     log_step_average: jax.Array
     error_sum: jax.Array
-    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
     shrinkage_point: jax.Array
 
 
 def init_step_size(step_size: Float[Array, "*chain"] | float, shrinkage: float = 10.0) -> StepSizeState:
-    """Start at `step_size` and shrink towards `shrinkage` times it, because large steps are cheap to try."""
+    """Start at `step_size` and shrink towards `shrinkage * step_size`, because large steps are cheap to try."""
     log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
     zero = jnp.zeros_like(log_step)
     return StepSizeState(log_step, log_step, zero, zero, log_step + math.log(shrinkage))
@@ -40,7 +40,7 @@ def init_step_size(step_size: Float[Array, "*chain"] | float, shrinkage: float =
 def update_step_size(
     state: StepSizeState, acceptance: Float[Array, "*chain"], target: float | Float[Array, ""]
 ) -> StepSizeState:
-    """Update step sizes after one transition with an acceptance statistic, of each chain or over all."""
+    """Update step sizes after one transition from its acceptance statistic, per chain or over all chains."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
     log_step = state.shrinkage_point - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)

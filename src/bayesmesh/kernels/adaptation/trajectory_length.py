@@ -1,9 +1,9 @@
 """Trajectory length by gradient ascent on the ChEES criterion.
 
 Hoffman, Radul and Sountsov 2021, "An adaptive-MCMC scheme for setting trajectory lengths in Hamiltonian Monte Carlo",
-AISTATS, equations 8 to 11: the expected change, over a trajectory, of the squared distance from the centre of the
-chains, not normalised by trajectory length and differentiated through the end point. Distances are taken in the
-coordinates of the metric.
+AISTATS, equations 8 to 11. The criterion is the expected change, over a trajectory, of the squared distance from the
+centre of the chains. It is not normalised by trajectory length, and it is differentiated through the end point.
+Distances are taken in the coordinates of the metric.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LengthState(NamedTuple):
 
     log_length: jax.Array
     second_moment: jax.Array
-    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
     log_average: jax.Array
 
 
@@ -56,7 +56,7 @@ def halton(index: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def _centred(positions: Sequence[Position], weights: Sequence[Float[Array, " chain"]]) -> list[list[jax.Array]]:
-    """Return the parts of positions (chain, ...), each centred at its mean, weighted by chain."""
+    """Return the parts of positions (chain, ...), each centred at its mean over chains, weighted by chain."""
     totals = [weight.sum() for weight in weights]
 
     def one(*parts: jax.Array) -> list[jax.Array]:
@@ -69,7 +69,7 @@ def _centred(positions: Sequence[Position], weights: Sequence[Float[Array, " cha
 
 
 def _gains(begin: jax.Array, end: jax.Array, velocity: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the change of the squared distance of each chain from the centre, and the product of end and velocity, (chain,) float64."""
+    """Return each chain's change in squared distance from the centre, and the inner product of its end and velocity, (chain,) float64."""
     terms = (x.astype(jnp.float64) for x in (end * end - begin * begin, end * velocity))
     return sum_together(*terms, axes=range(1, end.ndim))
 
@@ -88,7 +88,7 @@ def update_length(
         state: state of the search.
         start: (chain, ...) positions where the trajectories began.
         trajectory: ends of the trajectories; a non-finite end has weight 0, and a chain whose acceptance rate is not
-            finite does not count at all.
+            finite is left out.
         metric: the kind of metric.
         data: its arrays.
         jitter: () float64, fraction of the longest trajectory.
@@ -101,7 +101,7 @@ def update_length(
     def where_counted(value: Position, other: Position) -> Position:
         return map_parts(lambda x, y: jnp.where(over_chains(weight > 0, x), x, y), value, other)
 
-    # What does not count may not be finite, and would make a mean of all chains so.
+    # Values that are left out may be non-finite, and would make the mean over all chains non-finite.
     start = map_parts(lambda q: jnp.where(over_chains(counts, q), q, 0), start)
     end_position = where_counted(trajectory.proposal.position, start)
     velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))

@@ -3,10 +3,10 @@
 Dual averaging adapts the step size at every iteration. An adaptive metric is estimated from the points of a window and
 replaced when the window closes; the search for the step size then restarts from its present value.
 
-In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that all travel to where
-the mass is, each as fast as its surroundings permit. Then all share the median. To such a kernel, chains far below the
-others, and chains that do not move, teach nothing: see `warmup_pooling`. Of a kernel with `restarts_chains`, chains in a mode of
-negligible mass go on from the places of others: see `warmup_restarts`.
+In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that every chain travels to
+the typical set as fast as its surroundings permit. Afterwards all share the median. Such a kernel does not adapt to chains
+far below the others or to chains that do not move: see `warmup_pooling`. A kernel with `restarts_chains` moves chains in a
+mode of negligible mass to the positions of others: see `warmup_restarts`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Warmup(NamedTuple):
     """Adaptation of a Hamiltonian kernel.
 
     Attributes:
-        step_size: the state of dual averaging; of a kernel with `has_own_steps` one search a chain, equal after the
-            early phase.
+        step_size: the state of dual averaging; with `has_own_steps`, one search per chain, all equal after the early
+            phase.
         acceptance: (chain,) float64, running mean of each chain's acceptance; () and 1 without `has_own_steps`.
         metric: the metric's data.
-        estimate: estimate of the next metric, from the present window.
-        extra: further adaptation of a kernel; empty if there is none.
-        seen: by which lost chains are found; empty where none restarts.
+        estimate: running estimate of the next metric, from the current window.
+        extra: further adaptation of the kernel; empty if there is none.
+        seen: statistics by which lost chains are found; empty if no chain restarts.
     """
 
     step_size: StepSizeState
@@ -59,7 +59,7 @@ class Warmup(NamedTuple):
 
 
 class HamiltonianTuning(NamedTuple):
-    """Tuning of a step: the step size, float64, () or with `has_own_steps` (chain,); the metric's data; a kernel's own."""
+    """Tuning of a step: the step size, float64, () or with `has_own_steps` (chain,); the metric's data; the kernel's own tuning."""
 
     step_size: jax.Array
     metric: Any
@@ -79,8 +79,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     """A kernel that moves along Hamiltonian trajectories; subclasses add `step` and optional further adaptation.
 
     Class attributes:
-        has_own_steps: whether chains have step sizes of their own in the early phase of warmup, and do not count in what
-            all learn together while they are lost or stuck.
+        has_own_steps: whether chains have step sizes of their own in the early phase of warmup, and are left out of
+            pooled adaptation while they are lost or stuck.
     """
 
     has_own_steps: ClassVar[bool] = False
@@ -143,7 +143,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
 
     def _update_seen(self, seen: Seen | tuple[()], after: HamiltonianState, target: Target) -> Seen | tuple[()]:
-        """Add an iteration to what chains have seen; at the end of a window, begin anew and say who goes on where."""
+        """Add an iteration to the window's statistics; at the end of a window, reset them and choose where each chain continues."""
         if not isinstance(seen, Seen):
             return seen
         seen = update_seen(seen, after.log_prior + after.log_likelihood, after.position, after.gradient)
@@ -157,7 +157,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return jax.lax.cond(closes, begin, lambda seen: seen, seen)
 
     def restart(self, adaptation: Warmup, state: HamiltonianState, info: Info) -> tuple[HamiltonianState, Info]:
-        """Return chains of which those in a mode of negligible mass are at the places of others."""
+        """Return the chains, with those in a mode of negligible mass moved to the positions of others."""
         if not isinstance(adaptation.seen, Seen):
             return state, info
         source, said = adaptation.seen.source, cast(Any, info)
@@ -185,7 +185,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
         learnt = self.metric.estimate(adaptation.estimate)
         check_estimate(self.metric, learnt, adaptation.metric)
-        # Numbers that are not finite would end every chain: the metric stays until a window gives a better one.
+        # Non-finite numbers would break every chain: keep the metric until a window gives a better one.
         is_finite = jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(learnt)]).all()
         metric = jax.lax.cond(is_finite, lambda new, old: new, lambda new, old: old, learnt, adaptation.metric)
         return adaptation._replace(
@@ -196,7 +196,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         )
 
     def tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> HamiltonianTuning:
-        """Return the step sizes in use while adapting, its average afterwards, with the metric."""
+        """Return the step size in use while adapting, or its average afterwards, with the metric."""
         step_size = step_size_in_use(adaptation.step_size, is_adapting)
         return HamiltonianTuning(step_size, adaptation.metric, self.extra_tuning(adaptation, is_adapting))
 
@@ -234,11 +234,11 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def state_axes(self) -> HamiltonianState:
         """Return the axes of a state."""
-        return HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
+        return HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]  # axes stand in for arrays
 
     def adaptation_axes(self) -> Warmup:
         """Return the axes of an adaptation."""
-        axes: Any = CHAIN if self.has_own_steps else SCALAR  # in the place of an array
+        axes: Any = CHAIN if self.has_own_steps else SCALAR  # stands in for an array
         step_size: StepSizeState = jax.tree.map(lambda _: axes, jax.eval_shape(init_step_size, 1.0))
         seen = SEEN_AXES if self._watches_chains else ()
         return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes(), seen)

@@ -1,4 +1,4 @@
-"""Which chains count in what all chains learn together: neither those far from the others nor those that do not move."""
+"""Choose the chains that count in pooled adaptation: neither those far below the others nor those that do not move."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 _MARGIN, _DEVIATIONS = 10.0, 10.0
-"""A chain is far below the others from this many nats and median deviations on."""
+"""Nats, and median deviations, from which a chain is far below the others."""
 
 _FORGETS = 0.1
 """Weight of the newest iteration in the running acceptance of a chain."""
 
 _STUCK = 0.1
-"""A chain is stuck if its running acceptance is below this part of the median."""
+"""A chain is stuck if its running acceptance is below this fraction of the median."""
 
 
 def near_others(lp: Float[Array, " chain"]) -> Bool[Array, " chain"]:
-    """Return which chains have a finite log density that is not far below the median of such chains.
+    """Return which chains have a finite log density that is not far below the median of the finite ones.
 
-    Far above is not far: the mode of a hierarchical model has a higher density than its mass, and a majority may be lost.
+    Chains far above it count: the mode of a hierarchical model has a higher density than its typical set, and a majority may be lost.
 
     >>> near_others(jnp.asarray([-3.0, -90.0, jnp.nan, -4.0, -3.5])).tolist()
     [True, False, False, True, True]
@@ -35,7 +35,7 @@ def update_running(running: Float[Array, " chain"], acceptance: Float[Array, " c
 
 
 def is_moving(running: Float[Array, " chain"]) -> Bool[Array, " chain"]:
-    """Return which chains accept, if others do: no common step size would suit those that do not.
+    """Return which chains still accept proposals, compared with the median; no common step size would suit those that do not.
 
     >>> is_moving(jnp.asarray([0.8, 0.7, 0.01, 0.6])).tolist()
     [True, True, False, True]

@@ -1,4 +1,4 @@
-"""Find chains that warmup leaves in a mode of negligible mass, and whose places they take instead.
+"""Find chains that warmup leaves in a mode of negligible mass, and choose the chains whose positions they take instead.
 
 The log mass of a mode is the mean of the log density there plus the entropy. A normal has the largest entropy that the
 variances V allow, and the smallest that the mean squares F of the gradient allow (Stam 1959, doi:10.1016/S0019-9958(59)90348-1),
@@ -6,10 +6,10 @@ so that for d coordinates
 
     mean lp - sum(log F) / 2  <=  log mass - d log(2 pi e) / 2  <=  mean lp + sum(log V) / 2.
 
-V and 1 / F, equal in a normal with independent coordinates, are both taken from the draws of one chain in one window. Where
-it has not yet seen its mode, the smaller of the two counts below and the larger above; above, the highest log density
-counts for the mean, so that a chain on its way is not where it came from. So a wide mode keeps its chains however low its
-density is.
+V and 1 / F are both taken from the draws of one chain in one window; they are equal in a normal with independent coordinates.
+They differ while the chain has not explored its mode, so the smaller of the two enters the lower bound and the larger the
+upper one. The upper bound takes the highest log density in place of the mean, so that a chain in transit is not judged by
+where it came from. A wide mode therefore keeps its chains, however low its density.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from jaxtyping import Array, Bool, Float, Int
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, map_parts, sum_together
 
 _NATS, _NATS_PER_COORDINATE = 10.0, 1.0
-"""A mode is negligible from so many nats of log mass below another; widths may be wrong by a factor of e in each coordinate."""
+"""Nats of log mass below another mode from which a mode is negligible; widths may be wrong by a factor of e in each coordinate."""
 
 FEWEST_DRAWS = 20
-"""Iterations of a window from which it is judged."""
+"""Fewest iterations of a window after which chains may restart."""
 
 _FEWEST_CHAINS, _SHARE = 2, 0.25
-"""Chains, and share of all chains, that must be in modes of at least the mass with which others are compared."""
+"""Fewest chains, and smallest share of all chains, that must be in modes of at least the log mass that others are compared with."""
 
 _MOST_TREND = 1 / 3
-"""Squared correlation of a chain's log density with time, from which the chain may be on its way and is left alone."""
+"""Squared correlation of a chain's log density with time from which the chain may still be in transit and is left alone."""
 
 _MOST_WINDOWS = 10.0
-"""Windows like the present one within which a chain on its way arrives; fewer remain of warmup."""
+"""Windows as long as the current one within which a chain in transit arrives; the rest of warmup is shorter."""
 
 
 class Seen(NamedTuple):
-    """What chains have seen in the present window, and where they go on.
+    """Statistics of each chain in the current window, and where it continues.
 
     Attributes:
         count: () float64, iterations.
-        lp, highest, lp_square, lp_time: (chain,) float64: mean and largest log density, and sums of the squared
-            deviations from its mean and of their products with those of the iteration's number.
+        lp, highest, lp_square, lp_time: (chain,) float64: mean and largest log density, the sum of squared deviations
+            from the mean, and the sum of products of these deviations with those of the iteration number.
         mean, square, gradient: (chain, ...) mean of the position, sum of its squared deviations, mean squared gradient.
-        source: (chain,) int32, the chain at whose place each goes on; itself except at the end of a window.
+        source: (chain,) int32, the chain from whose position each continues; itself except at the end of a window.
     """
 
-    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
     lp: jax.Array
     highest: jax.Array
     lp_square: jax.Array
@@ -61,12 +61,12 @@ class Seen(NamedTuple):
     source: jax.Array
 
 
-SEEN_AXES = Seen(SCALAR, CHAIN, CHAIN, CHAIN, CHAIN, POSITION, POSITION, POSITION, CHAIN)  # type: ignore[arg-type]  # axes in the places of arrays
+SEEN_AXES = Seen(SCALAR, CHAIN, CHAIN, CHAIN, CHAIN, POSITION, POSITION, POSITION, CHAIN)  # type: ignore[arg-type]  # axes stand in for arrays
 """Axes of every array."""
 
 
 def init_seen(position: Position) -> Seen:
-    """Return the beginning of a window, for positions (chain, ...) like these."""
+    """Return the statistics at the beginning of a window, for positions (chain, ...) like these."""
     num_chains = len(jax.tree.leaves(position)[0])
     none, empty = jnp.zeros(num_chains, jnp.float64), jax.tree.map(jnp.zeros_like, position)
     chains = jnp.arange(num_chains, dtype=jnp.int32)
@@ -74,7 +74,7 @@ def init_seen(position: Position) -> Seen:
 
 
 def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, gradient: Position) -> Seen:
-    """Add one iteration; afterwards each chain goes on at its own place."""
+    """Add one iteration; afterwards each chain continues from its own position."""
     count = seen.count + 1
     before, lp_mean = lp - seen.lp, seen.lp + (lp - seen.lp) / count
 
@@ -87,7 +87,7 @@ def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, grad
         lp_mean,
         jnp.maximum(seen.highest, lp),
         seen.lp_square + before * (lp - lp_mean),
-        # The mean of the numbers before this one is half of the count.
+        # The mean of the earlier iteration numbers is half of the count.
         seen.lp_time + count / 2 * (lp - lp_mean),
         mean,
         map_parts(lambda s, x, old, new: s + (x - old) * (x - new), seen.square, position, seen.mean, mean),
@@ -97,7 +97,7 @@ def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, grad
 
 
 def bound_log_masses(seen: Seen, mask: Position) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return bounds of the log mass of each chain's mode, below and above, without the same constant, and the number of coordinates, (chain,) float64."""
+    """Return lower and upper bounds on the log mass of each chain's mode, up to a constant, and the number of coordinates, (chain,) float64."""
     below, above, count = seen.lp, seen.highest, jnp.zeros_like(seen.lp)
     for square, gradient, counts in zip(seen.square, seen.gradient, mask, strict=True):
         if square is None or gradient is None:
@@ -105,7 +105,7 @@ def bound_log_masses(seen: Seen, mask: Position) -> tuple[jax.Array, jax.Array, 
         log_variance = jnp.log(square.astype(jnp.float64) / seen.count)
         log_curvature = jnp.log(gradient.astype(jnp.float64))
         narrow, wide = jnp.maximum(log_curvature, -log_variance), jnp.maximum(log_variance, -log_curvature)
-        # Of the mask alone, every device would make the rows of all.
+        # Computed from the mask alone, it would be made by every device for the rows of all.
         is_coordinate = (square >= 0) & (True if counts is None else counts[None] > 0)
         terms = [jnp.where(is_coordinate, x, 0.0) for x in (0.5 * narrow, 0.5 * wide, jnp.ones_like(wide))]
         of_part = sum_together(*terms, axes=range(1, square.ndim))
@@ -114,13 +114,13 @@ def bound_log_masses(seen: Seen, mask: Position) -> tuple[jax.Array, jax.Array, 
 
 
 def is_steady(seen: Seen, missing: Float[Array, " chain"]) -> Bool[Array, " chain"]:
-    """Return which chains do not climb or fall all through the window so fast that this explains how low they are.
+    """Return which chains have no trend through the window that is steep enough to explain how low they are.
 
-    One that hardly moves is not on its way, whichever way its few steps went.
+    A chain that hardly moves is not in transit, whichever way its few steps went.
 
     Args:
-        seen: by the chains.
-        missing: log mass below the limit, nats.
+        seen: statistics of the window.
+        missing: (chain,) log mass below the limit, nats.
     """
     time_square = seen.count * (seen.count**2 - 1) / 12
     change = jnp.abs(seen.lp_time) / time_square * seen.count
@@ -129,16 +129,16 @@ def is_steady(seen: Seen, missing: Float[Array, " chain"]) -> Bool[Array, " chai
 
 
 def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
-    """Return the chain at whose place each chain goes on: another one for chains in a mode of negligible mass.
+    """Return the chain from whose position each chain continues: another one for chains in a mode of negligible mass.
 
-    Those that are restarted are spread over the chains in modes that are not negligible.
+    Restarted chains are spread over the chains in modes that are not negligible.
     """
     num_chains, chains = len(seen.lp), jnp.arange(len(seen.lp), dtype=jnp.int32)
     num_compared = max(_FEWEST_CHAINS, math.ceil(_SHARE * num_chains))
     if num_chains <= num_compared:
         return chains
     below, above, num_coordinates = bound_log_masses(seen, mask)
-    # Squares that overflow bound nothing: chains far away must not draw others there.
+    # Squares that overflow give no bound: chains far away must not attract others.
     below = jnp.where(jnp.isfinite(below), below, -jnp.inf)
     best = jnp.sort(below)[num_chains - num_compared]
     least = best - _NATS - _NATS_PER_COORDINATE * num_coordinates

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 EARLY_FRACTION = 0.2
-"""End of the early phase, as a fraction of warmup: the end of a window too."""
+"""End of the early phase, as a fraction of warmup; also the end of a window."""
 
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
@@ -34,7 +34,7 @@ def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
 
 
 def settled_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
-    """Return the number of iterations after which chains have a metric of the posterior, () int32, at the end of a window.
+    """Return the number of iterations after which the metric is estimated from the posterior, () int32, at the end of a window.
 
     >>> int(settled_begin(100))
     35
@@ -45,7 +45,7 @@ def settled_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
 def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
     """Return whether lost chains restart after `count` iterations, () bool: at ends of windows from the early phase on.
 
-    They part from the chains whose places they take in the rest of warmup.
+    During the rest of warmup they diverge from the chains whose positions they took.
 
     >>> [count for count in range(101) if is_restart(jnp.asarray(count), 100)]
     [20, 35, 55, 80]
@@ -56,6 +56,6 @@ def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[
 def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
     """Return whether a window closes after `count` iterations, () bool.
 
-    A window of a single iteration has no information about scale.
+    A window of a single iteration carries no information about scale.
     """
     return (count >= 2) & jnp.isin(count, window_ends(num_warmup))

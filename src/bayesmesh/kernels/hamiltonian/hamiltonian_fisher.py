@@ -1,8 +1,8 @@
 """The covariance that minimises the Fisher divergence of draws and gradients.
 
-For a normal target with precision H the gradient at q is -H q: the scatter of gradients is H C H where that of draws is C.
-The one positive definite S with S (H C H) S = C is the inverse of H, whatever C is. So few draws determine it, and they
-need not be spread as the target is.
+For a normal target with precision H the gradient at q is -H q, so that draws with scatter C have gradients with scatter
+H C H. The only positive definite S with S (H C H) S = C is the inverse of H, whatever C is. Few draws therefore determine
+it, and they need not be distributed as the target.
 
 Reference:
     Seyboldt, Carlson and Carpenter 2026, "Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence",
@@ -18,15 +18,16 @@ from jaxtyping import Array, Float
 FLOOR = 1e-7
 """Regularisation added to both scatters, in units in which a coordinate of draws and of gradients have equal variance.
 
-It shrinks towards these units where points are few. More costs condition: at 1e-3 a target of 1e8 is left with 1e2."""
+It shrinks towards the identity in these units where points are few. More of it costs conditioning: at 1e-3, a target with
+condition number 1e8 is left with 1e2."""
 
 
 def fisher_root(draws: Float[Array, "d d"], gradients: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return R of which R R^T is the covariance S with S `gradients` S = `draws`.
+    """Return R such that S = R R^T is the covariance with S `gradients` S = `draws`.
 
     Args:
         draws: scatter of draws, positive definite, float64.
-        gradients: that of gradients.
+        gradients: scatter of gradients.
 
     >>> draws, gradients = jnp.diag(jnp.array([8.0, 3.0])), jnp.diag(jnp.array([2.0, 3.0]))
     >>> root = fisher_root(draws, gradients)

@@ -1,8 +1,8 @@
-"""The normal at a mode: Newton steps, and the curvature there in the blocks that a metric can keep.
+"""The Laplace approximation at a mode: Newton steps, and the curvature there in the blocks that a metric can store.
 
-Columns of the Hessian are products with tangents: gradients differentiated along a direction, many directions at a time.
-A block-diagonal Hessian needs no more of them than one block has coordinates, for a direction may have a part in every
-block (Curtis, Powell and Reid 1974, "On the estimation of sparse Jacobian matrices").
+Columns of the Hessian are Hessian-vector products: gradients differentiated along a direction, many directions at a time.
+A block-diagonal Hessian needs only as many directions as its largest block has coordinates, because one direction may have
+a component in every block (Curtis, Powell and Reid 1974, "On the estimation of sparse Jacobian matrices").
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from bayesmesh.kernels.hamiltonian import hamiltonian_triangle
 from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import Columns
 
 MOST_COORDINATES = 10_000
-"""Shared coordinates outside declared blocks whose covariance is kept: 220 MB in float32."""
+"""Most shared coordinates outside declared blocks whose covariance is stored: 220 MB in float32."""
 
 _NEWTON_STEPS = 12
-"""Steps with one curvature, each at the cost of a gradient of one chain; one that overshoots is tried at a quarter."""
+"""Newton steps with one curvature, each at the cost of a gradient of one chain; one that overshoots is tried at a quarter."""
 
 _TANGENTS = 64
 """Directions that are differentiated at a time."""
 
 
 Once = Callable[[Callable[[jax.Array], Columns], jax.Array], Columns]
-"""Calls a function of an array."""
+"""Calls a function with an array."""
 
 
 def call_here(function: Callable[[jax.Array], Columns], argument: jax.Array) -> Columns:
-    """Return what a function makes of an array, on every device."""
+    """Apply a function to an array, on every device."""
     return function(argument)
 
 
 OfDense = Callable[[Columns, jax.Array], jax.Array]
-"""What a factor in blocks of columns makes of vectors (chain, size)."""
+"""Applies a factor in blocks of columns to vectors (chain, size)."""
 
 OfBlocks = Callable[[jax.Array, jax.Array], jax.Array]
-"""What factors (unit, width, width) make of vectors (chain, unit, width)."""
+"""Applies factors (unit, width, width) to vectors (chain, unit, width)."""
 
 
 class Curvature(NamedTuple):
-    """Factors A of the covariance A A^T of a normal, upper triangular; a part without coordinates is None.
+    """Upper triangular factors A of the covariance A A^T of a normal; a part without coordinates is None.
 
     Attributes:
         rest: (R,) int32, shared coordinates outside blocks. dense: their factor, (R, R) in blocks of columns.
@@ -92,7 +92,7 @@ class Curvature(NamedTuple):
 
 
 class NormalAtMode(NamedTuple):
-    """A normal: its mean, one chain (1, ...), and the factors of its covariance."""
+    """A normal: its mean, as one chain (1, ...), and the factors of its covariance."""
 
     mean: Position
     curvature: Curvature
@@ -105,7 +105,7 @@ def fit_normal(
     expansion: Target | None = None,
     once: Once = call_here,
 ) -> NormalAtMode:
-    """Return the normal with the curvature at `start`, and with the mode that Newton steps with it find from there.
+    """Return the normal with the curvature at `start`, centred at the mode that Newton steps with this curvature reach.
 
     Args:
         target: the log density.
@@ -124,7 +124,7 @@ def fit_normal(
         step = curvature.move(curvature.move(density.gradient, is_transposed=True))
         there = map_parts(lambda q, d: q + (length * d).astype(q.dtype), at, step)
         after = target.log_density(there)
-        # A step away from the mode, or out of the support, is not taken.
+        # Reject a step away from the mode, or out of the support.
         climbs = ((after.log_prior + after.log_likelihood) > (density.log_prior + density.log_likelihood))[0]
         at, density = jax.tree.map(lambda new, old: jnp.where(climbs, new, old), (there, after), (at, density))
         return at, density, jnp.where(climbs, jnp.minimum(2 * length, 1), length / 4)
@@ -135,20 +135,20 @@ def fit_normal(
 
 
 def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray], once: Once = call_here) -> Curvature:
-    """Return the factors of the inverse Hessian of minus the log density, at one chain (1, ...).
+    """Return the factors of the inverse Hessian of the negative log density, at one chain (1, ...).
 
     Args:
         target: the log density.
         at: the chain.
         units: of each declared axis, (unit, width) shared coordinates that belong to one unit of it.
-        once: calls a function of an array on one device and gives all devices what it returns.
+        once: calls a function with an array on one device, and gives its result to all devices.
 
     Raises:
         ConfigError: more than `MOST_COORDINATES` shared coordinates are outside of the units.
     """
 
     def product(tangent: Position) -> Position:
-        """Return minus the Hessian times (...), without a chain axis."""
+        """Return the negative Hessian times a tangent (...), without a chain axis."""
         lifted = map_parts(lambda x: x[None], tangent)
         _, change = jax.jvp(lambda q: target.log_density(q).gradient, (at,), (lifted,))
         return map_parts(lambda x: -x[0], change)
@@ -169,7 +169,7 @@ def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray],
 
         def rows(index: jax.Array) -> jax.Array:
             found = product(zero._replace(shared=shared.at[index].set(1, mode="drop"))).shared
-            assert found is not None  # as `at` has it
+            assert found is not None  # because `at` has this part
             return found
 
         if len(rest):
@@ -193,14 +193,14 @@ def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray],
 
 
 def _join(units: Sequence[np.ndarray], size: int) -> np.ndarray:
-    """Return the units of all axes in one array, (unit, widest) int32; narrow ones end in `size`."""
+    """Return the units of all axes in one array, (unit, widest) int32; narrow ones are padded with `size`."""
     widest = max((u.shape[1] for u in units), default=0)
     padded = [np.pad(u, ((0, 0), (0, widest - u.shape[1])), constant_values=size) for u in units]
     return np.concatenate([*padded, np.zeros((0, widest), int)]).astype(np.int32)
 
 
 def _factor(precision: Float[Array, "... d d"], dtype: jnp.dtype) -> Float[Array, "... d d"]:
-    """Return A with A A^T the inverse of a precision, from float64; the least multiple of its diagonal that helps is added.
+    """Return A such that A A^T is the inverse of a precision, computed in float64, adding the least multiple of its diagonal that suffices.
 
     A coordinate without curvature, such as padding, has variance 1.
     """

@@ -1,12 +1,12 @@
-"""Random numbers of one transition, each by its place and not by a key of its own.
+"""Counter-based random numbers of one transition: each is found by stream and index, not by a key of its own.
 
-A kernel gets one key a chain and iteration. Folding it for every purpose, and then drawing, takes two hashes a purpose, and
-XLA compiles each as a loop. Here a number is one hash, Threefry-2x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405), of
-the key, a stream and an index, so that all numbers of a stream are made at once. The hash is written out, because that of JAX is a
-loop on a CPU, which takes two to five times as long to compile; the bits are the same.
+A kernel gets one key per chain and iteration. Folding it for every purpose, and then drawing, takes two hashes per purpose,
+and XLA compiles each as a loop. Here a number is one hash, Threefry-2x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405),
+of the key, a stream and an index, so that all numbers of a stream are made at once. The hash is unrolled here, because on a
+CPU the one in JAX is a loop that takes two to five times as long to compile; the bits are the same.
 
-As `sampling_mesh` configures JAX, `jax.random` hashes the stream 0, for less than 2**32 numbers: these numbers and its own, from
-the same key, never meet.
+As `sampling_mesh` configures JAX, `jax.random` hashes stream 0 if it draws fewer than 2**32 numbers, so these numbers never
+coincide with those of `jax.random` from the same key.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from jaxtyping import Array, Float, Key, UInt32
 from bayesmesh.kernels.base import keep_computed
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
-"""Of the rounds before the odd and before the even injections of the key."""
+"""Rotations of the rounds before the odd and before the even injections of the key."""
 
 _PARITY = 0x1BD11BDA
 """Mixed into the third word of the key."""
 
 
 class Stream(enum.IntEnum):
-    """What the numbers of a transition are for; 0 is that of `jax.random`."""
+    """Purpose of the numbers of a transition; stream 0 belongs to `jax.random`."""
 
     SHARED_MOMENTUM = 1
     LOCAL_MOMENTUM = 2
@@ -50,7 +50,7 @@ def uniform(
     Args:
         key: (chain,) keys of Threefry.
         stream: what they are for.
-        index: which numbers of the stream, the same for all chains or each its own.
+        index: which numbers of the stream, the same for all chains or separately for each.
 
     Raises:
         ValueError: the keys are of another generator.
@@ -63,18 +63,18 @@ def normal(
 ) -> Float[Array, "chain ..."]:
     """Return standard normal numbers (chain, *shape), the first ones of a stream.
 
-    A number depends on its index alone: more rows change none of those before.
+    A number depends on its index alone, so adding rows leaves the earlier numbers unchanged.
 
     Args:
         key: (chain,) keys of Threefry.
         stream: what they are for.
-        shape: of one chain's, less than 2**32 numbers.
-        dtype: of the numbers. One of float32 comes from 23 bits, and is within 5.2.
+        shape: of one chain's numbers, fewer than 2**32.
+        dtype: of the numbers. A float32 comes from 23 bits, and lies within ±5.2.
 
     Raises:
         ValueError: the keys are of another generator.
     """
-    # Of the numbers of each axis, because the reshape of a list would gather sharded rows.
+    # Computed from the index along each axis, because reshaping a flat list would gather sharded rows.
     number = jnp.zeros((1, *shape), jnp.uint32)
     for axis in range(len(shape)):
         stride = np.uint32(math.prod(shape[axis + 1 :]))
@@ -83,7 +83,7 @@ def normal(
 
 
 def fold(key: Key[Array, "..."], number: jax.Array | int) -> Key[Array, " chain"]:
-    """Return the keys that `jax.random.fold_in` makes of keys and numbers, (chain,), of which one may be ().
+    """Return the same keys as `jax.random.fold_in` of keys and numbers, (chain,); either may be ().
 
     Args:
         key: keys of Threefry.
@@ -119,7 +119,7 @@ def _hash(
 
 
 def _to_uniform(words: tuple[UInt32[Array, "..."], UInt32[Array, "..."]], dtype: DTypeLike) -> Float[Array, "..."]:
-    """Return the middle of one of 2**52 equal intervals of (0, 1), of 2**23 below float64; never 0 or 1."""
+    """Return the midpoint of one of 2**52 equal intervals of (0, 1), or of 2**23 below float64; never 0 or 1."""
     one, other = words
     if jnp.dtype(dtype) == jnp.float64:
         fraction = (other >> 12).astype(jnp.float64) + 0.5

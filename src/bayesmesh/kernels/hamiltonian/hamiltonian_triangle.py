@@ -1,7 +1,7 @@
-"""An upper triangular matrix in blocks of columns that end at the diagonal, so that hardly any of its zeros are kept.
+"""An upper triangular matrix in blocks of columns that end at the diagonal, so that hardly any of its zeros are stored.
 
-Products with the matrix read half of the bytes and take half of the operations of those with a square. For 7,850 rows
-and few vectors reading the matrix is most of the time, and the order of the factors decides how fast it is read.
+Products with it read half of the bytes and take half of the operations of those with a square matrix. For 7,850 rows and
+few vectors, reading the matrix takes most of the time, and the order of the operands decides how fast it is read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 Columns = tuple[jax.Array, ...]
-"""Blocks (height, width): the columns behind those of the block before, down to the diagonal."""
+"""Blocks (height, width): each holds the columns after those of the previous block, down to the diagonal."""
 
 _WIDTH = 1024
-"""Columns of a block. Up to so many the matrix is one square."""
+"""Columns of a block. A matrix with no more columns is stored as one square."""
 
 
 def split(matrix: Float[Array, "size size"]) -> Columns:
-    """Return the blocks of an upper triangular matrix, the narrow one first: others can be spread over devices.
+    """Return the blocks of an upper triangular matrix, the narrow one first; the others can be spread over devices.
 
     >>> [block.shape for block in split(jnp.eye(2500))]
     [(452, 452), (1476, 1024), (2500, 1024)]
@@ -30,7 +30,7 @@ def split(matrix: Float[Array, "size size"]) -> Columns:
 
 def multiply(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
     """Return A x for every vector x."""
-    # On a CPU the block must be the left factor: XLA copies the right one into another order in every product.
+    # On a CPU the block must be the left operand: XLA copies the right one into another layout in every product.
     upright = vectors.T
     made = jnp.zeros_like(upright)
     for block in columns:
@@ -44,19 +44,19 @@ def multiply_transposed(columns: Columns, vectors: Float[Array, "chain size"]) -
     made = jnp.zeros_like(vectors)
     for block in columns:
         height, width = block.shape
-        # Joined by `concatenate`, parts of columns that devices share would be exchanged twice.
+        # `concatenate` would exchange parts of columns that are spread over devices twice.
         made = made.at[:, height - width : height].set(vectors[:, :height] @ block)
     return made
 
 
 def solve(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
-    """Return A^-1 x for every vector x, by back substitution of one block after the other."""
+    """Return A^-1 x for every vector x, by back substitution block by block."""
     left, solved = vectors.T, []
     for block in reversed(columns):
         height, width = block.shape
         first = height - width
         part = solve_triangular(block[first:], left[first:height], lower=False)
-        # The rows of the part itself are not read again.
+        # The rows of this part itself are not read again.
         left = left.at[:height].add(-(block @ part))
         solved.append(part)
     return jnp.concatenate(solved[::-1]).T

@@ -34,11 +34,11 @@ STATISTICS = {
 RESTARTED = {
     "restarted": Statistic("1", "Whether the chain went on from the place of another one; only in warmup."),
 }
-"""Further statistic of kernels whose lost chains restart."""
+"""Additional statistic of kernels that restart lost chains."""
 
 
 class SplitPoint(NamedTuple):
-    """A point in the coordinates z of a normal, from which its position is computed, and the remaining force there.
+    """A point in the coordinates z of a normal, from which the position is computed, and the residual force there.
 
     Attributes:
         white: z, where the position is m + A z.
@@ -57,7 +57,7 @@ class HamiltonianState(NamedTuple):
         log_prior, log_likelihood: (chain,) float64, nats.
         gradient: of their sum, like the position.
         num_steps: () int32, draws and warmup iterations made so far; drives the jitter of trajectory lengths.
-        split: what trajectories that are exact in a normal need besides; None for all others.
+        split: additional state of trajectories that are exact in a normal; None for all others.
     """
 
     position: Position
@@ -77,15 +77,15 @@ class Trajectory(NamedTuple):
 
 
 class HamiltonianInfo(NamedTuple):
-    """Info of a step for diagnostics and adaptation; `STATISTICS` describes its fields, and a kernel may leave some out.
+    """Info of a step for diagnostics and adaptation; `STATISTICS` describes its fields, some of which a kernel may leave out.
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
-        accepted, diverging, restarted: (chain,) bool; the last one is set after the step.
+        accepted, diverging, restarted: (chain,) bool; the last of them is set after the step.
         n_steps: () int32. step_size: () or (chain,) float64.
-        trajectory: its end; not recorded.
+        trajectory: end of the trajectory; not recorded.
         inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
-        ancestor, num_relatives: (chain,) int32, of the same; the former is not recorded.
+        ancestor, num_relatives: (chain,) int32, also of `tempered_smc`; the former is not recorded.
     """
 
     acceptance_rate: jax.Array
@@ -106,7 +106,7 @@ class HamiltonianInfo(NamedTuple):
 
 
 def init_state(position: Position, target: Target) -> HamiltonianState:
-    """Return the state at a position; one gradient."""
+    """Return the state at a position, at the cost of one gradient."""
     return HamiltonianState(position, *target.log_density(position), jnp.zeros((), jnp.int32))
 
 
@@ -123,7 +123,7 @@ def over_chains(mask: Shaped[Array, "..."], like: Shaped[Array, "..."]) -> Shape
 
 
 def add_scaled(to: Position, what: Position, factor: Float[Array, " chain"]) -> Position:
-    """Return the sum of positions (chain, ...) and of others times a number of each chain."""
+    """Return the sum of positions (chain, ...) and others multiplied by a factor per chain."""
     return map_parts(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
 
 
@@ -136,13 +136,13 @@ def leapfrog[Data](
     momentum: Position,
     force: Position,
 ) -> tuple[HamiltonianState, Position, Position]:
-    """Take one leapfrog step, at the cost of one gradient and of one product with each factor of the metric.
+    """Take one leapfrog step, at the cost of one gradient and one product each with A and A^T.
 
     Args:
         metric: the kind of metric.
         data: its arrays.
         target: the log density.
-        step_size: () or (chain,) float64; negative ones go backwards in time.
+        step_size: () or (chain,) float64; a negative one goes backwards in time.
         at: where the chains are.
         momentum: their momentum, standard normal in the coordinates of the metric.
         force: A^T times the gradient there.
@@ -167,7 +167,7 @@ def move[Data](
 ) -> tuple[HamiltonianState, Position]:
     """Take `num_steps` leapfrog steps, at least one, and return the end point and its momentum.
 
-    The half kick at the end of a step and the one at the beginning of the next have the same force: they are made as one.
+    The half kick at the end of a step and the one at the beginning of the next have the same force and are merged.
     """
     time = jnp.broadcast_to(step_size, state.log_prior.shape)
 
@@ -187,14 +187,14 @@ def _drift[Data](
     at: HamiltonianState,
     momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
-    """Return the state that chains with constant momentum reach in a time, and the force there."""
+    """Return the state that chains reach with constant momentum after some time, and the force there."""
     position = add_scaled(at.position, metric.move(data, momentum), time)
     at = HamiltonianState(position, *target.log_density(position), at.num_steps)
     return at, metric.whiten_gradient(data, at.gradient)
 
 
 def share_of_kick(index: Int[Array, ""], num_steps: Int[Array, ""]) -> Float[Array, ""]:
-    """Return the time of the kick behind a leapfrog step, in steps: 1/2 behind the last one, () float64."""
+    """Return the duration of the kick after a leapfrog step, in steps: 1/2 after the last one, () float64."""
     return jnp.where(index + 1 < num_steps, 1.0, 0.5)
 
 
@@ -235,14 +235,14 @@ def accept_by_energy(
     num_gradients: Int[Array, ""],
     step_size: Float[Array, "*chain"],
 ) -> tuple[HamiltonianState, HamiltonianInfo]:
-    """Accept or reject the ends of trajectories by the change of their energy.
+    """Accept or reject the ends of trajectories by their change in energy.
 
     Args:
         key: (chain,) typed keys.
         proposal: ends of the trajectories.
         state: where they began.
-        momentum: standard normal in the coordinates of the metric, with which they began.
-        momentum_end: that at their ends.
+        momentum: their initial momentum, standard normal in the coordinates of the metric.
+        momentum_end: momentum at their ends.
         num_gradients: () int32, gradients that a trajectory took.
         step_size: () float64.
 
@@ -250,7 +250,7 @@ def accept_by_energy(
         The next state (a rejected chain keeps its own) and the info.
     """
     kinetic, kinetic_end = 0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)
-    # Take differences of prior and likelihood separately: each is small even if the terms are large.
+    # Difference prior and likelihood separately: each difference is small even if the terms are large.
     log_ratio = (
         (proposal.log_prior - state.log_prior)
         + (proposal.log_likelihood - state.log_likelihood)
@@ -275,8 +275,8 @@ def accept(
         key: (chain,) typed keys.
         log_ratio: (chain,) float64, log of the Metropolis ratio; non-finite values are rejected.
         proposal: proposed state.
-        state: present state.
-        momentum: with which the proposal was reached.
+        state: current state.
+        momentum: momentum with which the proposal was reached.
         num_gradients: () int32, gradients that the proposal took.
         step_size: () or (chain,) float64.
 
@@ -303,7 +303,7 @@ def accept(
 
 
 def _select(accepted: jax.Array, proposal: HamiltonianState, state: HamiltonianState) -> HamiltonianState:
-    """Return the proposal where a chain accepted it, its own state elsewhere, and count one step more."""
+    """Return the proposal where a chain accepted it and its own state elsewhere, and count one more step."""
 
     def keep(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(over_chains(accepted, new), new, old)

@@ -2,8 +2,8 @@
 
 With a normal N(m, A A^T) and z = A^-1 (q - m), the energy is split into (z.z + p.p) / 2, whose flow is a rotation of z and
 p, and the rest, whose force is A^T times the gradient, plus z (Shahbaba, Lan, Johnson and Neal 2014, "Split Hamiltonian
-Monte Carlo", section 2.2). Leapfrog steps must shrink with the number of coordinates even where the target is that
-normal; here only the remainder is in error.
+Monte Carlo", section 2.2). Leapfrog steps must shrink with the number of coordinates even if the target equals that
+normal; here only the remainder causes error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
 def place_in_normal[Data](
     state: HamiltonianState, metric: Metric[Data, Any], data: Data, centre: Position
 ) -> HamiltonianState:
-    """Return a state with z and the force there.
+    """Return a state with z and the residual force there.
 
     Args:
         state: where the chains are.
@@ -41,7 +41,7 @@ def place_in_normal[Data](
 
 
 def rotate(white: Position, momentum: Position, time: Float[Array, ""]) -> tuple[Position, Position]:
-    """Return z and p after some time in the normal alone, () float64."""
+    """Return z and p after some time, () float64, under the normal alone."""
 
     def mix(a: jax.Array, x: jax.Array, b: jax.Array, y: jax.Array) -> jax.Array:
         return a.astype(x.dtype) * x + b.astype(x.dtype) * y
@@ -83,7 +83,7 @@ def run_split_trajectory[Data](
 
     def step(_: jax.Array, carry: tuple[HamiltonianState, Position]) -> tuple[HamiltonianState, Position]:
         at, p = carry
-        assert at.split is not None  # of `place_in_normal`
+        assert at.split is not None  # set by `place_in_normal`
         white, p = rotate(at.split.white, kick(p, at.split.force), step_size)
         position = map_parts(lambda m, d: m[None] + d, centre, metric.move(data, white))
         density = target.log_density(position)

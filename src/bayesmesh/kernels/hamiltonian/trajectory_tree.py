@@ -2,11 +2,11 @@
 
 A tree of leapfrog steps doubles, forwards or backwards in time, until its ends move towards each other (Hoffman and
 Gelman 2014, JMLR 15); the draw is taken from it with multinomial weights (Betancourt 2017, arXiv:1701.02434, appendix
-A.3). Subtrees are checked as they grow, with as many stored points as the tree is deep (Phan, Pradhan and Jankowiak
-2019, arXiv:1912.11554, appendix A).
+A.3). Subtrees are checked as they grow, storing as many points as the tree is deep (Phan, Pradhan and Jankowiak 2019,
+arXiv:1912.11554, appendix A).
 
-Chains take leapfrog steps together, whatever trees or subtrees they are in. A tree that is complete does not change: its
-chain waits for the others, or its next tree takes its place (`sampling/chain_turns.py`).
+Chains take leapfrog steps together, whichever trees or subtrees they are in. A complete tree does not change: its chain
+waits for the others, or starts its next tree (`sampling/chain_turns.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot
 
 
 class End(NamedTuple):
-    """An end of a tree in time: where the next leapfrog step begins. Three positions (chain, ...).
+    """An end of a tree in time, where the next leapfrog step begins: three positions (chain, ...).
 
     The force is A^T times the gradient.
     """
@@ -45,7 +45,7 @@ class Draw(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A tree, or the subtree that it grows by.
+    """A tree, or the subtree by which it grows.
 
     Attributes:
         drawn: the point drawn from it.
@@ -62,17 +62,17 @@ class Tree(NamedTuple):
     """The trees of all chains while they grow.
 
     Attributes:
-        momentum, kinetic: of the start, like a position, and (chain,) float64.
+        momentum, kinetic: at the start; like a position, and (chain,) float64.
         left, right: its ends in time.
         whole: the tree as far as it is accepted.
         part: the subtree that grows at one end.
         depth: (chain,) int32, doublings made.
         leaf: (chain,) int32, points in `part`.
         is_forward: (chain,) whether `part` grows at the right end; chosen when it begins.
-        saved: momentum at, and sum of momenta up to and with, some left ends of subtrees of `part`; (slot, chain, ...).
+        saved: momentum at some left ends of subtrees of `part`, and sum of momenta up to and including them; (slot, chain, ...).
         is_done, diverging, accepted: (chain,); accepted if the draw is not the start.
-        acceptance_sum: (chain,) float64, Metropolis acceptance probabilities of all points, summed.
-        count: (chain,) int32, points in all, without the start.
+        acceptance_sum: (chain,) float64, sum of the Metropolis acceptance probabilities of all points.
+        count: (chain,) int32, total number of points, without the start.
     """
 
     momentum: Position
@@ -89,7 +89,7 @@ class Tree(NamedTuple):
     diverging: jax.Array
     accepted: jax.Array
     acceptance_sum: jax.Array
-    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
 
 
 def grow_tree[Data](
@@ -117,7 +117,7 @@ def begin_tree[Data](
 
     Args:
         state: where the chains are.
-        momentum: with which they start, standard normal in the coordinates of the metric.
+        momentum: their initial momentum, standard normal in the coordinates of the metric.
         metric: the kind of metric.
         data: its arrays.
         max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
@@ -128,12 +128,12 @@ def begin_tree[Data](
 
 
 def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
-    """Return trees, of which those of the chains that `renews`, (chain,) bool, are to begin; `sprout` makes them so.
+    """Return trees in which those of the chains in `renews` are marked to begin anew; `sprout` then begins them.
 
     Args:
-        trees: of all chains.
+        trees: trees of all chains.
         begun: from `begin_tree`.
-        renews: which chains.
+        renews: (chain,) bool, the chains that begin a new tree.
     """
     return trees._replace(
         momentum=_pick(renews, begun.momentum, trees.momentum),
@@ -144,13 +144,13 @@ def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
 
 
 def sprout[Data](trees: Tree, state: HamiltonianState, metric: Metric[Data, Any], data: Data) -> Tree:
-    """Return trees that are complete where they have no points yet, for `grow`.
+    """Return trees for `grow`, initialised where they have no points yet.
 
-    Choosing between old and new costs next to nothing in the loops that read a tree anyway, and a loop for each array elsewhere.
+    Selecting between old and new costs next to nothing in loops that read a tree anyway; elsewhere it costs one loop per array.
     """
     begin = End(state.position, trees.momentum, metric.whiten_gradient(data, state.gradient))
     is_new, seedling = trees.count == 0, _seedling(state, begin, trees.kinetic, trees.saved)
-    # Saved momenta, the momentum of the start and its energy are the same objects in both, so nothing is chosen.
+    # Saved momenta and the start's momentum and energy are the same objects in both, so no selection is made.
     return jax.tree.map(
         lambda new, old: old if old is new else jnp.where(over_chains(is_new, old), new, old), seedling, trees
     )
@@ -166,11 +166,11 @@ def grow[Data](
     step_size: jax.Array,
     max_depth: int,
 ) -> Tree:
-    """Take one leapfrog step in every tree that is not complete; one gradient.
+    """Take one leapfrog step in every incomplete tree, at the cost of one gradient.
 
     Args:
         key: (chain,) typed keys, the same for all steps of a tree.
-        tree: the trees, from `begin_tree`, `sprout` or this.
+        tree: the trees, from `begin_tree`, `sprout` or this function.
         state: where they began.
         target: the log density.
         metric: the kind of metric.
@@ -182,9 +182,9 @@ def grow[Data](
     numbers = _uniform(key, tree.count)
     tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
     end = _pick(tree.is_forward, tree.right, tree.left)
-    # A step reads of where it begins the position and the force alone.
+    # A step reads only the position and the force at its beginning.
     begin = state._replace(position=end.position)
-    # Backwards in time the step is negative.
+    # Backwards in time, the step size is negative.
     signed = jnp.where(tree.is_forward, step_size, -step_size)
     at, moved, force = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum, end.force)
     point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
@@ -193,7 +193,7 @@ def grow[Data](
 
 
 def _seedling(state: HamiltonianState, end: End, kinetic: jax.Array, saved: tuple[Position, Position]) -> Tree:
-    """Return trees of their starts alone, and empty parts whose ends their first points choose, which read nothing saved."""
+    """Return trees that hold only their starts, with empty parts: the first point sets the ends of a part, and reads nothing saved."""
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
     momentum = end.momentum
     zero, none, weight = (jnp.zeros(kinetic.shape, dtype) for dtype in (jnp.int32, bool, jnp.float64))
@@ -203,14 +203,14 @@ def _seedling(state: HamiltonianState, end: End, kinetic: jax.Array, saved: tupl
 
 
 def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
-    """Three uniform numbers of each chain for its own point `number`, (chain, 3) float64."""
+    """Return three uniform numbers for each chain's own point `number`, (chain, 3) float64."""
     index = 3 * number.astype(jnp.uint32)[:, None] + jnp.arange(3, dtype=jnp.uint32)[None]
     return uniform(key, Stream.TREE, index)
 
 
 def _log_weight(start: Draw, point: Draw) -> jax.Array:
     """Return minus the energy error, (chain,) float64; -inf where it is not a number."""
-    # Take differences of prior and likelihood separately: each is small even if the terms are large.
+    # Difference prior and likelihood separately: each difference is small even if the terms are large.
     log_ratio = (
         (point.log_prior - start.log_prior)
         + (point.log_likelihood - start.log_likelihood)
@@ -222,7 +222,7 @@ def _log_weight(start: Draw, point: Draw) -> jax.Array:
 def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: jax.Array) -> Tree:
     """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
 
-    A tree that is done does not change; nothing reads what it saves later.
+    A tree that is done does not change; nothing reads what it saves afterwards.
     """
     grows = ~tree.is_done
     part_weight = jnp.logaddexp(tree.part.log_weight, log_weight)
@@ -248,10 +248,10 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: 
 def _check_subtrees(
     saved: tuple[Position, Position], leaf: jax.Array, momentum: Position, total: Position
 ) -> tuple[tuple[Position, Position], jax.Array]:
-    """Whether a balanced subtree that ends with point number `leaf` of the part turns; saves what later ones need.
+    """Return whether a balanced subtree that ends with point number `leaf` of the part turns, and save what later ones need.
 
-    An even point begins subtrees and is kept in the slot of its number's ones, the last not counted. An odd point ends
-    as many subtrees as its number has ones at the end; these begin at the newest slots.
+    An even point begins subtrees and is saved in the slot given by the number of one bits in its number, without the last
+    bit. An odd point ends as many subtrees as its number has trailing one bits; these begin at the newest slots.
     """
     slot = jnp.arange(jax.tree.leaves(saved)[0].shape[0])[:, None]
     newest = jax.lax.population_count(leaf >> 1)[None]
@@ -272,15 +272,15 @@ def _check_subtrees(
 
 
 def _is_turning(first: Position, last: Position, total: Position) -> jax.Array:
-    """Whether the ends of a stretch move towards each other, (chain,): its summed momentum against that of an end."""
+    """Return whether the ends of a stretch move towards each other, (chain,), from its summed momentum and those of its ends."""
     middle = jax.tree.map(lambda t, a, b: t - 0.5 * (a + b), total, first, last)
     return (batch_dot(first, middle) <= 0) | (batch_dot(last, middle) <= 0)
 
 
 def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
-    """Merge a complete part into the tree, and begin the next part."""
+    """Merge complete parts into their trees, and begin the next parts."""
     is_whole = ~tree.is_done & (tree.leaf == 1 << tree.depth)
-    # Biased towards the new part, which is farther away; the weights keep it exact.
+    # Biased progressive sampling favours the new part, which is farther away; the weights keep it exact.
     takes = is_whole & (jnp.log(number) < tree.part.log_weight - tree.whole.log_weight)
     is_whole, takes = keep_computed((is_whole, takes))
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)

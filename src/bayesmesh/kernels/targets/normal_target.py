@@ -1,4 +1,4 @@
-"""A target in groups of units that are normal given all else, such as users of normal ratings given films."""
+"""A target in groups of units that are normal given all else, such as users given films, where ratings are normal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bayesmesh.kernels.base import Position, Target
 
 @runtime_checkable
 class Normals(Protocol):
-    """Groups of units, and how to draw them and all else; each transition leaves the target as it is."""
+    """Groups of units, and how to draw them and all else; each transition leaves the target invariant."""
 
     @property
     def num_groups(self) -> int: ...
 
     def draw(self, key: Key[Array, " chain"], position: Position, group: int) -> Position:
-        """Draw all units of a group anew, given all other coordinates of positions."""
+        """Draw all units of a group anew, given all other coordinates."""
         ...
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> Position:
-        """Make a transition along directions that change no likelihood."""
+        """Make a transition along directions that leave the likelihood unchanged."""
         ...
 
     def redraw_rest(self, key: Key[Array, " chain"], position: Position) -> Position:
-        """Make a transition of the coordinates outside of all groups."""
+        """Make a transition of the coordinates outside all groups."""
         ...
 
 
@@ -34,7 +34,7 @@ def normals_of(target: Target) -> Normals:
     """Return the normal groups of a target.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the target has none.
     """
     found: Normals | None = getattr(target, "normals", None)
     if found is None:

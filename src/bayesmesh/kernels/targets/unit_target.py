@@ -1,7 +1,7 @@
 """A target in units that are independent of each other given the rest, such as users given films, and films given users.
 
-A kernel may then move all units of a group at once and accept or reject each by itself: the step size need not shrink
-with the number of units. A target that knows no units is one unit.
+A kernel may then move all units of a group at once and accept or reject each by itself, so that the step size need not
+shrink with the number of units. A target that declares no units is one unit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bayesmesh.kernels.base import Position, Target
 
 
 class UnitDensity(NamedTuple):
-    """Densities of the units of a group, up to terms without their coordinates.
+    """Densities of the units of a group, up to terms that do not depend on their coordinates.
 
     Attributes:
         log_prior: (chain, unit) float64, nats.
-        log_likelihood: (chain, unit) float64, nats; over all units of any group it sums to that of all rows.
-        gradient: (chain, unit, k), of their sum.
+        log_likelihood: (chain, unit) float64, nats; its sum over the units of any group is that over all rows.
+        gradient: (chain, unit, k), gradient of the sum of both.
     """
 
     log_prior: jax.Array
@@ -30,10 +30,10 @@ class UnitDensity(NamedTuple):
 
 
 class UnitScale(NamedTuple):
-    """Factors of the units' approximate covariances: of unit i, A = basis diag(stretch_i), the covariance being A A^T.
+    """Factors of the units' approximate covariances A A^T: for unit i, A = basis diag(stretch_i).
 
     Attributes:
-        basis: (chain, k, k), of all units of a group.
+        basis: (chain, k, k), shared by all units of a group.
         stretch: (chain, unit, k); 0 for padding, which never moves.
     """
 
@@ -54,21 +54,21 @@ class Conditional(Protocol):
     """The units of one group, given all other coordinates.
 
     Attributes:
-        start: (chain, unit, k), where they are.
+        start: (chain, unit, k), current coordinates of the units.
     """
 
     start: jax.Array
 
     def density(self, at: Float[Array, "chain unit k"]) -> UnitDensity:
-        """Return the densities of all units there; one pass over the data."""
+        """Return the densities of all units at these coordinates; one pass over the data."""
         ...
 
     def gradient(self, at: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
-        """Return their gradients alone; a shorter pass."""
+        """Return only their gradients; a shorter pass."""
         ...
 
     def scale(self, information: Position) -> UnitScale:
-        """Return their scale from what `Units.information` said, and the other coordinates; not from their own."""
+        """Return their scale from the result of `Units.information` and the other coordinates, not from their own."""
         ...
 
     def place(self, at: Float[Array, "chain unit k"]) -> Position:
@@ -78,34 +78,34 @@ class Conditional(Protocol):
 
 @runtime_checkable
 class Units(Protocol):
-    """Groups of units; together they have all coordinates."""
+    """Groups of units, which together contain all coordinates."""
 
     @property
     def num_groups(self) -> int: ...
 
     def given(self, position: Position, group: int) -> Conditional:
-        """Return the units of a group, given all other coordinates of positions."""
+        """Return the units of a group, given all other coordinates."""
         ...
 
     def information(self, position: Position) -> Position:
-        """Return how much the data say about each unit, repeated for its coordinates, (chain, ...); one pass over the data."""
+        """Return the information in the data about each unit, repeated for its coordinates, (chain, ...); one pass over the data."""
         ...
 
     def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
-        """Add a number of each unit of a group to all of the unit's coordinates."""
+        """Add one number per unit of a group to all coordinates of the unit."""
         ...
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
-        """Make a transition that leaves target and log likelihood as they are, along what the data do not identify.
+        """Make a transition along directions that the data do not identify; target and log likelihood are invariant.
 
         Returns:
-            The positions, and by how much the log prior has changed, (chain,) float64.
+            The positions, and the change in log prior, (chain,) float64.
         """
         ...
 
 
 def units_of(target: Target) -> Units:
-    """Return the units of a target; the whole position as one unit where it knows none."""
+    """Return the units of a target; the whole position as one unit if it declares none."""
     found: Units | None = getattr(target, "units", None)
     return WholeUnits(target) if found is None else found
 
@@ -128,7 +128,7 @@ class WholeUnits:
         return jax.tree.map(jnp.zeros_like, position)
 
     def add(self, to: Position, group: int, values: Float[Array, "chain 1"]) -> Position:
-        """Add a number of each chain to all coordinates."""
+        """Add one number per chain to all coordinates."""
         del group
         return jax.tree.map(lambda x: x + values.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), to)
 

@@ -1,11 +1,11 @@
 """Choose a metric by the size of the model and by where its chains start.
 
-Nothing is timed, so that the choice is the same on every machine: it is part of what identifies a chain.
+Nothing is timed, so that the choice is the same on every machine: it is part of the identity of a chain.
 """
 
 from __future__ import annotations
 
-# All metrics that may be chosen: their code is part of the identity of a chain, which follows these imports.
+# Import all metrics that may be chosen: the identity of a chain includes their code, which is found by following imports.
 from bayesmesh.kernels.hamiltonian.metrics import curvature, dense, diagonal, low_rank
 
 _MOST_DENSE = 300

@@ -1,6 +1,6 @@
 """The contract of a metric.
 
-With an inverse mass matrix A A^T, momentum is written as A^-T p with p standard normal: kinetic energy is p.p / 2,
+With an inverse mass matrix A A^T, momentum is written as A^-T p with p standard normal. Kinetic energy is p.p / 2,
 positions move along A p and the force on p is A^T times the gradient (Neal 2011, "MCMC using Hamiltonian dynamics",
 section 4.1). Kernels work with p alone, so only the metric knows the form of A.
 """
@@ -22,16 +22,16 @@ from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, nor
 
 
 class Metric[Data, Estimate](ABC):
-    """A linear map A of positions, and how warmup estimates it.
+    """A linear map A of positions, and its estimation during warmup.
 
-    Data is a pytree of arrays without a chain axis: one metric serves all chains of a program. Estimate is a pytree with
-    running statistics for the next metric. Both declare the sharding of their arrays.
+    Data is a pytree of arrays without a chain axis, because one metric serves all chains of a program. Estimate is a pytree
+    with running statistics for the next metric. The metric declares the sharding of the arrays of both.
 
     Class attributes:
         is_adaptive: whether warmup changes it.
 
     Args:
-        options: the kernel's; by default those that all Hamiltonian kernels share.
+        options: the kernel's; by default the options that all Hamiltonian kernels share.
     """
 
     is_adaptive: ClassVar[bool] = True
@@ -69,7 +69,7 @@ class Metric[Data, Estimate](ABC):
 
     @abstractmethod
     def update_estimate(self, estimate: Estimate, position: Position, gradient: Position) -> Estimate:
-        """Add the present point of every chain, (chain, ...); a chain whose gradient is not finite must not count."""
+        """Add the current point of every chain, (chain, ...); a chain whose gradient is not finite must not count."""
 
     @abstractmethod
     def estimate(self, estimate: Estimate) -> Data:
@@ -77,7 +77,7 @@ class Metric[Data, Estimate](ABC):
 
     @abstractmethod
     def data_axes(self) -> Data:
-        """Return the `Axes` of every array of the metric; for all arrays of a tuple they may be one."""
+        """Return the `Axes` of every array of the metric; one `Axes` may stand for all arrays of a tuple."""
 
     @abstractmethod
     def estimate_axes(self) -> Estimate:
@@ -100,7 +100,7 @@ class FixedMetric[Data](Metric[Data, tuple[()]]):
         return estimate
 
     def estimate(self, estimate: tuple[()]) -> Data:
-        """Refuse: nothing was learnt."""
+        """Raise, because a fixed metric learns nothing."""
         raise NotImplementedError(f"{type(self).__name__} is not adaptive")
 
     def estimate_axes(self) -> tuple[()]:
@@ -109,7 +109,7 @@ class FixedMetric[Data](Metric[Data, tuple[()]]):
 
 
 def check_estimate(metric: Metric[Any, Any], learnt: Any, present: Any) -> None:
-    """Refuse an estimate whose arrays are not those of the metric that it replaces.
+    """Refuse an estimated metric whose arrays differ in structure, shape or dtype from those of the metric that it replaces.
 
     Raises:
         ConfigError: they differ; the message names the file of the metric.
@@ -123,7 +123,7 @@ def check_estimate(metric: Metric[Any, Any], learnt: Any, present: Any) -> None:
 
 
 def check_update[Estimate](metric: Metric[Any, Estimate], after: Estimate, before: Estimate) -> Estimate:
-    """Return an updated estimate; refuse one whose arrays are not those of the estimate before.
+    """Return an updated estimate; refuse one whose arrays differ in structure, shape or dtype from those before.
 
     Raises:
         ConfigError: they differ; the message names the file of the metric.
@@ -137,15 +137,15 @@ def check_update[Estimate](metric: Metric[Any, Estimate], after: Estimate, befor
 
 
 def check_maps(metric: Metric[Any, Any], data: Any, position: Position) -> None:
-    """Refuse a metric whose maps return other arrays than they are given.
+    """Refuse a metric whose maps change the structure, shape or dtype of their argument.
 
     Args:
         metric: the kind of metric.
         data: its arrays.
-        position: positions (chain, ...), of which shapes and dtypes count.
+        position: positions (chain, ...); only shapes and dtypes matter.
 
     Raises:
-        ConfigError: one does; the message names the file of the metric and the method.
+        ConfigError: a map does; the message names the file of the metric and the method.
     """
     for name in ("move", "whiten_gradient", "whiten_position"):
         returned = jax.eval_shape(getattr(metric, name), data, position)
@@ -170,8 +170,8 @@ def _describe(tree: Any) -> str:
 def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
     """Return standard normal numbers, like a position, for (chain,) keys; 0 where `mask` is 0.
 
-    A value depends only on the index of its coordinate, so padding after the last entry changes none. The same keys give the
-    same numbers again: fold them for a second momentum.
+    A value depends only on the index of its coordinate, so padding after the last entry changes nothing. The same keys give
+    the same numbers again; fold them for a second momentum.
     """
 
     def draw(stream: Stream, part: jax.Array | None) -> jax.Array | None:

@@ -1,4 +1,4 @@
-"""The metric of the curvature at a mode, which `sampling.initial.method: laplace` measures; warmup does not change it."""
+"""The metric from the curvature at a mode, which `sampling.initial.method: laplace` measures; warmup does not change it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class CurvatureMetric(FixedMetric[Curvature]):
         return Curvature(rest, dense, None, None, blocks)
 
     def start(self, gradient: Position, target: Target) -> Curvature:
-        """Return the curvature that the target brings from its mode.
+        """Return the curvature at the mode, as measured by the target.
 
         Raises:
-            ConfigError: it brings none.
+            ConfigError: the target has none.
         """
         del gradient
         found: NormalAtMode | None = getattr(target, "normal", None)
@@ -51,6 +51,6 @@ class CurvatureMetric(FixedMetric[Curvature]):
         return data.solve(position)
 
     def data_axes(self) -> Curvature:
-        """Return the axes of the factors: devices share the columns of a dense one, blocks of entries lie with their data."""
+        """Return the axes of the factors: the columns of a dense one are spread over devices, and blocks of entries lie with their data."""
         dense, units, blocks = Axes(None, "spread"), Axes(None, None), Axes(None, None, None)
-        return Curvature(Axes(None), dense, units, blocks, Axes("entry", None, None))  # type: ignore[arg-type]  # axes in the places of arrays
+        return Curvature(Axes(None), dense, units, blocks, Axes("entry", None, None))  # type: ignore[arg-type]  # axes stand in for arrays

@@ -16,7 +16,7 @@ from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric, MomentState
 
 MOST_COORDINATES = 1000
-"""Shared coordinates that it takes: an eigendecomposition at the end of every window then takes about a second."""
+"""Most shared coordinates: an eigendecomposition at the end of every window then takes about a second."""
 
 _DIAGONAL = DiagonalMetric()
 
@@ -25,8 +25,8 @@ class Dense(NamedTuple):
     """The metric's arrays.
 
     Attributes:
-        root: (S, S), lower triangular, A of the shared coordinates.
-        scale: of the local coordinates.
+        root: (S, S), lower triangular, A for the shared coordinates.
+        scale: scale of the local coordinates.
     """
 
     root: jax.Array
@@ -34,7 +34,7 @@ class Dense(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Sums over the points of a window, float64 but for `moments`.
+    """Sums over the points of a window, float64 except `moments`.
 
     Attributes:
         moments: of every coordinate.
@@ -51,7 +51,7 @@ class DenseMetric(Metric[Dense, Scatter]):
     """A is the Cholesky factor of the covariance that minimises the Fisher divergence."""
 
     def init(self, gradient: Position, mask: Position) -> Dense:
-        """Return the diagonal metric of the start.
+        """Return the initial metric, which is diagonal.
 
         Raises:
             ConfigError: the model has no shared coordinates, or more than `MOST_COORDINATES`.
@@ -87,7 +87,7 @@ class DenseMetric(Metric[Dense, Scatter]):
         return Scatter(_DIAGONAL.init_estimate(like), *(jnp.zeros((2, *[size] * i), jnp.float64) for i in (1, 2)))
 
     def update_estimate(self, estimate: Scatter, position: Position, gradient: Position) -> Scatter:
-        """Add the present point of every chain."""
+        """Add the current point of every chain."""
         counts = count_finite(gradient)
         merged = [
             _merge(estimate.moments.count, estimate.mean[i], estimate.products[i], _shared(part), counts)
@@ -105,17 +105,17 @@ class DenseMetric(Metric[Dense, Scatter]):
         root = fisher_root(draws / jnp.outer(wide, wide) + floor, gradients * jnp.outer(wide, wide) + floor)
         root = wide[:, None] * root
         factor = jnp.linalg.cholesky(root @ root.T)
-        # Fewer points than coordinates, from far away, may have no factor in float64: the next window has nearer ones.
+        # Fewer points than coordinates, far from the mass, may have no factor in float64: the next window has nearer points.
         factor = jnp.where(jnp.isfinite(factor).all(), factor, jnp.diag(wide))
         return Dense(factor.astype(_shared(scale).dtype), scale._replace(shared=None))
 
     def data_axes(self) -> Dense:
-        """Return the axes of the metric: the factor lies on every device."""
-        return Dense(Axes(None, None), _DIAGONAL.data_axes())  # type: ignore[arg-type]  # axes in the places of arrays
+        """Return the axes of the metric: the factor is replicated on every device."""
+        return Dense(Axes(None, None), _DIAGONAL.data_axes())  # type: ignore[arg-type]  # axes stand in for arrays
 
     def estimate_axes(self) -> Scatter:
         """Return the axes of the sums."""
-        return Scatter(_DIAGONAL.estimate_axes(), Axes(None, None), Axes(None, None, None))  # type: ignore[arg-type]  # axes in the places of arrays
+        return Scatter(_DIAGONAL.estimate_axes(), Axes(None, None), Axes(None, None, None))  # type: ignore[arg-type]  # axes stand in for arrays
 
 
 def _shared(position: Position) -> jax.Array:
@@ -130,7 +130,7 @@ def _merge(
     batch: Float[Array, "chain d"],
     counts: Bool[Array, " chain"],
 ) -> tuple[jax.Array, jax.Array]:
-    """Add those of a batch that count to mean and products of deviations (Chan, Golub and LeVeque 1979)."""
+    """Update mean and products of deviations with the chains of a batch that count (Chan, Golub and LeVeque 1979)."""
     points = jnp.where(counts[:, None], batch, 0).astype(mean.dtype)
     num = counts.sum()
     batch_mean = points.sum(0) / jnp.maximum(num, 1)

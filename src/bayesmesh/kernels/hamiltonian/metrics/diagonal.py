@@ -1,9 +1,9 @@
 """A diagonal metric from the variances of positions and gradients.
 
-For a normal target with precision H the gradient at q is -H q, so the ratio of the variances of position and gradient
-is H**-2 on a diagonal target wherever the chains are: the estimate is right before convergence, and noise common to
-both cancels. It is the diagonal that minimises the Fisher divergence to a standard normal, the rule
-that nutpie uses (https://github.com/pymc-devs/nutpie).
+For a normal target with precision H the gradient at q is -H q. On a diagonal target, the ratio of the variances of position
+and gradient is therefore H**-2 wherever the chains are: the estimate is right before convergence, and noise common to both
+cancels. It is the diagonal metric that minimises the Fisher divergence to a standard normal, as in nutpie
+(https://github.com/pymc-devs/nutpie).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MomentState(NamedTuple):
         gradient_mean, gradient_spread: of gradients.
     """
 
-    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
     mean: Position
     spread: Position
     gradient_mean: Position
@@ -66,20 +66,20 @@ class DiagonalMetric(Metric[Position, MomentState]):
         return MomentState(jnp.zeros((), jnp.float64), zeros, zeros, zeros, zeros)
 
     def update_estimate(self, estimate: MomentState, position: Position, gradient: Position) -> MomentState:
-        """Add the present point of every chain to the moments."""
+        """Add the current point of every chain to the moments."""
         counts = keep_computed(count_finite(gradient))
 
         def one(*part: jax.Array) -> list[jax.Array]:
             mean, spread, gradient_mean, gradient_spread, q, g = part
             return _merge(estimate.count, (mean, gradient_mean), (spread, gradient_spread), (q, g), counts)
 
-        # Of each part means and spreads, or None.
+        # Means and spreads of each part, or None.
         parts = jax.tree.map(one, *estimate[1:], position, gradient)
         merged = (Position(*(part and part[i] for part in parts)) for i in range(4))
         return MomentState(estimate.count + counts.sum(), *merged)
 
     def estimate(self, estimate: MomentState) -> Position:
-        """Return (variance of position / variance of gradient)**0.25, within 1e-6 and 1e6."""
+        """Return (variance of position / variance of gradient)**0.25, clipped to between 1e-6 and 1e6."""
         return map_parts(
             lambda spread, of_gradient: jnp.clip(((spread + _TINY) / (of_gradient + _TINY)) ** 0.25, 1e-6, 1e6),
             estimate.spread,
@@ -92,7 +92,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def estimate_axes(self) -> MomentState:
         """Return the axes of the moments."""
-        return MomentState(SCALAR, COORDINATES, COORDINATES, COORDINATES, COORDINATES)  # type: ignore[arg-type]  # axes in the places of arrays
+        return MomentState(SCALAR, COORDINATES, COORDINATES, COORDINATES, COORDINATES)  # type: ignore[arg-type]  # axes stand in for arrays
 
 
 def _multiply(scale: Position, position: Position) -> Position:
@@ -106,7 +106,7 @@ def _merge(
     batches: tuple[jax.Array, ...],
     counts: jax.Array,
 ) -> list[jax.Array]:
-    """Add those of some batches (chain, ...) that count to their means and spreads (Chan, Golub and LeVeque 1979).
+    """Update means and spreads with the chains of batches (chain, ...) that count (Chan, Golub and LeVeque 1979).
 
     Returns:
         Mean and spread of the first batch, then of the second, and so on.

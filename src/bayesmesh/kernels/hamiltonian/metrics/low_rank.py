@@ -1,8 +1,8 @@
-"""A diagonal metric corrected in a few directions, from draws and gradients, in memory that is linear in coordinates.
+"""A diagonal metric corrected in a few directions, from draws and gradients, with memory linear in the number of coordinates.
 
 In the coordinates of the diagonal metric, the covariance that minimises the Fisher divergence is found within the span
-of some draws and gradients; its directions farthest from the identity are kept. All of it takes place in Gram matrices
-of these points, in float64.
+of some draws and gradients. The directions in which it is farthest from the identity are kept. All computations use Gram
+matrices of these points, in float64.
 
 Reference:
     Seyboldt, Carlson and Carpenter 2026, arXiv:2603.18845; the rule of nutpie (https://github.com/pymc-devs/nutpie).
@@ -25,7 +25,7 @@ from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric, Momen
 _DIAGONAL = DiagonalMetric()
 
 _CUTOFF = math.log(2)
-"""Directions whose variance is nearer to 1, as a log ratio, are left as they are: most of that is noise."""
+"""Directions whose log variance is smaller than this in magnitude are left as they are: most of the deviation is noise."""
 
 _NEGLIGIBLE = 1e-10
 """Share of the largest eigenvalue of a Gram matrix below which a direction is not resolved."""
@@ -36,7 +36,7 @@ class LowRank(NamedTuple):
 
     Attributes:
         scale: the diagonal D.
-        directions: U, (rank, S) and (rank, entry, k): orthonormal rows; those that are not used are 0.
+        directions: U, (rank, S) and (rank, entry, k): orthonormal rows; unused rows are 0.
         stretch: (rank,) float64, standard deviations along them.
     """
 
@@ -51,7 +51,7 @@ class Buffer(NamedTuple):
     Attributes:
         moments: of every coordinate, over all points of the window.
         num_iterations: () int32, in the window so far.
-        stride: () int32, iterations from one that is kept to the next.
+        stride: () int32, iterations between those that are kept.
         is_point: (slot, chain) bool.
         draws, gradients: (slot, chain, S) and (slot, chain, entry, k).
     """
@@ -72,7 +72,7 @@ class LowRankMetric(Metric[LowRank, Buffer]):
         return min(self.options.metric_rank, sum(math.prod(q.shape[1:]) for q in jax.tree.leaves(like)))
 
     def init(self, gradient: Position, mask: Position) -> LowRank:
-        """Return the diagonal metric of the start."""
+        """Return the initial metric, which is diagonal."""
         rank = self._rank(gradient)
         directions = map_parts(lambda g: jnp.zeros((rank, *g.shape[1:]), g.dtype), gradient)
         return LowRank(_DIAGONAL.init(gradient, mask), directions, jnp.ones(rank, jnp.float64))
@@ -99,7 +99,7 @@ class LowRankMetric(Metric[LowRank, Buffer]):
         return Buffer(_DIAGONAL.init_estimate(like), none, one, jnp.zeros(shape, bool), points, points)
 
     def update_estimate(self, estimate: Buffer, position: Position, gradient: Position) -> Buffer:
-        """Add the present point of every chain; a full buffer first drops every other iteration."""
+        """Add the current point of every chain; a full buffer first drops every other iteration."""
         num_slots, num_chains = estimate.is_point.shape
         is_full = estimate.num_iterations == num_slots * estimate.stride
         kept = jax.lax.cond(is_full, _halve, lambda e: e, estimate)
@@ -119,7 +119,7 @@ class LowRankMetric(Metric[LowRank, Buffer]):
         )
 
     def estimate(self, estimate: Buffer) -> LowRank:
-        """Return the metric at the end of a window; directions are chosen by how far their variance is from 1."""
+        """Return the metric at the end of a window; choose directions by how far their variance is from 1."""
         scale = _DIAGONAL.estimate(estimate.moments)
         is_point = estimate.is_point.reshape(-1)
         draws = map_parts(lambda q, s: _deviations(q, is_point) / s[None], estimate.draws, scale)
@@ -128,7 +128,7 @@ class LowRankMetric(Metric[LowRank, Buffer]):
         gram = _products(points, points)
         combinations, variances = _principal_directions(gram, is_point.sum(), self._rank(draws))
         directions = map_parts(lambda x: jnp.tensordot(combinations.T, x, 1), points)
-        # The Gram matrix resolves small directions to half of the digits only: make the rows orthonormal once more.
+        # The Gram matrix resolves small directions to only half of the digits: orthonormalise the rows once more.
         is_used = variances != 1
         factor = jnp.linalg.cholesky(_products(directions, directions) + jnp.diag(~is_used))
         inverse = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(factor)), lower=True)
@@ -137,12 +137,12 @@ class LowRankMetric(Metric[LowRank, Buffer]):
 
     def data_axes(self) -> LowRank:
         """Return the axes of the metric."""
-        return LowRank(COORDINATES, Position(Axes(None, None), Axes(None, "entry", None)), Axes(None))  # type: ignore[arg-type]  # axes in the places of arrays
+        return LowRank(COORDINATES, Position(Axes(None, None), Axes(None, "entry", None)), Axes(None))  # type: ignore[arg-type]  # axes stand in for arrays
 
     def estimate_axes(self) -> Buffer:
         """Return the axes of the buffer."""
-        points: Position = Position(Axes(None, None, None), Axes(None, None, "entry", None))  # type: ignore[arg-type]  # axes in the places of arrays
-        return Buffer(_DIAGONAL.estimate_axes(), SCALAR, SCALAR, Axes(None, None), points, points)  # type: ignore[arg-type]  # axes in the places of arrays
+        points: Position = Position(Axes(None, None, None), Axes(None, None, "entry", None))  # type: ignore[arg-type]  # axes stand in for arrays
+        return Buffer(_DIAGONAL.estimate_axes(), SCALAR, SCALAR, Axes(None, None), points, points)  # type: ignore[arg-type]  # axes stand in for arrays
 
 
 def _stretch(directions: Position, stretch: Float[Array, " rank"], position: Position) -> Position:
@@ -161,7 +161,7 @@ def _products(a: Position, b: Position) -> Float[Array, "a b"]:
 
 
 def _halve(estimate: Buffer) -> Buffer:
-    """Keep every other slot, at the beginning."""
+    """Keep every other slot, moved to the front."""
     half = estimate.is_point.shape[0] // 2
     is_point, draws, gradients = jax.tree.map(
         lambda x: x.at[:half].set(x[::2]), (estimate.is_point, estimate.draws, estimate.gradients)
@@ -187,12 +187,12 @@ def _deviations(points: Float[Array, "slot chain ..."], is_point: Bool[Array, " 
 def _principal_directions(
     gram: Float[Array, "points points"], num_points: jax.Array, rank: int
 ) -> tuple[Float[Array, "points rank"], Float[Array, " rank"]]:
-    """Return directions as combinations of points, and the variances along them; 0 and 1 where none is needed.
+    """Return directions as combinations of points, and the variances along them; 0 and 1 for unused directions.
 
     Args:
-        gram: inner products of the draws and, behind them, the gradients.
-        num_points: draws that are not empty slots.
-        rank: most directions.
+        gram: inner products of the draws followed by the gradients.
+        num_points: number of draws, without empty slots.
+        rank: largest number of directions.
     """
     num_draws = len(gram) // 2
     values, vectors = jnp.linalg.eigh(gram)
