@@ -123,7 +123,7 @@ def turn(
     Args:
         momentum: (chain, ...), on the sphere.
         force: (chain, ...), the gradient of the log density in the coordinates of the metric.
-        time: () or (chain,) float64, in units of step size.
+        time: () or (chain,) float64, such as half a step size.
         size: () float64, number of coordinates.
 
     Returns:

@@ -69,7 +69,7 @@ def normal(
         key: (chain,) keys of Threefry.
         stream: what they are for.
         shape: of one chain's numbers, fewer than 2**32.
-        dtype: of the numbers. A float32 comes from 23 bits, and lies within ±5.2.
+        dtype: of the numbers. A float32 comes from 23 bits, and lies within ±5.3.
 
     Raises:
         ValueError: the keys are of another generator.

@@ -207,7 +207,7 @@ def run_trajectory[Data](
     step_size: Float[Array, "*chain"],
     num_leapfrog_steps: Int[Array, ""],
 ) -> tuple[HamiltonianState, HamiltonianInfo]:
-    """Make one Metropolis-corrected Hamiltonian transition (Neal 2011, section 5.2).
+    """Make one Metropolis-corrected Hamiltonian transition (Neal 2011, section 5.3.2).
 
     Args:
         key: (chain,) typed keys.

@@ -2,7 +2,7 @@
 
 With an inverse mass matrix A A^T, momentum is written as A^-T p with p standard normal. Kinetic energy is p.p / 2,
 positions move along A p and the force on p is A^T times the gradient (Neal 2011, "MCMC using Hamiltonian dynamics",
-section 4.1). Kernels work with p alone, so only the metric knows the form of A.
+section 5.4.1). Kernels work with p alone, so only the metric knows the form of A.
 """
 
 from __future__ import annotations
