@@ -102,15 +102,16 @@ class Analysis(ABC):
     Attributes:
         pretty_name: heading of its section.
         outputs: names of its output files, such as ``scores.csv``. The first is a file; names in ``.zarr`` are folders.
-        verb: name of its rule and its verb of the command line; the name of the analysis by default.
-        folder: folder of its outputs, below that of the experiment; the name of the analysis by default.
+        verb: name of its rule and its command-line verb; the name of the analysis by default.
+        folder: folder of its outputs, in that of the experiment; the name of the analysis by default.
         message: message of the workflow, containing ``{experiment}``.
         reads: inputs from each experiment: any of ``posterior``, ``data`` (shards and the model) and ``verdict``
             (the tables of the diagnose stage). Other changes do not run it again.
         needs_of_source, needs_of_model: entries required in ``offers`` of the data source and the model. An experiment
             whose components lack one is refused before any job starts.
-        checks_model: whether its section judges the fit of the model; pages name it where no such check was asked for.
-        options: its settings. If they have a field ``experiments``, a tuple of names, it also reads these experiments.
+        checks_model: whether its section assesses the fit of the model; pages name it where no such check was requested.
+        options: its settings. If they have a field ``experiments``, a tuple of names, the analysis also reads these
+            experiments.
     """
 
     pretty_name: ClassVar[str]

@@ -18,7 +18,7 @@ type Column = list[int] | list[str] | list[list[str]]
 
 
 class RowArray(Protocol):
-    """One entry per row, of which any range is read by itself: a NumPy array, or one of Zarr or HDF5 larger than memory."""
+    """One entry per row; any range can be read by itself: a NumPy array, or a Zarr or HDF5 array larger than memory."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -29,14 +29,14 @@ class RowArray(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """A column of a table as it is in the field of its name.
+    """The meaning of a table column's values in the field of the same name.
 
     Attributes:
         kind: ``number``, or ``category`` where the field holds codes.
         levels: names of the codes 0, 1, ... of a category.
         mean: subtracted from the numbers of the table, in their unit.
-        scale: divisor of the numbers less the mean, in their unit.
-        is_ordered: whether somebody has given the levels in an order; those of others are in alphabetical order.
+        scale: divisor of the numbers after the mean is subtracted, in their unit.
+        is_ordered: whether the order of the levels was declared; otherwise they are in alphabetical order.
     """
 
     kind: Literal["number", "category"]
@@ -51,20 +51,21 @@ class Dataset:
     """The decoded arrays of a dataset, in the order in which the source defines its rows.
 
     Attributes:
-        rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types stay as they are. They are
-            read in blocks, from the first row to the last.
+        rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types are kept. Arrays are read
+            in blocks, from the first row to the last.
         test_rows: the published test set, with the same names as `rows`; empty without one.
         columns: name -> one value per column of a row (film titles, genres), as plain lists; for tables and reports.
         constants: scalars that models need, such as ``num_classes`` or ``feature_scale``.
         declared_counts: counts that the source guarantees, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
-        truth: latent name -> array, for simulated data. Those of a watch matrix with an entry per user have names that begin
+        truth: latent name -> array, for simulated data. For a watch matrix, names of latents with an entry per user begin
             with ``user_``.
-        variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
+        variables: column of a table -> meaning of its numbers, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis, such as the columns of a matrix.
         roles: ``weights``, ``offset`` or ``exposure`` -> field, see the source `table`.
-        facts: what a reader of the results should know, such as how many rows were left out, as plain values; for the page.
-        ordered: categories whose levels were given in an order; the codes of others say nothing of earlier and later.
-        absent: field -> array of rows, 1 where a row holds no value of it and the field has one that stands for it.
+        facts: facts for the page that a reader of the results should know, such as how many rows were left out, as plain
+            values.
+        ordered: categories whose levels have a declared order; the codes of others imply no earlier or later.
+        absent: field -> array of rows, 1 where a row lacks a value and the field holds a placeholder for it.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
 
@@ -88,10 +89,10 @@ class FieldSpec:
     """A field of the data.
 
     Attributes:
-        shape: of one row, without the row axis.
-        dtype: on disk.
-        num_codes: of a field with one whole number for each row, 1 more than the largest of all rows, also of those that are
-            held out; 0 where that is not known.
+        shape: shape of one row, without the row axis.
+        dtype: dtype on disk.
+        num_codes: for a field with one integer per row, 1 more than the largest over all rows, including held-out ones; 0
+            if unknown.
     """
 
     shape: tuple[int, ...]
@@ -101,7 +102,7 @@ class FieldSpec:
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """The description of the data that a model gets before any row.
+    """The description of the data that a model receives before any row.
 
     Attributes:
         num_rows: rows that the likelihood counts, without padding.
@@ -110,14 +111,14 @@ class DataSpec:
         dtype: ``float32`` or ``float64``, the type of latents and of arithmetic.
         entry_counts: rows of each entry of local latents, where several rows share one, such as those of a group; rows
             are sorted by entry. Empty where every row is an entry.
-        variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
+        variables: column of a table -> meaning of its numbers, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis.
         roles: ``weights``, ``offset`` or ``exposure`` -> field of the source.
-        source_fields: fields of the source, where a model has others prepared from them; otherwise empty.
-        dataset_counts: rows of each dataset, where the rows are those of many datasets, one after the other; `num_rows`
-            is then the largest of them. Empty for one dataset.
-        arrays: numbers of the whole dataset that a model has prepared beside `constants`, float64.
-        is_condensed: whether each row stands for many of the source.
+        source_fields: fields of the source, if a model has prepared others from them; otherwise empty.
+        dataset_counts: rows of each dataset, if the rows come from many datasets, one after the other; `num_rows` is then
+            the largest of these counts. Empty for a single dataset.
+        arrays: float64 arrays for the whole dataset that a model has prepared in addition to `constants`.
+        is_condensed: whether each row stands for many rows of the source.
         are_sums: whether rows are sums over many others, whose likelihood is computed in float64.
     """
 
@@ -141,7 +142,7 @@ class DataSpec:
         return len(self.entry_counts) or self.num_rows
 
     def entries_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the entry of local latents that each of some rows belongs to.
+        """Return the entry of local latents to which each of the given rows belongs.
 
         >>> DataSpec(6, {}, {}, entry_counts=(1, 3, 2)).entries_of(np.array([0, 3, 4])).tolist()
         [0, 1, 2]
@@ -149,23 +150,23 @@ class DataSpec:
         return np.searchsorted(np.cumsum(self.entry_counts), rows, side="right") if self.entry_counts else rows
 
     def with_dtype(self, dtype: str) -> DataSpec:
-        """Return the same data for latents and arithmetic in another dtype."""
+        """Return the description of the same data for latents and arithmetic in another dtype."""
         return dataclasses.replace(self, dtype=dtype)
 
 
 class Source(ABC):
-    """A dataset: how to get it and how to read it. Heavy imports belong inside the methods.
+    """A dataset: how to fetch it and how to read it. Heavy imports belong inside the methods.
 
     Class attributes:
         pretty_name: name in tables.
         offers: needs of analyses that the data satisfy (their `needs_of_source`; docs/contracts/source.md lists them).
             Read from the source text before any job starts; a class without it is checked in the compile stage.
-        mirror_files: patterns of the files below ``BAYESMESH_MIRROR`` that `fetch` reads; also read from the text.
-        image_shape: rows and columns of the image whose pixels, row by row, are the field ``features``; also read from the
-            text. The page then shows weights as images.
+        mirror_files: patterns of the files in ``BAYESMESH_MIRROR`` that `fetch` reads; also read from the source text.
+        image_shape: rows and columns of the image whose pixels, row by row, are the field ``features``; also read from
+            the source text. The page then shows weights as images.
 
-    The files that `fetch` reads elsewhere are options of the type `bayesmesh.config.settings.Files`. Both are inputs of
-    the job: it runs again where their content changes.
+    Other files that `fetch` reads are options of type `bayesmesh.config.settings.Files`. Both kinds are inputs of the
+    job, which runs again if their content changes.
     """
 
     pretty_name: ClassVar[str]
@@ -179,14 +180,14 @@ class Source(ABC):
         self.options = options
 
     def fetch(self, folder: Path) -> Mapping[str, object]:
-        """Bring the files into `folder` and verify them; embedded and simulated sources need not override this.
+        """Fetch the files into `folder` and verify them; embedded and simulated sources need not override this.
 
         Returns:
-            The origin of the files, for the manifest: urls or paths, sha256 sums, versions.
+            The origin of the files, for the manifest: URLs or paths, sha256 sums, and versions.
 
         Raises:
-            DataError: within 10 seconds if the files are unavailable, with the command that helps; or if a file is damaged,
-                naming it.
+            DataError: the files are unavailable (raised within 10 seconds, with the command that helps), or a file is
+                damaged; the message names it.
         """
         del folder
         return {"origin": "embedded"}
@@ -196,5 +197,5 @@ class Source(ABC):
         """Decode the fetched files.
 
         Raises:
-            DataError: naming the file and the row.
+            DataError: a file is invalid; the message names the file and the row.
         """

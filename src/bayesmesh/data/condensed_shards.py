@@ -1,4 +1,4 @@
-"""Shards whose rows stand for many rows each, of which a model's likelihood needs no more than some sums."""
+"""Shards whose rows each stand for many rows, because a model's likelihood needs only sums over these."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CondensedShards(Shards):
 
     Args:
         path: folder of the Zarr group.
-        rows: condensed ones.
-        about: description of the rows that they stand for.
+        rows: condensed rows.
+        about: description of the rows for which they stand.
 
     Raises:
         StoreError: as for `Shards`.

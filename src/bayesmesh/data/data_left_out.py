@@ -1,4 +1,4 @@
-"""Leave out rows of the training data: a fold of all rows, of groups of them, or of what comes later."""
+"""Leave out rows of the training data: a fold of all rows, of groups of rows, or of later rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bayesmesh.errors import DataError
 def leave_out(
     left_out: LeftOut, num_rows: int, column: Callable[[str, str], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose the rows that are left out, and those that stay; of a series, the rows after a fold are neither.
+    """Choose the rows that are left out and those that stay; in a series, the rows after a fold are neither.
 
     Args:
         left_out: what to leave out.
         num_rows: number of rows.
-        column: returns a field with one number for each row, (rows,), by the name of the key and of the field.
+        column: returns a field with one number per row, (rows,), given the names of the key and of the field.
 
     Returns:
         Two masks, (rows,) bool.
@@ -51,15 +51,15 @@ def leave_out(
 
 
 def deal(number: int, folds: int, seed: int, strata: np.ndarray | None = None) -> np.ndarray:
-    """Return the fold of each of some items, (number,) from 0: shuffled, sorted by stratum, and dealt in turn.
+    """Return the fold of each item, (number,) from 0: items are shuffled, sorted by stratum, and dealt in turn.
 
-    Folds differ by at most one item, and by at most one of each stratum.
+    Sizes of folds differ by at most one item, and by at most one item of each stratum.
 
     Args:
-        number: of items.
+        number: number of items.
         folds: number of folds.
-        seed: of the order in which they are dealt.
-        strata: (number,) to be spread evenly.
+        seed: seed of the order in which items are dealt.
+        strata: (number,), strata to spread evenly over folds.
 
     >>> fold = deal(6, 3, 0, np.array([1, 1, 1, 0, 0, 0]))
     >>> sorted(fold[:3].tolist()), sorted(fold[3:].tolist())
@@ -76,7 +76,7 @@ def deal(number: int, folds: int, seed: int, strata: np.ndarray | None = None) -
 def _interval(values: np.ndarray, left_out: LeftOut) -> tuple[float, float]:
     """Return the values at which a fold begins and ends: folds have about equal numbers of rows, and no value is in two.
 
-    Where many rows have one value, later folds begin at the next ones; the first begins earlier if there are too few.
+    Where many rows share a value, later folds begin at the next values; the first begins earlier if too few values are left.
     """
     ordered, folds = np.sort(values), left_out.folds
     distinct = np.unique(ordered)
@@ -87,7 +87,7 @@ def _interval(values: np.ndarray, left_out: LeftOut) -> tuple[float, float]:
         )
     shares = left_out.first_share + (1 - left_out.first_share) * np.arange(folds) / folds
     wanted = ordered[np.minimum((shares * len(values)).astype(np.int64), len(values) - 1)]
-    # Places among the different values, at least one apart, of which the first is never a fold's.
+    # Indices of the folds' first values among the distinct ones, at least one apart; the first distinct value is in no fold.
     steps = np.arange(folds)
     place = np.maximum.accumulate(np.maximum(np.searchsorted(distinct, wanted), 1) - steps) + steps
     place = np.minimum(place, len(distinct) - folds + steps)

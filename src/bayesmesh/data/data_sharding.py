@@ -39,19 +39,19 @@ CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
 
 OF_USERS = "user_"
-"""Beginning of the names of true latents of a watch matrix that have an entry per user."""
+"""Prefix of the names of a watch matrix's true latents that have an entry per user."""
 
 _USES: Mapping[str, Use] = {
     "held_out_groups": "groups", "held_out_last": "order", "group": "groups", "future": "order", "strata": "strata"
 }  # fmt: skip
-"""Key of a split -> what the values of its field are used for."""
+"""Key of a split -> use of its field's values."""
 
 BLOCK_BYTES = 2**23
-"""Size of a block of rows of one field that is read and written at a time, if a shard is smaller."""
+"""Size of the block of rows of one field that is read and written at a time, if a shard is smaller."""
 
 
 def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
-    """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
+    """Check, split and write a dataset to ``layout.shards``, hash it, and write the manifest ``layout.sharded``.
 
     The group is written atomically and replaces that of an earlier run. Fields are read and written one after the other
     in blocks of rows, so that memory does not grow with their number.
@@ -62,11 +62,11 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
         layout: paths of this dataset and split.
 
     Returns:
-        The manifest: counts, fingerprint, kind and split; of a watch matrix also how active its users are.
+        The manifest: counts, fingerprint, kind and split; for a watch matrix also how active its users are.
 
     Raises:
         DataError: counts differ from those declared, fields have unequal lengths, a value is not finite, or the rows
-            cannot be split so.
+            cannot be split as configured.
     """
     counts = check_counts(dataset)
     unseen = None
@@ -120,7 +120,7 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
     """Count rows, test rows, columns and interactions, and compare them with the declared counts.
 
     Raises:
-        DataError: a field is not an array of numbers, or holds nothing; or a count differs: the message has both.
+        DataError: a field is not an array of numbers, or is empty; or a count differs, and the message gives both counts.
     """
     if not isinstance(dataset, Dataset):
         raise DataError(f"`read` returns {type(dataset).__name__} instead of a Dataset")
@@ -166,7 +166,7 @@ def _length(part: str, fields: Mapping[str, RowArray]) -> int:
 
 
 def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
-    """Return rows of a chunk and of a shard; the second is a multiple of the first.
+    """Return the numbers of rows of a chunk and of a shard; the second is a multiple of the first.
 
     >>> row_chunks(60000, 784), row_chunks(6040, 3706), row_chunks(5, 8), row_chunks(100, 2**23)
     ((1024, 8192), (1024, 6144), (1024, 1024), (1, 32))
@@ -182,7 +182,7 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
 
 
 def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple[int, int, dict[str, int]]:
-    """Write all arrays; return the number of training rows, that of held-out rows or cells, and field -> number of codes."""
+    """Write all arrays; return the numbers of training rows and of held-out rows or cells, and field -> number of codes."""
     rows, about, num_held_out = dict(dataset.rows), dataset.variables, 0
     is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
     if dataset.kind == "interactions" and settings.held_out_fraction > 0:
@@ -217,7 +217,7 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
 def _leave_out(
     group: zarr.Group, dataset: Dataset, is_training: np.ndarray, left_out: LeftOut
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows are left out and which stay, (rows,) bool, and write the numbers of the former among training rows."""
+    """Return which rows are left out and which stay, (rows,) bool, and write the indices of the former among training rows."""
     if dataset.kind != "rows":
         raise DataError(
             f"key '{left_out.asked_by or 'data.left_out'}': the dataset is of kind '{dataset.kind}', whose rows are not observations to leave out",
@@ -241,7 +241,7 @@ def _leave_out(
 
 
 def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUsers, Dataset]:
-    """Return the users that the chains do not see, and the dataset of the others, with their columns and truth."""
+    """Return the users that the chains do not see, and the dataset of the other users, with its columns and truth."""
     if dataset.kind != "interactions":
         raise DataError(
             f"key 'data.held_out_users': the dataset is of kind '{dataset.kind}', not a watch matrix",
@@ -267,7 +267,7 @@ def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUse
 
 
 def _write_unseen(group: zarr.Group, unseen: UnseenUsers, truth: Mapping[str, np.ndarray]) -> int:
-    """Write users that the chains do not see, with their true latents if those are known; return their hidden films."""
+    """Write users that the chains do not see, with their true latents if known; return the number of their hidden films."""
     of_users = {f"truth_{n}": np.asarray(v)[unseen.rows] for n, v in truth.items() if n.startswith(OF_USERS)}
     arrays = {"rows": unseen.rows, "given": unseen.given, **unseen.hidden._asdict(), **of_users}
     for name, values in arrays.items():
@@ -308,14 +308,14 @@ def _write_rows(
     source_part: str,
     about: Variable | None,
 ) -> int:
-    """Write a field's rows, block by block, to each part of the group that has any; return `FieldSpec.num_codes`.
+    """Write the rows of a field, block by block, to each part of the group that has rows; return `FieldSpec.num_codes`.
 
     Args:
         group: the group.
         parts: part of the group -> (rows,) bool, which rows belong to it.
         name: the field.
         values: all its rows.
-        source_part: part of the dataset that holds the rows, for messages.
+        source_part: part of the dataset that contains the rows, for messages.
         about: the column that the field holds, if any.
     """
     row_bytes = values.dtype.itemsize * math.prod(values.shape[1:])
@@ -348,7 +348,7 @@ def _blocks(values: RowArray, row_bytes: int) -> Iterator[tuple[int, np.ndarray]
 
 
 class _Filler:
-    """Writes rows to an array in whole shards, of which each is then written once."""
+    """Writes rows to an array in whole shards, so that each shard is written once."""
 
     def __init__(self, array: zarr.Array, shard_rows: int) -> None:
         self._array, self._size, self._start = array, shard_rows, 0

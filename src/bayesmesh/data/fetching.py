@@ -17,7 +17,7 @@ from bayesmesh.store.seal_files import MIRROR_VARIABLE
 from bayesmesh.store.sealed import write_sealed
 
 PROBE_LIMIT_S = 6.0
-"""Longest time that `probe` takes, in seconds, name resolution and proxies included; leaves time to start within 10."""
+"""Time limit of `probe` in seconds, including name resolution and proxies; it leaves time to start within 10."""
 
 
 _NO_FILES: Mapping[str, Path] = {}
@@ -51,7 +51,7 @@ def verify_file(path: Path, registered: RegisteredFile) -> None:
     """Compare a local file with its registered size and sha256.
 
     Raises:
-        DataError: it is missing, shorter or longer than registered, or of the right size with other bytes.
+        DataError: the file is missing, shorter or longer than registered, or has the right size but different bytes.
     """
     remedy = f"get {registered.url} again and put it at {path}"
     if not path.is_file():
@@ -66,7 +66,7 @@ def verify_file(path: Path, registered: RegisteredFile) -> None:
 
 
 def probe(url: str, limit_s: float = PROBE_LIMIT_S) -> str:
-    """Request the first byte of `url`, through the proxies of the environment.
+    """Request the first byte of `url`, through the proxies set in the environment.
 
     Returns:
         The reason for failure, or an empty string on success.
@@ -98,17 +98,18 @@ def fetch(
 ) -> dict[str, Any]:
     """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
 
-    Files of an earlier fetch stay until the new ones are complete.
+    Files of an earlier fetch are kept until the new ones are complete.
 
     Args:
-        source: the source, made with its options.
+        source: the source, constructed with its options.
         source_config: its name and options as plain values, for the manifest.
         layout: paths of the dataset.
-        read_in_place: name -> file of the user that the source may read where it lies.
+        read_in_place: name -> user's file that the source may read in place.
 
     Returns:
-        The manifest: name and options of the source, the origin of its files, and digests of what it has kept and of the
-        user's files. With other content it is another manifest, so that shards of the former content are out of date.
+        The manifest: name and options of the source, the origin of its files, and digests of the stored files and of the
+            user's files. Different content gives a different manifest, so that shards of the former content are out of
+            date.
 
     Raises:
         DataError: raised by the source.

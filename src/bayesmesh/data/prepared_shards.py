@@ -1,4 +1,4 @@
-"""Shards as models see them that prepare their rows: other fields, and rows sorted by group."""
+"""Shards as seen by models that prepare their rows: with other fields, and with rows sorted by group."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 
 GATHERED_ROWS = 65_536
-"""Rows of the source that are in memory at a time while rows of groups are collected."""
+"""Number of the source's rows in memory at a time while rows of groups are collected."""
 
 KEPT_BYTES = 2**28
-"""Size of sorted rows of the source that are kept in memory; of more, each range of rows reads all blocks again."""
+"""Largest size of sorted rows kept in memory; beyond it, each range of rows reads all blocks again."""
 
 Rows = Mapping[str, np.ndarray]
 ReadBlocks = Callable[[], Iterator[Rows]]
@@ -48,11 +48,11 @@ Prepare = Callable[[DataSpec, ReadBlocks], PreparationLike | None]
 
 
 class PreparedShards(Shards):
-    """Rows in the fields that a model has prepared from those of the source.
+    """Rows with the fields that a model has prepared from those of the source.
 
     Args:
         path: folder of the Zarr group.
-        preparation: of the model.
+        preparation: the model's preparation.
 
     Raises:
         StoreError: as for `Shards`.
@@ -72,7 +72,7 @@ class PreparedShards(Shards):
         return dataclasses.replace(super().spec(dtype), entry_counts=counts, **more)
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Return prepared rows ``start`` to ``stop - 1``, counted in the order of groups where rows are sorted.
+        """Return prepared rows ``start`` to ``stop - 1``, numbered in the order of groups if rows are sorted.
 
         Raises:
             IndexError: the range is not within ``num_rows``.
@@ -86,7 +86,7 @@ class PreparedShards(Shards):
         return self.read_chosen(np.arange(start, stop))
 
     def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return some prepared rows, in the order of their numbers; of a large source memory holds a block beside them."""
+        """Return some prepared rows, in the order of their numbers; for a large source, memory also holds one block."""
         chosen = rows if self._order is None else self._order[0][rows]
         found: dict[str, np.ndarray] = {}
         if self._is_small:
@@ -108,15 +108,15 @@ class PreparedShards(Shards):
 
     @property
     def group_field(self) -> str | None:
-        """Field of the source by whose codes rows are sorted into entries of local latents; None where they are not."""
+        """Field of the source whose codes sort rows into entries of local latents; None if rows are not sorted."""
         return self._how.group_field
 
     def prepare(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return rows of the source, name -> (row, ...), in the fields that the model reads."""
+        """Return rows of the source, name -> (row, ...), converted to the fields that the model reads."""
         return self._of_part(dict(rows))
 
     def source_rows(self) -> np.ndarray:
-        """Return the number that each training row has in the source's order, (num_rows,) int64."""
+        """Return the number of each training row in the source's order, (num_rows,) int64."""
         return super().source_rows() if self._order is None else self._order[0]
 
     def test_rows(self) -> dict[str, np.ndarray]:
@@ -129,7 +129,7 @@ class PreparedShards(Shards):
         return found if found is None or isinstance(found, Interactions) else self._of_part(found)
 
     def verify(self) -> None:
-        """Read everything as it is stored and compare with the fingerprint.
+        """Read everything as stored and compare it with the fingerprint.
 
         Raises:
             StoreError: a part is damaged or has changed.
@@ -144,7 +144,7 @@ class PreparedShards(Shards):
 
     @functools.cached_property
     def _order(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Rows in the order of their groups, and the number of rows of each group; None where rows are not sorted."""
+        """Rows in the order of their groups, and the number of rows of each group; None if rows are not sorted."""
         if self._how.group_field is None:
             return None
         codes = np.asarray(self._read(f"rows/{self._how.group_field}", ...))
@@ -152,7 +152,7 @@ class PreparedShards(Shards):
 
     @property
     def _is_small(self) -> bool:
-        """Whether sorted rows of the source are kept, because those of a group may lie anywhere in the shards."""
+        """Whether sorted rows of the source are kept in memory, because rows of a group may be anywhere in the shards."""
         per_row = sum(np.dtype(f.dtype).itemsize * math.prod(f.shape) for f in self._source_fields.values())
         return self._order is not None and per_row * self.num_rows <= KEPT_BYTES
 
@@ -162,11 +162,11 @@ class PreparedShards(Shards):
 
 
 def prepared(path: Path, prepare: Prepare) -> Shards:
-    """Return shards as a model wants them: prepared, or as they are.
+    """Return shards as a model needs them: prepared or unchanged.
 
     Args:
         path: folder of the Zarr group.
-        prepare: of the model.
+        prepare: the model's `prepare`.
     """
     shards = Shards(path)
 
@@ -175,11 +175,11 @@ def prepared(path: Path, prepare: Prepare) -> Shards:
 
 
 def prepare_rows(prepare: Prepare, spec: DataSpec, rows: Rows) -> tuple[DataSpec, dict[str, np.ndarray]]:
-    """Return description and rows as a model wants them, of rows in memory.
+    """Return the description and the rows that a model needs, prepared from rows in memory.
 
     Args:
-        prepare: of the model.
-        spec: of the rows.
+        prepare: the model's `prepare`.
+        spec: description of the rows.
         rows: field -> (row, ...).
     """
     preparation = prepare(spec, lambda: iter([rows]))

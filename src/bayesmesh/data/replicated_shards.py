@@ -1,4 +1,4 @@
-"""Shards of many datasets: rows sorted by the field that tells the datasets apart."""
+"""Shards of many datasets: rows sorted by the field that distinguishes the datasets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ReplicatedShards(Shards):
     """Rows of many datasets, one dataset after the other; within each, rows keep their order.
 
     Args:
-        shards: the rows as the model takes them.
-        field: field of the source with one number for each row, the same for all rows of a dataset.
+        shards: the rows as the model reads them.
+        field: field of the source with one number per row, equal for all rows of a dataset.
         is_whole: whether the model takes the rows of a dataset together, as one row.
 
     Attributes:
@@ -28,7 +28,7 @@ class ReplicatedShards(Shards):
         counts: (dataset,) int64, rows of each dataset.
 
     Raises:
-        ConfigError: there is no such field; or datasets that are taken together differ in length.
+        ConfigError: there is no such field; or `is_whole` is set and datasets differ in length.
         StoreError: as for `Shards`.
     """
 
@@ -78,11 +78,11 @@ class ReplicatedShards(Shards):
         """Return the description of the longest dataset, with the rows of each."""
         counts = (1,) * len(self.counts) if self._is_whole else tuple(self.counts.tolist())
         of_all = self._shards.spec(dtype)
-        # Arrays say how the rows of all datasets lie together, which is not how those of one do.
+        # Arrays describe the rows of all datasets together, not those of a single one.
         return dataclasses.replace(of_all, num_rows=max(counts), fields=self.fields, dataset_counts=counts, arrays={})
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Return rows ``start`` to ``stop - 1``, counted dataset after dataset; whole datasets if these are the rows.
+        """Return rows ``start`` to ``stop - 1``, numbered dataset after dataset; whole datasets if these are the rows.
 
         Raises:
             IndexError: the range is not within ``num_rows``.
@@ -93,7 +93,7 @@ class ReplicatedShards(Shards):
         return {name: values[start:stop] for name, values in self._sorted_rows.items()}
 
     def verify(self) -> None:
-        """Read everything as it is stored and compare with the fingerprint.
+        """Read everything as stored and compare it with the fingerprint.
 
         Raises:
             StoreError: a part is damaged or has changed.
@@ -102,7 +102,7 @@ class ReplicatedShards(Shards):
 
     @functools.cached_property
     def _sorted_rows(self) -> dict[str, np.ndarray]:
-        """All rows in memory: those of a dataset may lie anywhere in the shards, and the devices hold all of them."""
+        """All rows, in memory: rows of a dataset may be anywhere in the shards, and the devices hold all rows anyway."""
         rows = {name: v[self._order] for name, v in self._shards.read_rows(0, len(self._order)).items()}
         if not self._is_whole:
             return rows

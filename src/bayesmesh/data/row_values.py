@@ -14,11 +14,11 @@ def check_values(where: str, start: int, block: np.ndarray, about: Variable | No
     Args:
         where: the field, for messages.
         start: number of the block's first row.
-        block: (row, ...) its values.
-        about: the column of the name of the field, if any; a matrix of that name holds other columns, too.
+        block: (row, ...), its values.
+        about: the column with the field's name, if any; a matrix with that name also holds other columns.
 
     Raises:
-        DataError: a value is not finite; or it is not a code of one of the levels of a category, so that tables and pages could not
+        DataError: a value is not finite, or is not the code of a level of a category, so that tables and pages could not
             name it.
 
     >>> check_values("rows/x", 8, np.array([0.5, np.inf]), None)

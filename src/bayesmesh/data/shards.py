@@ -1,4 +1,4 @@
-"""Read ranges of rows from row shards, opening only the files that contain them, and hash all that a model can see."""
+"""Read ranges of rows from row shards, opening only the files that contain them, and hash everything that a model can see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNSEEN = "unseen"
 """Group of the users whom the chains do not see."""
 
 HELD_OUT_GROUPS = "held_out_groups"
-"""Attribute that names the field whose values were held out whole."""
+"""Attribute that names the field whose values were held out as whole groups."""
 
 LEFT_OUT = "left_out"
 """Group with the numbers of the rows that a refit leaves out."""
@@ -35,16 +35,16 @@ PARTS = ("rows", "test_rows", "held_out_rows", "held_out", UNSEEN, LEFT_OUT, "tr
 """Groups of arrays whose values the fingerprint covers."""
 
 READ_ROWS = 8192
-"""Rows read at a time where a few of them are wanted."""
+"""Number of rows read at a time when only a few of them are needed."""
 
 HASHED_BYTES = 2**24
-"""Size of a block of an array that is hashed at a time."""
+"""Size of the block of an array that is hashed at a time."""
 
-# Zarr and its codecs raise these for a wrong checksum and for a missing or shortened file.
+# Zarr and its codecs raise these for a wrong checksum and for a missing or truncated file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
 
 BLOCK_ROWS = 65_536
-"""Rows that are in memory at a time while a model looks at all of them."""
+"""Number of rows in memory at a time while a model inspects all of them."""
 
 
 class Shards:
@@ -56,7 +56,7 @@ class Shards:
         num_rows: training rows, in ``rows``.
         constants: scalars that models need.
         columns: name -> one value per column of a row.
-        variables: column of a table -> what its numbers are.
+        variables: column of a table -> meaning of its numbers.
         labels: field -> names along its last axis.
         roles: role -> field.
         fields: name -> shape and dtype of one row.
@@ -122,7 +122,7 @@ class Shards:
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
     def read_field(self, name: str, part: str = "rows", start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Return a field of a part alone, from row `start` to ``stop - 1``, as it is on disk; empty if there is no such part.
+        """Return one field of a part, rows `start` to ``stop - 1``, as on disk; empty if there is no such part.
 
         Raises:
             StoreError: a chunk is damaged or missing.
@@ -131,15 +131,15 @@ class Shards:
 
     @property
     def group_field(self) -> str | None:
-        """Field of the source by whose codes rows are sorted into entries of local latents; None where they are not."""
+        """Field of the source whose codes sort rows into entries of local latents; None if rows are not sorted."""
         return None
 
     def prepare(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return rows of the source, name -> (row, ...), in the fields that the model reads."""
+        """Return rows of the source, name -> (row, ...), converted to the fields that the model reads."""
         return dict(rows)
 
     def count_levels(self) -> dict[str, dict[str, int]]:
-        """Return column that is a category -> level -> its training rows."""
+        """Return categorical column -> level -> number of its training rows."""
         found = {}
         for name, about in self.variables.items():
             if about.kind == "category" and name in self.fields and not self.fields[name].shape:
@@ -151,11 +151,11 @@ class Shards:
         return found
 
     def source_rows(self) -> np.ndarray:
-        """Return the number that each training row has in the source's order, (num_rows,) int64."""
+        """Return the number of each training row in the source's order, (num_rows,) int64."""
         return np.arange(self.num_rows)
 
     def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return some training rows, one block at a time, because a single row costs as much as its shard.
+        """Return some training rows, read one block at a time because a single row costs as much as its shard.
 
         Args:
             rows: their numbers, ascending.
@@ -169,7 +169,7 @@ class Shards:
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
     def condensed(self) -> Shards:
-        """Return the rows from which to sample: these, unless a model makes fewer that say as much."""
+        """Return the rows from which to sample: these, unless a model condenses them into fewer without loss."""
         return self
 
     def test_rows(self) -> dict[str, np.ndarray]:
@@ -184,12 +184,12 @@ class Shards:
         return Interactions(**found) if found else None
 
     def held_out_clusters(self) -> np.ndarray | None:
-        """Return the group of each held-out row, where whole groups were held out: rows of one are not independent."""
+        """Return the group of each held-out row, if whole groups were held out: rows of a group are not independent."""
         name, found = self._group.attrs.get(HELD_OUT_GROUPS), self._read_part("held_out_rows")
         return found[name] if isinstance(name, str) and name in found else None
 
     def left_out(self) -> np.ndarray | None:
-        """Return the numbers, among the training rows of all, of the rows that `held_out` returns; None of no refit."""
+        """Return the numbers, in the full training set, of the rows that `held_out` returns; None if this is not a refit."""
         return self._read_part(LEFT_OUT).get("row")
 
     def unseen(self) -> UnseenUsers | None:
@@ -209,7 +209,7 @@ class Shards:
         return self._read_part("truth")
 
     def verify(self) -> None:
-        """Read everything and compare with the fingerprint.
+        """Read everything and compare it with the fingerprint.
 
         Raises:
             StoreError: a part is damaged or has changed.
@@ -250,7 +250,7 @@ class Shards:
 
 
 def describe(data: Dataset | Shards) -> dict[str, JSON]:
-    """Return everything except arrays that a model can see, as plain values; empty parts of tables are left out."""
+    """Return everything that a model can see except arrays, as plain values; empty parts of tables are left out."""
     described: dict[str, JSON] = {
         "kind": data.kind,
         "constants": {name: np.asarray(value).item() for name, value in data.constants.items()},
@@ -258,7 +258,7 @@ def describe(data: Dataset | Shards) -> dict[str, JSON]:
     }
     if data.variables:
         described["variables"] = {
-            # An order is named where there is one: other tables keep the fingerprint that they had before there were any.
+            # An order is included only where there is one, so that other tables keep their earlier fingerprints.
             name: {
                 k: v
                 for k, v in {**dataclasses.asdict(about), "levels": list(about.levels)}.items()
@@ -277,8 +277,8 @@ def fingerprint_data(arrays: Mapping[str, RowArray], described: Mapping[str, obj
     """Return a sha256, in hexadecimal, over decoded values, independent of chunks, compression and storage.
 
     Args:
-        arrays: name -> array; names, dtypes, shapes and values count, the order of the mapping does not.
-        described: everything except arrays (kind, constants, columns), as plain values; the order within lists counts.
+        arrays: name -> array; names, dtypes, shapes and values matter, the order of the mapping does not.
+        described: everything except arrays (kind, constants, columns), as plain values; the order within lists matters.
 
     >>> one = fingerprint_data({"a": np.zeros(2), "b": np.ones(1)}, {})
     >>> one == fingerprint_data({"b": np.ones(1), "a": np.zeros(2)}, {})
@@ -289,7 +289,7 @@ def fingerprint_data(arrays: Mapping[str, RowArray], described: Mapping[str, obj
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
-        # Little-endian everywhere, so that the same data has the same fingerprint on every machine.
+        # Little-endian everywhere, so that the same data have the same fingerprint on every machine.
         dtype = array.dtype.newbyteorder("<")
         header = json.dumps([name, dtype.str, list(array.shape)])
         digest.update(len(header).to_bytes(8, "little") + header.encode())
@@ -300,7 +300,7 @@ def fingerprint_data(arrays: Mapping[str, RowArray], described: Mapping[str, obj
 
 
 def _blocks(array: RowArray) -> Iterator[np.ndarray]:
-    """Yield consecutive rows of an array, whole shards at a time where it has them; a scalar at once."""
+    """Yield consecutive rows of an array, whole shards at a time if it has them; a scalar is yielded as it is."""
     if not array.shape:
         yield np.asarray(array)
         return

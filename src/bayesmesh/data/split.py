@@ -25,7 +25,7 @@ class UnseenUsers(NamedTuple):
 
     Attributes:
         rows: (users,) int64, their rows in the order of the source, ascending.
-        given: (users, films) uint8, films from which to predict.
+        given: (users, films) uint8, 1 for films from which to predict.
         hidden: films to predict.
     """
 
@@ -76,7 +76,7 @@ def hold_out_groups(values: np.ndarray, fraction: float, seed: int) -> np.ndarra
 
 
 def hold_out_last(values: np.ndarray, fraction: float) -> np.ndarray:
-    """Choose the rows with the largest values: at least a share of them, and all rows of each value or none.
+    """Choose the rows with the largest values: at least a share of all rows, and either all rows with a value or none.
 
     Args:
         values: (rows,), such as times.
@@ -103,8 +103,8 @@ def hold_out_interactions(
 ) -> tuple[np.ndarray, Interactions]:
     """Hide a share of each user's films.
 
-    The choice for a user depends on the seed, the user's index and the user's own films only, so adding or dropping
-    other users changes nothing for this one.
+    The choice for a user depends on the seed, the user's index and the user's own films only, so adding or dropping other
+    users does not change it.
 
     Args:
         watched: (users, films), non-zero where watched.
@@ -137,7 +137,7 @@ def hold_out_users(watched: np.ndarray, user_fraction: float, fraction: float, s
     Args:
         watched: (users, films), non-zero where watched.
         user_fraction: share of the users, in (0, 1).
-        fraction: share of each one's films, in (0, 1).
+        fraction: share of each user's films, in (0, 1).
         seed: seed of both choices.
     """
     _, rows = hold_out_rows(len(watched), user_fraction, seed)

@@ -1,4 +1,4 @@
-"""Fields by whose values rows are divided: groups, times and strata."""
+"""Fields whose values divide rows: groups, times and strata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.errors import DataError, suggest
 
 Use = Literal["groups", "order", "strata"]
-"""What the values of a field are used for."""
+"""Use of a field's values."""
 
 
 def read_column(dataset: Dataset, key: str, name: str, use: Use) -> np.ndarray:
@@ -18,9 +18,9 @@ def read_column(dataset: Dataset, key: str, name: str, use: Use) -> np.ndarray:
 
     Args:
         dataset: the data.
-        key: that names it, as messages begin.
-        name: of the field.
-        use: what its values are used for.
+        key: key that names the field; messages begin with it.
+        name: name of the field.
+        use: use of its values.
 
     Raises:
         DataError: the field does not exist, has missing values, or is unordered where an order is needed.

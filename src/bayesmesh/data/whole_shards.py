@@ -1,4 +1,4 @@
-"""Shards as models see them that take all rows together: the whole dataset is one row."""
+"""Shards as seen by models that take all rows together: the whole dataset is one row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bayesmesh.data.shards import Shards
 
 
 class WholeShards(Shards):
-    """All training rows as one row, each field (num_rows, ...); test and held-out rows stay apart.
+    """All training rows as one row, each field (num_rows, ...); test and held-out rows stay separate rows.
 
     Args:
         path: folder of the Zarr group.
-        prepare: of the model; only the constants that it finds count.
+        prepare: the model's `prepare`, of which only the constants are used.
 
     Raises:
         StoreError: as for `Shards`.

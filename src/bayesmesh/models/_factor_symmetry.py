@@ -1,10 +1,10 @@
 """Exact draws along directions that change no logit of a factorisation  u_i . v_j + a_i + b_j.
 
-For any invertible M, users U M and films V M^-T have the same logits. So have films V + 1 c^T with biases a - U c, users
-shifted in the same way, and biases a + t and b - t. Under independent normal priors the posterior along such directions is
-the prior there. Each move here is a Gibbs or a Metropolis step on the orbit of a one-parameter group, or of a commutative
-one: Lebesgue measure on its parameters is invariant, and the map of all latents has determinant 1 for shears and shifts,
-and exp(s (n - m)) for a column of n users stretched by exp(s) and that of m films shrunk.
+For any invertible M, users U M and films V M^-T have the same logits. So do films V + 1 c^T with biases a - U c, users
+shifted in the same way, and biases a + t and b - t. Under independent normal priors the posterior along such directions
+is the prior there. Each move here is a Gibbs or a Metropolis step on the orbit of a one-parameter or commutative group,
+under which Lebesgue measure on the parameters is invariant. The map of all latents has determinant 1 for shears and
+shifts. It has determinant exp(s (n - m)) if a column of n users is stretched by exp(s) and that of m films is shrunk.
 
 Reference:
     Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation", Biometrika 87,
@@ -29,13 +29,13 @@ def redraw_factors(
     prior_scale: float | Float[Array, ""],
     bias_scale: float | Float[Array, ""] | None = None,
 ) -> Latents:
-    """Return latents with the same logits, after a transition that leaves N(0, prior_scale^2) of all of them as it is.
+    """Return latents with the same logits, after a transition that leaves their prior N(0, prior_scale^2) invariant.
 
     Args:
         key: a typed key.
         latents: ``user_embeddings`` (n, width), ``film_embeddings`` (m, width), ``user_biases`` (n,) and ``film_biases`` (m,).
         prior_scale: standard deviation of the prior.
-        bias_scale: that of the biases, if it is another one.
+        bias_scale: that of the biases, if it differs.
     """
     key_films, key_users, key_shear, key_stretch = jax.random.split(key, 4)
     wide = {k: v.astype(jnp.float64) for k, v in latents.items()}
@@ -58,7 +58,7 @@ def redraw_factors(
 
 
 class Grams(NamedTuple):
-    """Products U^T U and V^T V of standardised factors; or the maps of both, which multiply them from the right."""
+    """Products U^T U and V^T V of standardised factors, or maps of the factors, which multiply them from the right."""
 
     users: jax.Array
     films: jax.Array
@@ -67,7 +67,7 @@ class Grams(NamedTuple):
 def _normal(
     key: Key[Array, ""], precision: Float[Array, "d d"], linear: Float[Array, " d"], is_free: Float[Array, " d"]
 ) -> Float[Array, " d"]:
-    """Draw from the normal with density exp(-z^T P z / 2 + z^T r), the coordinates that are free; 0 for the others."""
+    """Draw the free coordinates of a normal with density exp(-z^T P z / 2 + z^T r); the others are 0."""
     both = is_free[:, None] * is_free[None]
     factor = jnp.linalg.cholesky(precision * both + jnp.diag(1 - is_free))
     noise = jax.random.normal(key, linear.shape, linear.dtype)
@@ -85,7 +85,7 @@ def _shift(
     precision: Float[Array, ""],
     ratio: Float[Array, ""],
 ) -> tuple[Float[Array, "m k"], Float[Array, " n"], Float[Array, " m"]]:
-    """Draw c and t anew in  moved + 1 c^T, of_fixed - fixed c - t, of_moved + t; return these three.
+    """Redraw c and t in  moved + 1 c^T, of_fixed - fixed c - t, of_moved + t; return these three.
 
     The prior precision of the biases is `precision`, and that of the factors `ratio` times it.
     """
@@ -99,7 +99,7 @@ def _shift(
 
 
 def _shear(key: Key[Array, ""], grams: Grams) -> tuple[Grams, Grams]:
-    """For each column k, draw s anew in  u_l + s_l u_k  for all others l, and v_k - sum of s_l v_l; return maps and products."""
+    """For each column k, redraw s in  u_l + s_l u_k  for all other l, and  v_k - sum of s_l v_l; return maps and products."""
     size = len(grams.users)
     identity = jnp.eye(size)
 
@@ -116,7 +116,7 @@ def _shear(key: Key[Array, ""], grams: Grams) -> tuple[Grams, Grams]:
 
 
 def _log_stretch(key: Key[Array, ""], grams: Grams, num_users: int, num_films: int) -> Float[Array, " k"]:
-    """Return s of each column, stretched by exp(s) for users and shrunk for films: one independence Metropolis step.
+    """Return s for each column by one independence Metropolis step; users are stretched by exp(s), and films shrunk.
 
     Its log density is (n - m) s - (a exp(2 s) + b exp(-2 s)) / 2, with the squared norms a and b of the columns; proposals
     are normal with its mode and curvature.

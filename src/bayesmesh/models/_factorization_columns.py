@@ -11,10 +11,10 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import SpecLike
 
 MOST_LEVELS = 50
-"""Of ordered ratings."""
+"""Largest number of distinct ordered ratings."""
 
 UNKNOWN = 255
-"""Place of a rating that is not one of the ordered ones: a placeholder in rows to predict, or a held-out rating."""
+"""Code of a rating that is not one of the ordered ones: a placeholder in rows to predict, or a held-out rating."""
 
 
 def user_and_film_levels(spec: SpecLike, user: str, film: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -27,7 +27,7 @@ def user_and_film_levels(spec: SpecLike, user: str, film: str) -> tuple[tuple[st
         k: name for k, name in named.items() if name not in spec.variables or spec.variables[name].kind != "category"
     }
     if plain:
-        # Both at once: each costs a run.
+        # Report both at once: each error costs the user a run.
         key, name = next(iter(plain.items()))
         types = ", ".join(f"{each}: category" for each in plain.values())
         remedy = f"with the source table, write\n    data:\n      types: {{{types}}}"
@@ -45,7 +45,7 @@ def check_rating(spec: SpecLike, name: str) -> None:
 
 
 def distinct_ratings(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
-    """Return the different ratings, ascending, float64."""
+    """Return the distinct ratings, ascending, float64."""
     found = np.zeros(0)
     for block in blocks:
         found = np.union1d(found, np.asarray(block, np.float64))
@@ -56,13 +56,13 @@ def distinct_ratings(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
 
 
 def all_levels(given: Sequence[float], name: str, found: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the ratings that are possible, ascending, float64.
+    """Return the possible ratings, ascending, float64.
 
     Args:
-        given: those of the options.
+        given: ratings listed in the options.
         name: the column of the ratings.
-        found: those of the training rows.
-        dtype: of the column, to which given numbers are rounded: 0.1 as float32 is another number than 0.1.
+        found: ratings of the training rows.
+        dtype: dtype of the column, to which given numbers are rounded: 0.1 in float32 differs from 0.1.
 
     Raises:
         ConfigError: a rating of the training rows is not among them.
@@ -78,14 +78,14 @@ def all_levels(given: Sequence[float], name: str, found: np.ndarray, dtype: str)
 
 
 def codes_of(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the place of each rating among the levels, uint8; `UNKNOWN` for another number."""
+    """Return the index of each rating among the levels, uint8; `UNKNOWN` for any other number."""
     wide = np.asarray(values, np.float64)
     codes = np.minimum(np.searchsorted(levels, wide), len(levels) - 1)
     return np.where(levels[codes] == wide, codes, UNKNOWN).astype(np.uint8)
 
 
 def check_repeated(blocks: Iterator[tuple[np.ndarray, np.ndarray]], users: Sequence[str], films: Sequence[str]) -> None:
-    """Refuse two ratings of one film by one user; takes 8 bytes a rating."""
+    """Refuse two ratings of one film by the same user; takes 8 bytes per rating."""
     cells = np.concatenate([np.asarray(user, np.int64) * len(films) + film for user, film in blocks])
     cells.sort()
     again = cells[1:][cells[1:] == cells[:-1]]
@@ -97,7 +97,7 @@ def check_repeated(blocks: Iterator[tuple[np.ndarray, np.ndarray]], users: Seque
 
 
 def moments(blocks: Iterator[np.ndarray]) -> tuple[float, float]:
-    """Return mean and standard deviation of all values, by Chan's update of blocks."""
+    """Return the mean and standard deviation of all values, by Chan's blockwise update."""
     count, mean, squares = 0, 0.0, 0.0
     for block in blocks:
         values = np.asarray(block, np.float64)

@@ -1,14 +1,16 @@
 """Sums over the cells of a binary matrix in one pass on a Hopper GPU: no logit is written to memory.
 
-A cell is an outcome w of 0 or 1 with the logit x = user . film. Wanted are the log likelihood of each row, the sum of
-w x - log(1 + exp(x)) over its cells, and the gradients by both sides: products with the residuals w - 1 / (1 + exp(-x)).
+A cell is an outcome w of 0 or 1 with the logit x = user . film. For each row, one pass computes the log likelihood,
+the sum of  w x - log(1 + exp(x))  over its cells, and the gradients with respect to both sides, which are products with
+the residuals  w - 1 / (1 + exp(-x)).
 
-A block of threads holds `_BLOCKS` blocks of 64 films and walks over blocks of 64 users. Of each tile of 64 by 64 cells the tensor
-cores make the logits and two products of the residuals; as in FlashAttention-3 (Shah et al. 2024), the logits of the next tile are
-asked for together with the products of this one. Float32 numbers are sums of two float16 ones, of which the product of the small
-parts is left out, so that logits have an error of 2^-21. Residuals have one part, of a relative error of 2^-12 at most: gradients
-are off by some 4e-5 of their size. A point has the same gradient whenever it is met, so that trajectories stay reversible
-and keep volumes, and the accept step sees the log likelihood alone: draws stay exact.
+A thread block holds `_BLOCKS` blocks of 64 films and walks over blocks of 64 users. For each tile of 64 by 64 cells, the
+tensor cores compute the logits and two products of the residuals; as in FlashAttention-3 (Shah et al. 2024), the logits
+of the next tile are issued together with the products of this one. Each float32 number is split into two float16 numbers,
+and the product of the two small parts is left out, so that logits have an error of 2^-21. Residuals have one part, with a
+relative error of at most 2^-12: the relative error of gradients is about 4e-5. The gradient at a point is always the
+same, so trajectories stay reversible and preserve volume, and the accept step uses the log likelihood alone: draws stay
+exact.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Integer
 
 MOST_FACTORS = 32
-"""Columns of the two sides; more would not fit into one product of tensor cores."""
+"""Largest number of columns of the two sides; more would not fit into one tensor-core product."""
 
 _TILE = 64
-"""Users and films of a tile: the rows of a product of a warp group."""
+"""Users and films of a tile: the rows of a warp group's product."""
 
 _BLOCKS = 2
-"""Blocks of films that a block of threads holds; gradients by users are written once for each such block."""
+"""Blocks of films that a thread block holds; gradients with respect to users are written once for each thread block."""
 
 _SPLITS = 9
-"""Ranges of users; gradients by films are written once for each. Those of MovieLens then fill the GPU about once for each chain."""
+"""Ranges of users; gradients with respect to films are written once for each. For MovieLens, one chain about fills the GPU."""
 
 _AHEAD = 3
-"""Blocks of users in shared memory: this one, the next, whose logits are computed, and one that is loaded."""
+"""Blocks of users in shared memory: this one, the next, whose logits are being computed, and one that is being loaded."""
 
 _WORD = 32
 _LAYOUT = plgpu.Layout.WGMMA
@@ -61,7 +63,7 @@ def sum_cells(
 
     Args:
         users, films: the two sides, float32, of at most `MOST_FACTORS` columns and of magnitudes below 65,504.
-        words: outcomes of the cells, of `pack_bits`.
+        words: outcomes of the cells, from `pack_bits`.
     """
     (num_rows, num_factors), num_films = users.shape, len(films)
     of_films = _TILE * _BLOCKS
@@ -72,14 +74,14 @@ def sum_cells(
     words = jnp.pad(words, ((0, rows - num_rows), (0, 0)))
     user_parts, film_parts = _in_two(users, rows), _in_two(_by_word(films, columns), columns)
     cells, by_user, by_film = _kernel(tiles)(user_parts, film_parts, words)
-    # A film of padding has the logit 0 and was not watched: minus one bit.
+    # A padding film has logit 0 and was not watched: minus one bit.
     value = math.log(2) * (cells.sum(0)[:num_rows] + (columns - num_films))
     by_film = _by_bit(by_film.sum(0))[:num_films]
     return value, by_user.sum(0)[:num_rows, :num_factors], by_film[:, :num_factors]
 
 
 def _in_two(side: Float[Array, "n k"], length: int) -> Float[Array, "2 length factors"]:
-    """Return the large and the small float16 part of a side, with zeros behind its rows and columns."""
+    """Return the large and the small float16 part of a side, padded with zeros after its rows and columns."""
     side = jnp.pad(side, ((0, length - len(side)), (0, MOST_FACTORS - side.shape[1])))
     # A conversion and back might be left out by the compiler.
     large = lax.reduce_precision(side, exponent_bits=5, mantissa_bits=10)
@@ -87,9 +89,9 @@ def _in_two(side: Float[Array, "n k"], length: int) -> Float[Array, "2 length fa
 
 
 def pack_bits(watched: Integer[Array, "rows films"]) -> Int[Array, "rows words"]:
-    """Return the outcomes 0 and 1 of cells as words of 32 bits, with zeros for films of padding.
+    """Return the outcomes of cells, 0 or 1, as words of 32 bits, with zeros for padding films.
 
-    The bits of a word are films that lie as far apart as there are words.
+    The films of neighbouring bits in a word are as far apart as there are words.
     """
     num_films = watched.shape[1]
     columns = -(-num_films // (_TILE * _BLOCKS)) * _TILE * _BLOCKS
@@ -110,7 +112,7 @@ def _by_bit(films: Float[Array, "films k"]) -> Float[Array, "films k"]:
 
 
 def _kernel(tiles: _Tiles) -> Callable[..., tuple[Array, Array, Array]]:
-    """Return the function of `_in_two` of users and films and of words that sums each range of films, and of users."""
+    """Return a function of both sides, each from `_in_two`, and of words that sums each range of films and of users."""
     rows, columns = tiles.num_users * tiles.steps * _TILE, tiles.num_films * _TILE * _BLOCKS
     shapes = [(tiles.num_films, rows), (tiles.num_films, rows, MOST_FACTORS), (tiles.num_users, columns, MOST_FACTORS)]
     run: Callable[..., tuple[Array, Array, Array]] = plgpu.kernel(
@@ -143,11 +145,11 @@ class _Walk:
     Args:
         steps: blocks of users.
         users, films: both parts of the two sides, (2, n, MOST_FACTORS) in global memory.
-        words: (row, word) there.
+        words: (row, word) in global memory.
         cells, by_user, by_film: the sums, as `_kernel` shapes them there.
         own, other: blocks of users and of films in shared memory.
-        residuals: of a tile, there.
-        own_there, other_there: barriers that tell that blocks have arrived.
+        residuals: residuals of a tile, in shared memory.
+        own_there, other_there: barriers that signal the arrival of blocks.
     """
 
     def __init__(
@@ -196,7 +198,7 @@ class _Walk:
         return into[...]
 
     def advance(self, step: Any, carry: tuple[tuple[Array, ...], Array]) -> tuple[tuple[Array, ...], Array]:
-        """Take a block of users: sums by film and logits of its first tile -> the sums, and logits of the next block's."""
+        """Process a block of users: sums by film and logits of its first tile -> the new sums, and the next block's logits."""
         (sums, logits), ahead = carry, step + (_AHEAD - 1)
         slot, later = (lax.rem(at, jnp.int32(_AHEAD)) for at in (step, step + 1))
         value, mine = _zeros(_TILE), _zeros(_TILE, MOST_FACTORS)
@@ -208,7 +210,7 @@ class _Walk:
             plgpu.commit_smem()
             is_last = block == _BLOCKS - 1
             if block == 0:
-                # All warps are past the products of the step before, whose slot is free.
+                # All warps have finished the products of the previous step, whose slot is free.
                 pl.when((step > 0) & (ahead < self.steps))(lambda: self.fetch(ahead, lax.rem(ahead, jnp.int32(_AHEAD))))
             if is_last:
                 pl.when(step + 1 < self.steps)(lambda: plgpu.barrier_wait(self.own_there.at[later]))
@@ -224,7 +226,7 @@ class _Walk:
     def ask(
         self, slot: Any, block: int, residual: Array, following: tuple[Any, int], into: tuple[Any, Any, Any]
     ) -> None:
-        """Ask for both products of a tile's residuals, and for the logits of the following tile."""
+        """Issue both products of a tile's residuals, and the logits of the following tile."""
         by_user, by_film, logits = into
         self.ask_logits(logits, *following)
         for part in range(2):
@@ -248,7 +250,7 @@ class _Walk:
 def cell_terms(
     logits: Float[Array, "m n"], watched: Float[Array, "m n"]
 ) -> tuple[Float[Array, "m n"], Float[Array, "m n"]]:
-    """Return the residuals of cells, and their log likelihoods in bits, by three instructions of special functions."""
+    """Return the residuals of cells, and their log likelihoods in bits, with three special-function instructions."""
     scaled = logits * _LOG2E
     softplus = jnp.maximum(-scaled, 0.0) + jnp.log2(1.0 + jnp.exp2(-jnp.abs(scaled)))
     return watched - jnp.exp2(-softplus), (watched - 1.0) * scaled - softplus

@@ -14,20 +14,20 @@ Arrays = Mapping[str, Array]
 
 
 class GpuPath(NamedTuple):
-    """Which NVIDIA GPUs `Model.log_likelihood_and_gradient_on_gpu` is for: by default those whose tensor cores take bfloat16."""
+    """GPUs for which `Model.log_likelihood_and_gradient_on_gpu` is written: by default, NVIDIA's with bfloat16 tensor cores."""
 
     least_capability: float = 8.0
-    """Compute capability, such as 9.0 of an H100."""
+    """Lowest compute capability, such as 9.0 for an H100."""
     most_capability: float = math.inf
     num_devices: int | None = None
-    """Devices of a program at most. The compiler does not divide kernels of one's own among devices."""
+    """Largest number of devices of a program. The compiler does not partition custom kernels over devices."""
 
 
 class OnGpu:
-    """What a model computes otherwise on GPUs; by default nothing.
+    """Methods that a model overrides to compute differently on GPUs; by default, nothing differs.
 
     Class attributes:
-        gpu_path: the GPUs that `log_likelihood_and_gradient_on_gpu` is for.
+        gpu_path: the GPUs for which `log_likelihood_and_gradient_on_gpu` is written.
     """
 
     gpu_path: ClassVar[GpuPath] = GpuPath()
@@ -36,23 +36,23 @@ class OnGpu:
     def log_likelihood_and_gradient(
         self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Arrays]:
-        """Return the plain path."""
+        """Return the log likelihood and its gradient by the plain path."""
 
     def log_likelihood_and_gradient_on_gpu(
         self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Arrays]:
-        """Return what `log_likelihood_and_gradient` does, by a path for programs on the NVIDIA GPUs of `gpu_path`.
+        """Return the same as `log_likelihood_and_gradient`, by a path for programs on the NVIDIA GPUs of `gpu_path`.
 
-        A model may override it where their tensor cores are faster. A test holds it to the plain path: values have the
-        precision of float32, gradients an error of at most 5e-4 of their size. Second derivatives are those of the
+        A model may override it where their tensor cores are faster. A test compares it with the plain path: values must
+        agree to float32 precision, and gradients to a relative error of at most 5e-4. Second derivatives are those of the
         plain path.
         """
         return self.log_likelihood_and_gradient(latents, rows, is_row)
 
     def rows_on_gpu(self, rows: Arrays) -> Arrays:
-        """Return further fields of the rows, under names of their own, for `log_likelihood_and_gradient_on_gpu`.
+        """Return further fields of the rows, with distinct names, for `log_likelihood_and_gradient_on_gpu`.
 
-        They are computed once each time that a program is called, and not in each of its gradients.
+        They are computed once per call of a program, not once per gradient.
         """
         del rows
         return {}

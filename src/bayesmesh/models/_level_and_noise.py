@@ -12,7 +12,7 @@ from bayesmesh.models.base import Latents
 def redraw_level(
     key: Key[Array, ""], latents: Latents, bias_scale: Float[Array, ""], centre: float, scale: float
 ) -> Latents:
-    """Draw s and t anew in  user_biases + s, film_biases + t, mean - s - t,  which no rating sees.
+    """Redraw s and t in  user_biases + s, film_biases + t, mean - s - t,  which leave all expected ratings unchanged.
 
     Args:
         key: a typed key.
@@ -39,16 +39,16 @@ def redraw_noise(
     scale: float,
     noise_scale: Float[Array, ""],
 ) -> Latents:
-    """Draw ``mean`` anew, and then ``sigma`` by an independence Metropolis step on its square.
+    """Redraw ``mean``, and then ``sigma`` by an independence Metropolis step on its square.
 
-    Without the prior the square has an inverse gamma distribution, from which it is proposed. The prior, which decides, is a
-    bounded weight: no state is kept for long, however far from the others.
+    Without the prior, the square has an inverse gamma distribution, from which it is proposed. The acceptance probability
+    depends on the prior alone, a bounded weight: the chain does not stick at any state, however extreme.
 
     Args:
         key: a typed key.
         latents: ``mean`` and ``sigma``, float64.
-        sums: ``residual`` and ``square``, of the ratings less their expectations, over all ratings.
-        num_rows: their number.
+        sums: ``residual`` and ``square``, the sums over all ratings of the residuals and of their squares.
+        num_rows: number of ratings.
         centre, scale: mean and standard deviation of the normal prior of ``mean``.
         noise_scale: scale of the half-normal prior of ``sigma``.
     """
@@ -59,7 +59,7 @@ def redraw_noise(
     shift = expected + jax.random.normal(key_mean, (), jnp.float64) / jnp.sqrt(precision)
     square = square - 2 * shift * total + num_rows * shift**2
     key_gamma, key_accept = jax.random.split(key_sigma)
-    # The half-normal prior is of sigma and not of its square, hence one degree of freedom less.
+    # The half-normal prior is on sigma and not on its square, hence one degree of freedom fewer.
     proposal = square / (2 * jax.random.gamma(key_gamma, (num_rows - 1) / 2, (), jnp.float64))
     log_ratio = (sigma**2 - proposal) / (2 * noise_scale**2)
     accepted = jnp.log(jax.random.uniform(key_accept, (), jnp.float64)) < log_ratio

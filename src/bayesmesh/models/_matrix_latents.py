@@ -1,7 +1,8 @@
-"""Summaries of latents that are matrices with constant entries, as Cholesky factors of correlations are.
+"""Summaries of latents that are matrices with constant entries, such as Cholesky factors of correlation matrices.
 
-No chain can be judged by an entry that never changes, and no reader wants one of a factor: of a correlation the summaries
-are the correlations themselves, each once, and of any other matrix the entries that vary.
+Convergence cannot be assessed on an entry that never changes, and the entries of a Cholesky factor mean little to a
+reader. The summaries of a correlation matrix are therefore the correlations themselves, each once. Those of any other
+matrix are the entries that vary.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bayesmesh.models.base import Axis, Latents, Prior
 
 CORRELATION, ENTRIES = "correlation", "entries"
 NUM_DRAWS = 8
-"""Draws of the prior by which constant entries are found: real numbers that vary do not agree in all of them."""
+"""Prior draws used to find constant entries: real numbers that vary are not equal in all of them."""
 
 _SAME = 1e-5
 
@@ -29,9 +30,9 @@ class MatrixSummary(NamedTuple):
     """The summary of a square matrix.
 
     Attributes:
-        kind: `CORRELATION` of a correlation matrix or its Cholesky factor, else `ENTRIES`.
+        kind: `CORRELATION` for a correlation matrix or its Cholesky factor, else `ENTRIES`.
         is_factor: whether it is such a factor.
-        rows, columns: of the entries.
+        rows, columns: indices of the entries.
     """
 
     kind: str
@@ -43,7 +44,7 @@ class MatrixSummary(NamedTuple):
         """Return the axis of the entries, with the names of their two variables.
 
         Args:
-            axes: of the latent, if it has any.
+            axes: axes of the latent, if it has any.
         """
         own = axes[-1] if axes else None
         size = max(self.rows.max(), self.columns.max()) + 1
@@ -55,8 +56,8 @@ def find_matrices(shapes: Shapes, prior: Callable[[], Prior]) -> dict[str, Matri
     """Return latent -> its summary, for matrices with entries that are the same in all draws of the prior.
 
     Args:
-        shapes: of the latents.
-        prior: makes the prior, which is drawn from only where a latent is a square matrix of two rows or more.
+        shapes: shapes of the latents.
+        prior: returns the prior, which is sampled only where a latent is a square matrix with at least two rows.
 
     Raises:
         ConfigError: the summary of a matrix has the name of a latent.
@@ -103,7 +104,7 @@ def _has_unit_diagonal(draws: np.ndarray) -> bool:
 def summarise(latents: Latents, matrices: Mapping[str, MatrixSummary]) -> dict[str, jax.Array]:
     """Return latents as summaries, those of `find_matrices` as `NAME_correlation` or `NAME_entries`, (..., pair).
 
-    A matrix of which no entry varies is left out.
+    A matrix without an entry that varies is left out.
     """
     found = {name: value for name, value in latents.items() if name not in matrices}
     for name, matrix in matrices.items():
@@ -118,12 +119,12 @@ def summarise(latents: Latents, matrices: Mapping[str, MatrixSummary]) -> dict[s
 def matrix_axes(
     shapes: Shapes, matrices: Mapping[str, MatrixSummary], axes: Mapping[str, tuple[Axis | None, ...]]
 ) -> dict[str, tuple[Axis | None, ...]]:
-    """Return the axes of these summaries, of which the last one names the two variables of each entry.
+    """Return the axes of these summaries; the last axis names the two variables of each entry.
 
     Args:
-        shapes: of the latents.
+        shapes: shapes of the latents.
         matrices: from `find_matrices`.
-        axes: of the latents, where they have names.
+        axes: named axes of the latents.
     """
     return {
         f"{name}_{matrix.kind}": (

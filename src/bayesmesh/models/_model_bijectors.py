@@ -1,4 +1,4 @@
-"""Maps from unconstrained space to latents: that of a prior, and one made of a bijector for each latent."""
+"""Maps from unconstrained space to latents: a prior's own map, and one built from a bijector for each latent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesmesh.models.base import Bijector, Latents, Prior
 
 
 class Maps:
-    """A bijector of dicts by latent, made of one bijector of TFP for each.
+    """A bijector of dicts of latents, built from one TFP bijector for each latent.
 
     Args:
         bijectors: latent -> its map.
@@ -31,7 +31,7 @@ class Maps:
         return {k: self._bijectors[k].inverse(v) for k, v in y.items()}
 
     def forward_log_det_jacobian(self, x: Latents) -> Float[Array, ""]:
-        """Return the log determinant of the Jacobian of `forward`, all axes of a latent being of its event."""
+        """Return the log determinant of the Jacobian of `forward`, with all axes of a latent as event axes."""
         terms = [self._bijectors[k].forward_log_det_jacobian(v, event_ndims=jnp.ndim(v)) for k, v in x.items()]
         return sum(terms[1:], start=jnp.asarray(terms[0], next(iter(x.values())).dtype))
 
@@ -39,9 +39,9 @@ class Maps:
 def bijector_of(prior: Prior) -> Bijector:
     """Return a prior's own bijector.
 
-    A joint distribution whose parts depend on each other draws from itself to know how many axes they have. Outside of a program,
-    each of some 25 operations of its samplers would be compiled, 0.7 s in all; here it draws in a trace. TFP's bijector makes the parts
-    anew from the values that it maps: of those drawn here only shapes are read.
+    A joint distribution whose parts depend on each other samples itself to learn how many axes they have. Outside a
+    program, each of about 25 operations of its samplers would be compiled, 0.7 s in all; here it samples while being
+    traced. TFP's bijector rebuilds the parts from the values that it maps: only the shapes of those drawn here are read.
     """
     if not _draws_for_its_bijector(prior):
         return prior.experimental_default_event_space_bijector()
@@ -51,7 +51,7 @@ def bijector_of(prior: Prior) -> Bijector:
 
 
 def _draws_for_its_bijector(prior: Any) -> bool:
-    """Return whether a prior is a joint distribution of TFP that has not made its parts, with TFP's bijector."""
+    """Return whether a prior is a TFP joint distribution with TFP's bijector that has not built its parts yet."""
     if getattr(prior, "_single_sample_distributions", None) != {}:
         return False
     of = type(prior)

@@ -1,4 +1,4 @@
-"""Distributions of priors by name: see `bayesmesh.config.prior_texts`."""
+"""Prior distributions by name: see `bayesmesh.config.prior_texts`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
     "uniform": tfd.Uniform,
     "dirichlet": lambda *c: tfd.Dirichlet(jnp.stack(c)),
 }
-"""Family -> from parameters, () each, to a distribution of TFP."""
+"""Family -> function of parameters, () each, that returns a TFP distribution."""
 
 
 _UNIT: Mapping[str, Callable[..., Any]] = {
@@ -46,25 +46,25 @@ _UNIT: Mapping[str, Callable[..., Any]] = {
     "half_cauchy": lambda one: tfd.HalfCauchy(_zero(one), one),
     "exponential": tfd.Exponential,
 }
-"""Families of a location and a scale, or a scale -> the member with location 0 and scale 1."""
+"""Location-scale or scale family -> its member with location 0 and scale 1."""
 
 
 def has_location(family: str) -> bool:
-    """Return whether a family is one of a location and a scale on the whole line."""
+    """Return whether a family is a location-scale family on the whole real line."""
     return family in ("normal", "student_t", "cauchy", "laplace")
 
 
 def scaled(family: str, location: Any, scale: Any, shape: tuple[int, ...], *degrees: Any) -> Any:
-    """Return independent members of a family, whose unconstrained coordinates have unit scale whatever theirs is.
+    """Return independent members of a family, with unconstrained coordinates of unit scale whatever the members' scale.
 
-    Chains then start, and step, at the scale of the prior.
+    Chains then start and move at the scale of the prior.
 
     Args:
-        family: one of a location and a scale, or of a scale alone.
-        location: (), or of the shape; 0 where the family has none.
-        scale: (), or of the shape.
-        shape: of the array.
-        degrees: further parameters, () or of the shape.
+        family: a location-scale or scale family.
+        location: () or `shape`; 0 where the family has none.
+        scale: () or `shape`.
+        shape: shape of the array.
+        degrees: further parameters, () or `shape`.
     """
     one = jnp.ones_like(jnp.asarray(scale))
     unit = _UNIT[family](*(jnp.broadcast_to(x, shape) for x in (one, *degrees)))
@@ -76,7 +76,7 @@ def scaled(family: str, location: Any, scale: Any, shape: tuple[int, ...], *degr
 
 
 def distribution_of(prior: Prior, dtype: str) -> Any:
-    """Return the distribution of TFP, with parameters of a dtype; see `scaled` for its coordinates."""
+    """Return the TFP distribution of a prior, with parameters in `dtype`; see `scaled` for its coordinates."""
     values = [jnp.asarray(value, dtype) for value in prior.parameters]
     if prior.family in _UNIT:
         location, scale, degrees = split_parameters(prior.family, values)
@@ -86,7 +86,7 @@ def distribution_of(prior: Prior, dtype: str) -> Any:
 
 
 def split_parameters(family: str, values: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
-    """Return location, scale and degrees of freedom among the parameters of a family of `scaled`."""
+    """Split the parameters of a family for `scaled` into location, scale and degrees of freedom."""
     named = dict(zip(FAMILIES[family].parameters, values, strict=True))
     location = named.get("mean", named.get("median", 0.0 * values[0]))
     scale = 1 / named["rate"] if "rate" in named else named.get("scale", named.get("sd"))

@@ -1,4 +1,4 @@
-"""Ordered outcomes by cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor)."""
+"""Ordered outcomes with cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def cutpoints(baseline: Float[Array, " levels"]) -> Float[Array, " cutpoints"]:
 
 
 def log_widths(baseline: Float[Array, " levels"]) -> Float[Array, " levels"]:
-    """Return log(1 - exp(lower cutpoint - upper cutpoint)) of each level, 0 of the first and the last.
+    """Return log(1 - exp(lower cutpoint - upper cutpoint)) of each level; 0 for the first and the last.
 
-    From probabilities instead of cutpoints, whose difference has no correct digit for a rare level: one minus the ratio of
-    the odds is p / (P(at most the level) P(at least the level)).
+    Computed from probabilities instead of cutpoints, whose difference has no correct digit for a rare level: one minus
+    the odds ratio is p / (P(at most the level) P(at least the level)).
 
     Args:
         baseline: probabilities of the levels where the predictor is 0.
@@ -34,7 +34,7 @@ def log_widths(baseline: Float[Array, " levels"]) -> Float[Array, " levels"]:
     True
     """
     below, above = jnp.cumsum(baseline), jnp.cumsum(baseline[::-1])[::-1]
-    # An unlikely level may underflow, where the gradient of a logarithm is not finite.
+    # The probability of an unlikely level may underflow to 0, where the gradient of a logarithm is not finite.
     mass = jnp.maximum(baseline, jnp.finfo(baseline.dtype).tiny)
     inner = jnp.log(mass) + jnp.log(below[-1]) - jnp.log(below) - jnp.log(above)
     return inner.at[jnp.array([0, -1])].set(0)
@@ -43,7 +43,7 @@ def log_widths(baseline: Float[Array, " levels"]) -> Float[Array, " levels"]:
 def log_mass(
     predictor: Float[Array, " rows"], baseline: Float[Array, " levels"], level: Int[Array, " rows"]
 ) -> Float[Array, " rows"]:
-    """Return the log probability of a level of each row, in nats; minus infinity of one behind the last.
+    """Return the log probability of each row's level, in nats; minus infinity for a level beyond the last.
 
     Args:
         predictor: linear predictor, subtracted from the cutpoints.
@@ -60,7 +60,7 @@ def log_mass(
 
 
 class OrderedValues(NamedTuple):
-    """The distribution of one of a few ordered numbers for each row.
+    """For each row, a distribution over a few ordered numbers.
 
     Attributes:
         log_masses: (row, level), in nats.
@@ -74,7 +74,7 @@ class OrderedValues(NamedTuple):
     def of(
         cls, predictor: Float[Array, " rows"], baseline: Float[Array, " levels"], values: Float[Array, " levels"]
     ) -> OrderedValues:
-        """Return the distribution by cumulative logits."""
+        """Return the distribution given by cumulative logits."""
 
         def of_level(level: Int[Array, ""]) -> Float[Array, " rows"]:
             return log_mass(predictor, baseline, jnp.broadcast_to(level, predictor.shape))
@@ -87,7 +87,7 @@ class OrderedValues(NamedTuple):
         return self.log_masses.shape[:-1]
 
     def sample(self, *, seed: PRNGKeyArray) -> Float[Array, " rows"]:
-        """Return a value of each row."""
+        """Return a draw for each row."""
         return self.values[jax.random.categorical(seed, self.log_masses)]
 
     def log_prob(self, value: Float[Array, " rows"]) -> Float[Array, " rows"]:
@@ -100,9 +100,9 @@ class OrderedValues(NamedTuple):
         return jnp.exp(self.log_masses) @ self.values
 
     def cdf(self, value: Float[Array, " rows"]) -> Float[Array, " rows"]:
-        """Return the probability of at most each value."""
+        """Return the probability that each row's outcome is at most its value."""
         return jnp.sum(jnp.exp(self.log_masses) * (self.values[None] <= value[:, None]), axis=1)
 
     def cdf_below(self, value: Float[Array, " rows"]) -> Float[Array, " rows"]:
-        """Return the probability of less than each value."""
+        """Return the probability that each row's outcome is less than its value."""
         return jnp.sum(jnp.exp(self.log_masses) * (self.values[None] < value[:, None]), axis=1)

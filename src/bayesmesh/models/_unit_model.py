@@ -1,4 +1,4 @@
-"""The part of a model's contract that is about units independent of each other given all other latents."""
+"""The part of a model's contract that is about units that are independent of each other given all other latents."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Arrays = Mapping[str, Array]
 class Regression(NamedTuple):
     """The log likelihood of rows as a function of the latents of a group of units, given all others.
 
-    That of a row is  -weight (response - design . latents of its unit)^2 / 2  and a term without these latents.
+    The log likelihood of a row is  -weight (response - design . latents of its unit)^2 / 2  plus a term without these latents.
 
     Attributes:
         design: latent of the group -> (row, ...), the coefficients of its unit's latents.
         response: (row,).
         weight: () or (row,), not negative.
-        unit: (row,) unit of a block that a row belongs to; None for ``local``, whose units are aligned with rows.
+        unit: (row,), unit of a block to which each row belongs; None for ``local``, whose units are aligned with rows.
     """
 
     design: Arrays
@@ -30,11 +30,11 @@ class Regression(NamedTuple):
 
 
 class ByUnit:
-    """What a model says of its units; it may say nothing.
+    """Methods by which a model may describe its units; all are optional.
 
     Class attributes:
-        unit_groups: groups of units of which each is independent of the others given all other latents: ``local``, whose
-            units are the entries of `local_latents`, and names of `blocks`. Together they have all latents, which are
+        unit_groups: groups of units that are independent of each other given all other latents: ``local``, whose units
+            are the entries of `local_latents`, and names of `blocks`. Together the groups hold all latents, which are
             real and have independent priors. Kernels that update unit by unit then call the methods `unit_...`.
     """
 
@@ -44,8 +44,9 @@ class ByUnit:
     def normal_groups(self) -> tuple[str, ...]:
         """Groups of units, as `unit_groups` names them, whose latents are normal given all others: a kernel can draw them exactly.
 
-        Their priors are independent normals, and the likelihood is a linear regression. A property, because it may depend on
-        options. Such a model has `unit_regression` and `unit_prior`, and for its other latents `rest_sums` and `redraw_rest`.
+        Their priors are independent normals, and the likelihood is a linear regression. A property, because it may depend
+        on options. Such a model defines `unit_regression` and `unit_prior`, and for its other latents `rest_sums` and
+        `redraw_rest`.
         """
         return ()
 
@@ -60,7 +61,7 @@ class ByUnit:
         raise NotImplementedError(f"{type(self).__name__} has no normal groups of units")
 
     def rest_sums(self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]) -> Arrays:
-        """Return sums over rows, float64, that `redraw_rest` needs; none by default.
+        """Return the sums over rows, float64, that `redraw_rest` needs; none by default.
 
         Args:
             latents: one draw, local ones aligned with `rows`.
@@ -71,10 +72,10 @@ class ByUnit:
         return {}
 
     def redraw_rest(self, key: Key[Array, ""], latents: Arrays, sums: Arrays) -> Arrays:
-        """Make a transition of the latents outside of `normal_groups` that leaves their distribution given all else as it is.
+        """Update the latents outside `normal_groups` by a transition that leaves their conditional distribution invariant.
 
         Args:
-            key: of random numbers.
+            key: a typed key.
             latents: one draw, float64, with the prior's shapes.
             sums: `rest_sums` over all rows.
         """
@@ -84,17 +85,17 @@ class ByUnit:
     def unit_likelihood(
         self, group: str, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"], *, with_value: bool
     ) -> tuple[Float[Array, " unit"] | None, Arrays]:
-        """Return the log likelihood of each unit of a group, in nats, and its gradient by the group's latents.
+        """Return the log likelihood of each unit of a group, in nats, and its gradient with respect to the group's latents.
 
-        Without what `unit_linear` returns; together they sum, over units, to the log likelihood of the rows. Units of
-        ``local`` are rows.
+        The part that `unit_linear` returns is left out. Summed over units, both parts give the log likelihood of the
+        rows. Units of ``local`` are rows.
 
         Args:
             group: one of `unit_groups`.
             latents: one draw, local ones aligned with `rows`.
             rows: data of a tile of rows.
             is_row: False for padding, which does not contribute.
-            with_value: whether values are wanted; None is returned instead.
+            with_value: whether to compute the values; if not, None is returned in their place.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")
 
@@ -103,8 +104,8 @@ class ByUnit:
     ) -> tuple[Float[Array, " unit"], Arrays] | None:
         """Return a part of the log likelihood of each unit that is linear in the group's latents: constants and coefficients.
 
-        Outcomes times linear predictors are such a part; it is computed once a trajectory. None by default: there is none.
-        Arguments are those of `unit_likelihood`.
+        Outcomes times linear predictors are such a part; it is computed once per trajectory. None, the default, if there
+        is no such part. The arguments are those of `unit_likelihood`.
         """
         del group, latents, rows, is_row
         return None
@@ -114,21 +115,22 @@ class ByUnit:
 
         Args:
             group: one of `unit_groups` or `normal_groups`.
-            latents: those of the group, with the axis of units first.
+            latents: latents of the group, with the axis of units first.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")
 
     def unit_information(self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]) -> Mapping[str, Array]:
-        """Return group -> (unit,), how much these rows say about each unit: sums of the curvature of their log likelihood.
+        """Return group -> (unit,), the information in these rows on each unit: sums of the curvature of their log likelihood.
 
-        It scales trajectories and need not be exact. Sums over the units of two groups that meet in a linear predictor agree.
+        It scales trajectories and need not be exact. For two groups that meet in a linear predictor, the sums over all
+        units agree.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")
 
     def unit_design(self, group: str, latents: Arrays) -> tuple[str, Arrays]:
         """Return the other group that a group meets in a linear predictor, and the coefficients of the group's latents there.
 
-        The precision of a unit is then about that of its prior and, times its information, the mean outer product of these
+        The precision of a unit is then about that of its prior plus its information times the mean outer product of these
         coefficients, weighted by the information about the other units.
 
         Args:
@@ -141,7 +143,7 @@ class ByUnit:
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")
 
     def redraw(self, key: Key[Array, ""], latents: Arrays) -> Arrays:
-        """Make a transition that changes no likelihood and leaves the prior as it is; none by default.
+        """Make a transition that changes no likelihood and leaves the prior invariant; none by default.
 
         For directions that the data do not identify, along which the posterior is the prior.
         """

@@ -37,7 +37,7 @@ class FieldLike(Protocol):
 
 @runtime_checkable
 class VariableLike(Protocol):
-    """What the numbers of a column of a table are: see `bayesmesh.data.base.Variable`."""
+    """The meaning of the numbers in a column of a table: see `bayesmesh.data.base.Variable`."""
 
     @property
     def kind(self) -> str: ...
@@ -93,9 +93,9 @@ class Shown(NamedTuple):
     """A latent or a summary that the page of an experiment shows as a finding.
 
     Attributes:
-        name: of the latent or the summary; a summary where both bear it.
-        heading: above its table, in words; neighbours with one heading share a table.
-        reference: value that intervals are compared with in a sentence, such as 0 for a coefficient; None for none.
+        name: name of the latent or the summary; the summary if both have it.
+        heading: heading above its table; neighbours with the same heading share a table.
+        reference: value with which a sentence compares the intervals, such as 0 for a coefficient; None if there is none.
         apart: labels of entries that have no reference, such as an intercept.
     """
 
@@ -110,13 +110,13 @@ HostRows = Mapping[str, np.ndarray]
 
 
 class Condensed(NamedTuple):
-    """Rows that stand for many others, with the same log likelihood in all; models read them in `log_likelihood` alone.
+    """Rows that stand for many others and have the same total log likelihood; models read them in `log_likelihood` alone.
 
     Attributes:
         fields: field -> (row, ...), in the order of the entries of local latents.
         entry_counts: rows of each entry; empty without local latents, or where each has one row.
-        are_sums: whether each holds sums over the rows that it stands for. Their log likelihood, which may be 1e8 nats, is
-            computed in float64, from latents that have not been rounded.
+        are_sums: whether each row holds sums over the rows that it stands for. Its log likelihood, which may be 1e8 nats,
+            is computed in float64, from latents that have not been rounded.
     """
 
     fields: dict[str, np.ndarray]
@@ -125,15 +125,15 @@ class Condensed(NamedTuple):
 
 
 class Preparation(NamedTuple):
-    """How a model wants the rows of a source, see `Model.prepare`.
+    """How the rows of a source are prepared for a model; see `Model.prepare`.
 
     Attributes:
-        of_rows: from any rows of the source, and their number, to the fields that the model reads.
-        constants: added to those of the dataset.
-        arrays: more such numbers, whole arrays, for `DataSpec.arrays`.
+        of_rows: maps any rows of the source, and their number, to the fields that the model reads.
+        constants: scalars added to the constants of the dataset.
+        arrays: further constants that are whole arrays, for `DataSpec.arrays`.
         group_field: field of the source whose codes 0, 1, ... are the entries of local latents; rows are sorted by it.
         num_groups: number of codes.
-        condense: returns rows from which to sample instead, or None where those of the source are as good.
+        condense: returns rows from which to sample instead, or None if those of the source serve as well.
     """
 
     of_rows: Callable[[HostRows, int], dict[str, np.ndarray]]
@@ -146,7 +146,7 @@ class Preparation(NamedTuple):
 
 @runtime_checkable
 class Bijector(Protocol):
-    """The methods of a TFP bijector that the density calls: unconstrained space to latents."""
+    """The methods of a TFP bijector that the density calls; it maps unconstrained space to latents."""
 
     def forward(self, x: Latents) -> Latents: ...
     def inverse(self, y: Latents) -> Latents: ...
@@ -175,27 +175,26 @@ class Predictive(Protocol):
 class Model(OnGpu, ByUnit, ABC):
     """A prior over named latents and a likelihood that is a sum over rows.
 
-    Write a model as if all rows were in one place and for one draw; batching over chains, tiles of rows and devices is
-    done for it. It knows no files.
+    Write a model for one draw, and as if all rows were in one place; batching over chains, tiles of rows and devices is
+    done for it. A model does not deal with files.
 
     Class attributes:
-        pretty_name: for tables.
+        pretty_name: name in tables.
         local_latents: latents with one entry per row, or per group of rows -> the axis that runs over the entries.
             Wherever a method receives `rows` or `inputs`, these latents are aligned with the rows along that axis.
-        blocks: name of an axis, such as ``films`` -> shared latents that have it -> where it is among their axes. A
-            block metric may take the coordinates of one film together.
-        offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
-            them). Read from the source text before any job starts; a class that says nothing is checked when its
-            programs are compiled.
+        blocks: name of an axis, such as ``films`` -> shared latents that have it -> its position among their axes. A
+            block metric may treat the coordinates of one film together.
+        offers: needs of analyses that the model satisfies (their `needs_of_model`; docs/contracts/model.md lists them).
+            Read from the source text before any job starts; a class without it is checked when its programs are compiled.
         folds_in: whether the logit of a cell of a watch matrix is user_embeddings . film_embeddings + user_biases +
             film_biases, all with priors normal(0, option `prior_scale`); new users can then be sampled
             given the films. Read from the source text.
-        folds_in_ratings: the same of ratings: whether the model has the latents, priors, likelihoods and options of
+        folds_in_ratings: the same for ratings: whether the model has the latents, priors, likelihoods and options of
             `rating_factorization`.
-        packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
-        reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.
-        takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
-            has length 1. Rows may then depend on each other; they are never tiled or spread over devices.
+        packages: distributions whose versions are recorded with the chains, in addition to those of JAX and NumPy.
+        reads_roles: roles of fields that the model takes into account, such as ``weights``; data with other roles are refused.
+        takes_all_rows: whether the whole dataset is one row: each field is (1, num_rows, ...), with an axis of rows of
+            length 1. Rows of the source may then depend on each other; they are never tiled or spread over devices.
     """
 
     pretty_name: ClassVar[str]
@@ -216,21 +215,21 @@ class Model(OnGpu, ByUnit, ABC):
 
     @classmethod
     def reads_whole(cls, options: Settings) -> bool:
-        """Return whether the whole dataset is one row: `takes_all_rows`, or the option ``whole`` of a model that has it."""
+        """Return whether the whole dataset is one row: `takes_all_rows`, or the option ``whole`` if the model has one."""
         return cls.takes_all_rows or getattr(options, "whole", False) is True
 
     @classmethod
     def prepare(
         cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
     ) -> Preparation | None:
-        """Return how the rows of a source become the fields that the model reads; None to take them as they are.
+        """Return how to turn the rows of a source into the fields that the model reads; None to use them unchanged.
 
-        For computations that the host makes once instead of in every gradient, and for numbers of the whole dataset, such as
-        means, which become constants. `spec.source_fields` then holds the fields of the source.
+        Override it for computations that the host makes once instead of in every gradient, and for numbers of the whole
+        dataset, such as means, which become constants. `spec.source_fields` then holds the fields of the source.
 
         Args:
-            options: of the model.
-            spec: the data as the source has them.
+            options: options of the model.
+            spec: description of the data as the source provides them.
             read_blocks: returns an iterator over all training rows in blocks.
         """
         del options, spec, read_blocks
@@ -238,11 +237,11 @@ class Model(OnGpu, ByUnit, ABC):
 
     @classmethod
     def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
-        """Refuse data that the model cannot take; asked once, before anything is compiled. By default all are taken.
+        """Refuse data that the model cannot use; called once, before anything is compiled. By default, all data are accepted.
 
         Args:
-            options: of the model.
-            spec: the data as the source has them.
+            options: options of the model.
+            spec: description of the data as the source provides them.
             read_blocks: returns an iterator over all rows of the source: training, held-out and test rows.
 
         Raises:
@@ -253,7 +252,7 @@ class Model(OnGpu, ByUnit, ABC):
     def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
         """Return latents at which chains may start, computed from the data, for ``sampling.initial.method: model``.
 
-        Each has the prior's shape, or one axis of points in front. None by default: the model declares none.
+        Each has the prior's shape, optionally with a leading axis of points. None, the default, if the model has no such point.
 
         Args:
             read_blocks: returns an iterator over all training rows in blocks.
@@ -268,25 +267,25 @@ class Model(OnGpu, ByUnit, ABC):
 
     @property
     def has_proper_prior(self) -> bool:
-        """Whether draws of the prior follow its density, which kernels that begin with the prior need."""
+        """Whether draws of the prior follow its density, as kernels that start from the prior require."""
         return True
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
-        """Return latent or summary -> its axes; those that are left out, or None, are numbered.
+        """Return latent or summary -> its axes; an axis that is left out, or None, is numbered.
 
-        They become dimensions and coordinates of the posterior, and names in tables and messages.
+        Axes become dimensions and coordinates of the posterior, and names in tables and messages.
         """
         return {}
 
     def shown(self) -> Sequence[Shown | tuple[object, ...]]:
-        """Return what the page shows as findings, in this order; all else is folded away. By default all summaries.
+        """Return the findings that the page shows, in order; all else is folded away. By default, all summaries are shown.
 
-        Plain tuples of the same items do as well: a new import in the model's file would be another model.
+        Plain tuples of the same items work too: a new import in the model's file would make it another model.
         """
         return ()
 
     def described(self) -> Mapping[str, object]:
-        """Return what the page says of the model: see `bayesmesh.store.stored_description.ModelDescription`.
+        """Return the page's description of the model: see `bayesmesh.store.stored_description.ModelDescription`.
 
         For example ``{"facts": {"Family": "Poisson", "Link": "log"}, "meanings": {"rate": "events in an hour"}}``.
         """
@@ -296,7 +295,7 @@ class Model(OnGpu, ByUnit, ABC):
     def has_unit_scale(self) -> bool:
         """Whether unconstrained coordinates are nearly independent given the data, with variances of about 1.
 
-        `metric: auto` then learns no directions where all correlations would be too many.
+        `metric: auto` then learns no directions where there are too many correlations to learn them all.
         """
         return False
 
@@ -314,7 +313,7 @@ class Model(OnGpu, ByUnit, ABC):
 
     @classmethod
     def has_fast_path(cls) -> bool:
-        """Return whether the model has a `log_likelihood_and_gradient` of its own."""
+        """Return whether the model overrides `log_likelihood_and_gradient`."""
         return cls.log_likelihood_and_gradient is not Model.log_likelihood_and_gradient
 
     def log_likelihood_and_gradient(
@@ -322,7 +321,7 @@ class Model(OnGpu, ByUnit, ABC):
     ) -> tuple[Float[Array, ""], Latents]:
         """Return the log likelihood summed over rows, in nats and float64, and its gradient with respect to every latent.
 
-        A model may override this with a faster path; a contract test holds it to this one.
+        A model may override this with a faster path; a contract test compares it with this one.
 
         Args:
             latents: one draw, local ones aligned with `rows`.
@@ -338,10 +337,10 @@ class Model(OnGpu, ByUnit, ABC):
     def observed_information(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> Mapping[str, Latents] | None:
-        """Return minus the Hessian of the log likelihood summed over rows, or None where the model has no fast way to it.
+        """Return minus the Hessian of the log likelihood summed over rows, or None if the model has no fast way to compute it.
 
-        The normal at a mode is then measured without one derivative a coordinate. Only for models without local
-        latents; a contract test holds it to those derivatives.
+        The normal approximation at a mode then needs no derivative per coordinate. Only for models without local latents;
+        a contract test compares it with those derivatives.
 
         Args:
             latents: one draw.
@@ -349,7 +348,7 @@ class Model(OnGpu, ByUnit, ABC):
             is_row: False for padding, which does not contribute.
 
         Returns:
-            Latent -> latent -> (*shape of the one, *shape of the other), as `jax.hessian` has it.
+            Latent -> latent -> (*shape of the first, *shape of the second), as `jax.hessian` returns it.
         """
         del latents, rows, is_row
         return None
@@ -363,17 +362,17 @@ class Model(OnGpu, ByUnit, ABC):
         return {}
 
     def with_new_levels(self, latents: Latents, added: Mapping[str, int], key: PRNGKeyArray) -> Latents:
-        """Return latents with entries for new levels behind those of the data, drawn from the population of levels.
+        """Return latents with entries for new levels after those of the data, drawn from the population of levels.
 
         Args:
             latents: one draw.
-            added: column, of `grouping_columns` -> number of its new levels.
-            key: of random numbers.
+            added: column of `grouping_columns` -> number of its new levels.
+            key: a PRNG key.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups")
 
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
-        """Return the observed outcome that `predict` is about."""
+        """Return the observed outcome that `predict` predicts."""
         raise NotImplementedError(f"{type(self).__name__} has no outcome to score")
 
     @abstractmethod

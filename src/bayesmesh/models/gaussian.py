@@ -32,14 +32,14 @@ class Gaussian(Model):
     options: Options
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Latent ``mean``, shape (dimension,)."""
+        """Return the prior of the latent ``mean``, shape (dimension,)."""
         shape = data_spec.fields["x"].shape
         zero = jnp.zeros((), data_spec.dtype)
         normal = tfd.Normal(zero, zero + self.options.prior_scale)
         return tfd.JointDistributionNamed({"mean": tfd.Sample(normal, shape)})
 
     def described(self) -> dict[str, object]:
-        """Return what the model assumes."""
+        """Return the assumptions of the model."""
         facts = {"Outcome": f"normal around the mean, with standard deviation {self.spec.constants['noise_scale']:g}"}
         return {"facts": {**facts, "Priors": f"each mean normal(0, {self.options.prior_scale:g})"}}
 

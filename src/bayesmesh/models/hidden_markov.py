@@ -1,12 +1,12 @@
-"""A hidden Markov chain with normal emissions, its states summed out.
+"""A hidden Markov model with normal emissions, with its states summed out.
 
 The model of PyMC's example gallery, "How to wrap a JAX function for use in PyMC": in state j = 1, 2, 3 a process emits
 N(j x signal, noise^2). The means are in a fixed order, so the states cannot exchange their names.
 
-The forward pass propagates probabilities that sum to 1 instead of their logs (Rabiner 1989, doi:10.1109/5.18626,
-section V.A): the recurrence needs neither exponential nor logarithm. Each emission density is divided by the largest of
-its step, which keeps everything in range in float32 too. The gradient follows from Fisher's identity: expected counts
-from one backward pass.
+The forward pass propagates probabilities that sum to 1 instead of their logs (Rabiner 1989, doi:10.1109/5.18626, section
+V.A): the recurrence needs neither exponential nor logarithm. Each emission density is divided by the largest of its step,
+which keeps everything in range even in float32. The gradient follows from Fisher's identity, with expected counts from
+one backward pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Options(Settings):
 ByState = Float[Array, "*time state draw row"]
 PerRow = Float[Array, "*time draw row"]
 Carry = tuple[ByState, Float[Array, "state state draw row"], PerRow, PerRow]
-"""Derivatives by the step's prediction and by the transition, and the two sums of `_deviations`."""
+"""Derivatives with respect to the step's prediction and to the transition, and the two sums of `_deviations`."""
 
 
 class Filtered(NamedTuple):
@@ -63,7 +63,7 @@ class Filtered(NamedTuple):
 
 
 class HiddenMarkov(Model):
-    """Rows ``emissions`` of shape (time,), one process each.
+    """Rows ``emissions`` of shape (time,), one process per row.
 
     Latents ``signal`` (), ``noise`` () > 0, ``initial`` (state,) and ``transition`` (state, state), whose rows sum to 1.
     """
@@ -73,7 +73,7 @@ class HiddenMarkov(Model):
     options: Options
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Signal N(0, signal_scale^2), noise half-normal, initial and each row of the transition uniform on the simplex."""
+        """Return signal ~ N(0, signal_scale^2), half-normal noise, initial and transition rows uniform on the simplex."""
         if len(data_spec.fields["emissions"].shape) != 1:
             raise ValueError("a row of emissions is one process, shape (time,)")
         zero = jnp.zeros((), data_spec.dtype)
@@ -95,7 +95,7 @@ class HiddenMarkov(Model):
     def log_likelihood_and_gradient(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """Make one pass forward and one back, over all draws of a batch together: see `_forward_backward`."""
+        """Make one forward and one backward pass over all draws of a batch together: see `_forward_backward`."""
         return _of_draw(dict(latents), rows["emissions"], is_row)
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
@@ -110,9 +110,9 @@ class HiddenMarkov(Model):
         return rows["emissions"]
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return all latents, and how often the probe processes are in each state.
+        """Return all latents, and the share of time that the probe processes spend in each state.
 
-        Chains in which the states had exchanged their labels would disagree on the latter.
+        Chains in which labels were switched would disagree on the latter.
         """
         by_time = _filter(_as_several(latents), rows["emissions"]).filtered
         return {**latents, "occupancy": by_time.mean(axis=(0, 2, 3))}
@@ -133,8 +133,8 @@ def _means(latents: Latents) -> Float[Array, "state draw 1"]:
 def _filter(latents: Latents, emissions: Float[Array, "row time"]) -> Filtered:
     """Filter all rows for several draws.
 
-    The axes of a step are (state, draw, row) in this order: a sum over states then adds long contiguous arrays, in a
-    third of the time that it takes with the states between draws and rows.
+    The axes of a step are (state, draw, row) in this order: a sum over states then adds long contiguous arrays, which
+    takes a third of the time that it takes with the states between draws and rows.
     """
     means, noise = _means(latents)[None], latents["noise"][None, None, :, None]
     transition = _for_steps(latents["transition"])
@@ -216,7 +216,7 @@ def _of_one(
 
 
 _of_draw = jax.custom_batching.custom_vmap(_of_one)
-"""The same, batched by `_of_batch`: the order of axes that `jax.vmap` chooses is slow."""
+"""`_of_one`, batched by `_of_batch`: the order of axes that `jax.vmap` chooses is slow."""
 
 
 @_of_draw.def_vmap
@@ -232,7 +232,7 @@ def _of_batch(
     if all(of_latents) and not any(of_rows):
         return _forward_backward(latents, emissions, is_row), everything
     if axis_size == 1 and all(of_rows) and not any(of_latents):
-        # The axis of devices, when there is one: the batch of draws is still to come.
+        # This is the axis of devices, if there is one: the batch of draws is still to come.
         return jax.tree.map(lambda x: x[None], _of_draw(latents, emissions[0], is_row[0])), everything
     axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, tuple(in_batched))
     return jax.vmap(_of_one, in_axes=axes)(latents, emissions, is_row), everything
@@ -243,7 +243,7 @@ def _propagate(
 ) -> Float[Array, "state draw row"]:
     """Return the sum over i of probabilities[i] x transition[i], indexed by the second state.
 
-    A sum of few terms: a matrix product would be many tiny ones.
+    Written as a sum of a few terms: a matrix product would be many tiny ones.
     """
     terms = [probabilities[i][None] * transition[i] for i in range(transition.shape[0])]
     return sum(terms[1:], start=terms[0])

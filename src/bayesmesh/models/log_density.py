@@ -1,4 +1,4 @@
-"""A log density written as one plain function of latents and all data, with a prior or a test point.
+"""A log density given as one plain function of latents and all data, with a prior or a test point.
 
 For models whose rows depend on each other: time series, Gaussian processes, differential equations. In a module of your
 own::
@@ -7,7 +7,7 @@ own::
         def step(carry, y): ...
         return tfd.Normal(expected, latents["noise"]).log_prob(data["y"]).sum()
 
-The whole dataset lies on every device that has chains: rows are neither tiled nor spread over devices.
+Every device with chains holds the whole dataset: rows are neither tiled nor spread over devices.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "predictive_function": ("latents", "data"),
     "start_function": ("data",),
 }
-"""Option -> what its function is called with."""
+"""Option -> arguments with which its function is called."""
 
 _OTHER_SUPPORT = (
     "a prior has its own support; for another, such as ordered numbers, write `test_point` instead of `prior` and add the log"
@@ -111,7 +111,7 @@ class Options(Settings):
 
 
 class LogDensity(Model):
-    """The log density of a user's function; every field of the data is one array with all rows."""
+    """The log density that a user's function returns; every field of the data is one array with all rows."""
 
     pretty_name = "Log density of a function"
     offers = ()
@@ -151,13 +151,13 @@ class LogDensity(Model):
         return self.options.test_point is None
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
-        """Return the axes that the options name, with levels and columns of the data, and those of correlations."""
+        """Return the axes named in the options, with the levels and columns of the data, and the axes of correlations."""
         named = {latent: tuple(map(self._axis, names)) for latent, names in self.options.axes.items()}
         return {**matrix_axes(*self._matrices, named), **named}
 
     @functools.cached_property
     def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
-        """Shapes of the latents, and the summaries of matrices; both empty where there can be none."""
+        """Shapes of the latents, and the summaries of matrices; both are empty where there can be none."""
         options = self.options
         if options.summary_function is not None or options.prior is not None:
             return {}, {}
@@ -169,7 +169,7 @@ class LogDensity(Model):
         return Axis(name, (about.levels if about is not None else ()) or self.spec.labels.get(name))
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Return the prior by name, that of the user's function, or a flat density around the test point."""
+        """Return the prior by name, the one from the user's function, or a flat density around the test point."""
         options = self.options
         if options.test_point is not None:
             point = {k: np.asarray(v, data_spec.dtype) for k, v in options.test_point.items()}
@@ -180,14 +180,14 @@ class LogDensity(Model):
                 {k: distribution_of(v, data_spec.dtype) for k, v in parsed.items()}
             )
             return made
-        # To the workflow all data are one row; a latent with an entry for each row needs the user's number of rows.
+        # To the workflow, all data are one row; a latent with an entry per row needs the user's number of rows.
         spec: Any = data_spec
         num_rows = max(field.shape[0] for field in spec.fields.values())
         found: Prior = load_function(str(options.prior_function))(dataclasses.replace(spec, num_rows=num_rows))
         return found
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the value of the function for each dataset, of which there is one, in nats."""
+        """Return the function's value for each dataset, in nats; there is only one."""
 
         function = load_function(self.options.function)
 
@@ -209,13 +209,13 @@ class LogDensity(Model):
         return _OfDatasets(load_function(self.options.predictive_function), latents, inputs)
 
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
-        """Return the field that the function is a density of."""
+        """Return the field whose density the function returns."""
         if self.options.outcome_field is None and not self.has_predictions:
             raise NotImplementedError("nothing says what the outcome is; name a field: key 'model.outcome_field'")
         return rows[self.options.outcome_field or "y"]
 
     def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
-        """Return that of the user's function, if there is one."""
+        """Return the point from the user's function, if there is one."""
         if self.options.start_function is None:
             return None
         (rows,) = read_blocks()
@@ -223,7 +223,7 @@ class LogDensity(Model):
         return found
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return those of the user's function, or all latents; of a Cholesky factor of a correlation, the correlations."""
+        """Return those of the user's function, or all latents; for a Cholesky factor of a correlation, the correlations."""
         if self.options.summary_function is None:
             return summarise(latents, self._matrices[1])
         found: Latents = load_function(self.options.summary_function)(latents, {k: v[0] for k, v in rows.items()})
@@ -231,11 +231,11 @@ class LogDensity(Model):
 
 
 def _check_point(point: Mapping[str, Any], support: Mapping[str, str]) -> None:
-    """Refuse a test point with values outside of the support, at which no chain could start."""
+    """Refuse a test point with values outside the support, where no chain could start."""
     for name, kind in support.items():
         value = np.asarray(point[name], np.float32)
         with jax.ensure_compile_time_eval():
-            # Two maps, because one remembers what its inverse came from.
+            # Two maps, because a single one caches the input of its inverse.
             back = np.asarray(SUPPORTS[kind]().forward(np.asarray(SUPPORTS[kind]().inverse(value))))
         if back.shape != value.shape or not np.allclose(back, value, rtol=1e-3, atol=1e-5):
             raise ConfigError(
@@ -249,7 +249,7 @@ class FlatPrior:
 
     Args:
         point: latent -> its value in the support.
-        bijectors: latent -> map from unconstrained space, where the support is not the whole space.
+        bijectors: latent -> map from unconstrained space, where the support is not the whole real space.
     """
 
     def __init__(self, point: Mapping[str, np.ndarray], bijectors: Mapping[str, Any]) -> None:
@@ -275,10 +275,10 @@ class FlatPrior:
 
 
 class _OfDatasets:
-    """The user's distribution for each of some datasets.
+    """The user's distribution for each of several datasets.
 
     Args:
-        function: of latents and a dataset.
+        function: function of latents and a dataset.
         latents: one draw.
         rows: field -> (dataset, ...).
     """

@@ -52,7 +52,7 @@ class MatrixFactorization(Model):
     gpu_path = GpuPath(9.0, 9.0, num_devices=1)
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
+        """Return the prior of ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
         (num_films,) = data_spec.fields["watched"].shape
         num_users, width = data_spec.num_entries, self.options.width
         zero = jnp.zeros((), data_spec.dtype)
@@ -79,7 +79,7 @@ class MatrixFactorization(Model):
     def log_likelihood_and_gradient(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """One pass over the cells with one exponential each.
+        """Make one pass over the cells, with one exponential per cell.
 
         With e = exp(-|logit|), the sum of log(1 + e) over cells is the log of a product, taken `_FACTORS` cells at a
         time (a factor is at most 2, so the product stays finite), and sigmoid(logit) is 1 / (1 + e) or e / (1 + e).
@@ -96,12 +96,12 @@ class MatrixFactorization(Model):
         return jnp.sum(jnp.where(is_row, per_row, 0), dtype=jnp.float64), gradient
 
     def _fused(self) -> ModuleType | None:
-        """Return the module of the fused kernel, or None if it is not for this width or this dtype.
+        """Return the module of the fused kernel, or None if it does not support this width or this dtype.
 
-        Embeddings beyond 65,504, where its float16 numbers end, make no finite value there and count as divergent; in
-        float64 the plain path takes them.
+        Embeddings beyond 65,504, the largest float16 number, give no finite value there and count as divergent; in
+        float64 the plain path handles them.
         """
-        # Loaded here: other devices have no use for it, and it takes 0.3 s.
+        # Imported here: other devices do not need it, and importing it takes 0.3 s.
         from bayesmesh.models import _fused_cells
 
         is_small = self.options.width + 2 <= _fused_cells.MOST_FACTORS
@@ -115,7 +115,7 @@ class MatrixFactorization(Model):
     def log_likelihood_and_gradient_on_gpu(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """One pass over the cells that writes no logit to memory, for embeddings of width 30 at most in float32."""
+        """Make one pass over the cells that writes no logit to memory, for embeddings of width 30 at most in float32."""
         if (fused := self._fused()) is None:
             return self.log_likelihood_and_gradient(latents, rows, is_row)
         user_side, film_side = _sides(latents)
@@ -130,7 +130,7 @@ class MatrixFactorization(Model):
         """Return minus the log normalisers of each user's row, or of each film's column, and their gradient."""
         del rows
         user_side, film_side = _sides(latents)
-        # Padding is a user all of whose logits are 0.
+        # Padding is a user whose logits are all 0.
         user_side = user_side * is_row[:, None].astype(user_side.dtype)
         # Units come first, so that neither sums nor products need a transpose.
         own, other = (user_side, film_side) if group == "local" else (film_side, user_side)
@@ -152,7 +152,7 @@ class MatrixFactorization(Model):
     def unit_linear(
         self, group: str, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, " unit"], Latents]:
-        """Return sums over the watched cells: of the other side's biases, and of what multiplies this side's latents."""
+        """Return sums over the watched cells: of the other side's biases, and of the coefficients of this side's latents."""
         user_side, film_side = _sides(latents)
         watched = rows["watched"].astype(user_side.dtype) * is_row[:, None].astype(user_side.dtype)
         by_user, by_film = watched @ film_side, watched.T @ user_side
@@ -178,7 +178,7 @@ class MatrixFactorization(Model):
         return name, {f"{own}_embeddings": embeddings, f"{own}_biases": jnp.ones_like(embeddings[:, 0])}
 
     def redraw(self, key: Key[Array, ""], latents: Latents) -> Latents:
-        """Redraw what no logit sees: linear maps of the factor space, and shifts of embeddings that biases make up for."""
+        """Redraw what leaves all logits unchanged: linear maps of the factor space, and shifts that biases offset."""
         return {**latents, **redraw_factors(key, latents, self.options.prior_scale)}
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
@@ -191,21 +191,21 @@ class MatrixFactorization(Model):
         return rows["watched"].astype(jnp.int32)
 
     def shown(self) -> Sequence[Shown]:
-        """Return means of biases, and logits at some cells: embeddings rotate."""
+        """Return means of biases, and logits of some cells: embeddings may rotate."""
         means = "Means of the biases, in logits"
         logits = Shown("logits", "Logits of a watch, at 16 films of each probe user")
         return Shown("mean_user_bias", means), Shown("mean_film_bias", means), logits
 
     def described(self) -> Mapping[str, object]:
-        """Return what the model assumes."""
+        """Return the assumptions of the model."""
         of = f"embeddings of width {self.options.width} and biases normal(0, {self.options.prior_scale:g})"
         link = "the logit of a watch is the product of both embeddings plus both biases"
         return {"facts": {"Outcome": f"watched or not, Bernoulli; {link}", "Priors": of}}
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return what rotations of the embeddings leave alone: logits at some cells, and the biases' means.
+        """Return what is invariant to rotations of the embeddings: logits of some cells, and means of the biases.
 
-        Of each probe user 16 films, spread evenly, are followed.
+        For each probe user, 16 evenly spaced films are monitored.
         """
         num_films = rows["watched"].shape[-1]
         films = np.linspace(0, num_films - 1, min(16, num_films)).round().astype(np.int32)
@@ -231,17 +231,17 @@ def _sides(latents: Latents) -> tuple[Float[Array, "rows k"], Float[Array, "film
 
 
 def _by_user(product: Float[Array, "rows k"]) -> dict[str, Array]:
-    """Return a gradient by the factors of users as one by their latents."""
+    """Convert a gradient with respect to the factors of users into one with respect to their latents."""
     return {"user_embeddings": product[:, :-2], "user_biases": product[:, -2]}
 
 
 def _by_film(product: Float[Array, "films k"]) -> dict[str, Array]:
-    """Return a gradient by the factors of films as one by their latents."""
+    """Convert a gradient with respect to the factors of films into one with respect to their latents."""
     return {"film_embeddings": product[:, :-2], "film_biases": product[:, -1]}
 
 
 def _sum_log1p(values: Float[Array, "rows films"]) -> Float[Array, " rows"]:
-    """Return the sum of log(1 + v) over the last axis, for v in [0, 1], with a log for every `_FACTORS` values."""
+    """Return the sum of log(1 + v) over the last axis, for v in [0, 1], with one logarithm per `_FACTORS` values."""
     count = values.shape[-1]
     whole = count - count % _FACTORS
     products = jnp.prod(1 + values[..., :whole].reshape(*values.shape[:-1], -1, _FACTORS), axis=-1)

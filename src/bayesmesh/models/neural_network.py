@@ -1,8 +1,8 @@
 """Bayesian multilayer perceptron for classification and regression, with independent normal priors on all weights.
 
 The setting of Izmailov, Vikram, Hoffman and Wilson 2021, "What are Bayesian neural network posteriors really like?"
-(ICML), who sample such networks with full-batch Hamiltonian Monte Carlo and judge convergence in function space: hidden
-units may exchange their places, so that no weight is identified, but predictions are.
+(ICML), who sample such networks with full-batch Hamiltonian Monte Carlo and assess convergence in function space: hidden
+units may be permuted, so that weights are not identified, but predictions are.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Options(Settings):
 
 
 class NeuralNetwork(Model):
-    """Outcome of each row from its features, divided by the constant ``feature_scale`` where there is one.
+    """The outcome of each row given its features, divided by the constant ``feature_scale`` where there is one.
 
     Latents ``weights_I`` (inputs, units) and ``biases_I`` (units,) of layer I, and ``noise`` () for regression.
     """
@@ -82,7 +82,7 @@ class NeuralNetwork(Model):
         self.sizes = (inputs, *own.widths, outputs)
 
     def _num_classes(self) -> int:
-        """Return the number of labels, of a category or from the constant ``num_classes``."""
+        """Return the number of labels, from a category or from the constant ``num_classes``."""
         about = self.spec.variables.get(self.options.outcome)
         if about is not None and about.levels:
             return len(about.levels)
@@ -92,7 +92,7 @@ class NeuralNetwork(Model):
         return int(self.spec.constants["num_classes"])
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Return independent normal priors; a weight's is narrower the more inputs its unit has."""
+        """Return independent normal priors; that of a weight is narrower the more inputs its unit has."""
         own, zero = self.options, jnp.zeros((), data_spec.dtype)
         parts = {}
         for i, (inputs, units) in enumerate(zip(self.sizes[:-1], self.sizes[1:], strict=True)):
@@ -104,7 +104,7 @@ class NeuralNetwork(Model):
         return tfd.JointDistributionNamed(parts)
 
     def described(self) -> Mapping[str, object]:
-        """Return what the network is, and its priors."""
+        """Return a description of the network and its priors."""
         own = self.options
         layers = " · ".join(map(str, self.sizes))
         noise = f"; noise half_normal({own.noise_scale:g})" if own.task == "regression" else ""
@@ -128,7 +128,7 @@ class NeuralNetwork(Model):
         return layer
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the log probability of each row's label, or the log density of its number, in nats."""
+        """Return the log probability of each row's label, or the log density of its numeric outcome, in nats."""
         return self.predict(latents, rows).log_prob(self.outcome(rows).astype(self._outcome_dtype(latents)))
 
     def _outcome_dtype(self, latents: Latents) -> jnp.dtype:
@@ -142,12 +142,12 @@ class NeuralNetwork(Model):
         return tfd.Normal(outputs[:, 0], latents["noise"])
 
     def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
-        """Return the label of each row, int32, or its number."""
+        """Return the label of each row, int32, or its numeric outcome."""
         values = rows[self.options.outcome]
         return values.astype(jnp.int32) if self.options.task == "classification" else values
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return predictions alone: logits less their mean over classes, or means, and the noise."""
+        """Return only predictions and the noise: logits less their mean over classes, or predicted means."""
         outputs = self._outputs(latents, rows)
         if self.options.task == "classification":
             return {"logits": outputs - outputs.mean(-1, keepdims=True)}

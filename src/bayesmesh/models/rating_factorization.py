@@ -1,8 +1,8 @@
-"""Factorisation of ratings on observed cells alone: a row is one user's rating of one film.
+"""Factorisation of ratings, on observed cells only: a row is one user's rating of one film.
 
-Users are groups of rows and their latents lie with these, so that memory and time follow the number of ratings, and
-users are spread over devices. All scales of priors are in standard deviations of the ratings, or, of ordered stars, of the
-logistic noise.
+Users are groups of rows and their latents are stored with these rows, so that memory and time grow with the number of
+ratings, and users are spread over devices. All prior scales are in standard deviations of the ratings or, for ordered
+stars, of the logistic noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Pr
 tfd = tfp.distributions
 
 FILM, RATING = "film", "rating"
-"""Fields that the model reads: the code of the film, and the rating, or its place among the ordered ones."""
+"""Fields that the model reads: the code of the film, and the rating, or its index among the ordered ones."""
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
 
@@ -91,7 +91,7 @@ class RatingFactorization(Model):
     """A rating is normal: mean + user bias + film bias + user embedding . film embedding, with noise ``sigma``.
 
     Or it is one of a few ordered values, whose probabilities for an average user and film are ``baseline``, and biases and
-    embeddings add to its logits. Reads the columns of user, film and rating. Films without a rating have their prior.
+    embeddings add to its logits. Reads the columns of user, film and rating. Films without a rating keep their prior.
     """
 
     pretty_name = "Rating factorisation"
@@ -105,10 +105,10 @@ class RatingFactorization(Model):
     def prepare(
         cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
     ) -> Preparation | None:
-        """Sort rows by user, and compute mean and standard deviation of the ratings.
+        """Sort rows by user, and compute the mean and standard deviation of the ratings.
 
         Raises:
-            ConfigError: a column is missing, of another kind or named twice, or all ratings are equal; names the key.
+            ConfigError: a column is missing, of the wrong kind or named twice, or all ratings are equal; names the key.
         """
         own = cast(Options, options)
         if own.levels and (own.likelihood != "ordinal" or len(own.levels) == 1):
@@ -118,7 +118,7 @@ class RatingFactorization(Model):
         users, _ = user_and_film_levels(spec, own.user, own.film)
         check_rating(spec, own.rating)
         mean, sd = moments(block[own.rating] for block in read_blocks())
-        # The mean of equal numbers may be another one by rounding.
+        # The mean of equal numbers may differ from them by rounding.
         if sd <= 1e-12 * abs(mean):
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
         levels = np.zeros(0)
@@ -139,7 +139,7 @@ class RatingFactorization(Model):
 
     @classmethod
     def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
-        """Refuse two ratings of one film by one user, also where the split has parted them: one would predict the other.
+        """Refuse two ratings of one film by the same user, even if the split separates them: one would predict the other.
 
         Raises:
             ConfigError: names user and film.
@@ -173,7 +173,7 @@ class RatingFactorization(Model):
         return self.spec.variables[name].levels
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Latents ``mean`` and ``sigma``, or ``baseline``, and by user and film ``_biases`` and ``_embeddings`` (users or films, width)."""
+        """Return the prior of ``mean`` and ``sigma``, or ``baseline``, and of biases and embeddings of users and films."""
         own, width = self.options, self.options.width
         num_users, num_films = data_spec.num_entries, len(self._labels(own.film))
         zero = jnp.zeros((), data_spec.dtype)
@@ -216,7 +216,7 @@ class RatingFactorization(Model):
     def log_likelihood_and_gradient(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """One gather and one sum by film, in which biases ride along as a further column of the embeddings."""
+        """Make one gather and one sum by film, with biases as a further column of the embeddings."""
         own = {k: v for k, v in latents.items() if k not in self.local_latents and k not in self.blocks["films"]}
         users, film = latents["user_embeddings"], rows[FILM]
         sides = jnp.concatenate([latents["film_embeddings"], latents["film_biases"][:, None]], axis=1)
@@ -235,11 +235,11 @@ class RatingFactorization(Model):
 
     @property
     def normal_groups(self) -> tuple[str, ...]:
-        """Users given films, and films given users, of normal ratings."""
+        """Users given films, and films given users, for normal ratings."""
         return () if self._is_ordinal else ("local", "films")
 
     def unit_regression(self, group: str, latents: Latents, rows: Rows) -> Regression:
-        """Return each rating less mean and the other side's bias, on the other side's embedding and 1."""
+        """Regress each rating, less the mean and the other side's bias, on the other side's embedding and 1."""
         film = rows[FILM].astype(jnp.int32)
         of_films = {k: latents[k][film] for k in self.blocks["films"]}
         given = {**latents, **of_films}
@@ -258,13 +258,13 @@ class RatingFactorization(Model):
 
     @property
     def _scales(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Standard deviations of embeddings and biases of normal ratings, float64."""
+        """Standard deviations of embeddings and biases for normal ratings, float64."""
         own, sd = self.options, self.spec.constants["rating_sd"]
         factor, bias = (jnp.asarray(each, jnp.float64) for each in (own.factor_scale, own.bias_scale))
         return jnp.sqrt(factor * sd / math.sqrt(own.width)), bias * sd
 
     def redraw(self, key: Key[Array, ""], latents: Latents) -> Latents:
-        """Redraw what no rating sees: linear maps of the factor space, and shifts between embeddings, biases and mean."""
+        """Redraw what changes no rating: linear maps of the factor space, and shifts between embeddings, biases and mean."""
         key_factors, key_level = jax.random.split(key)
         embedding, bias = self._scales
         factors = {k: latents[k] for k in (*self.local_latents, *self.blocks["films"])}
@@ -280,7 +280,7 @@ class RatingFactorization(Model):
         return {"residual": residual.sum(), "square": (residual**2).sum()}
 
     def redraw_rest(self, key: Key[Array, ""], latents: Latents, sums: Latents) -> Latents:
-        """Draw mean and noise."""
+        """Draw the mean and the noise."""
         centre, sd = self.spec.constants["rating_mean"], self.spec.constants["rating_sd"]
         noise_scale = jnp.asarray(self.options.noise_scale, jnp.float64) * sd
         return redraw_noise(key, latents, sums, self.spec.num_rows, centre, sd, noise_scale)
@@ -290,14 +290,14 @@ class RatingFactorization(Model):
         return self._outcome(_predictor(latents, inputs), latents)
 
     def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
-        """Return the rating of each row; NaN for one that is not among the ordered ratings."""
+        """Return the rating of each row; NaN for a rating that is not among the ordered ones."""
         if not self._is_ordinal:
             return rows[RATING]
         values, level = self._values(self.spec.dtype), rows[RATING].astype(jnp.int32)
         return jnp.where(level < len(values), values[jnp.minimum(level, len(values) - 1)], jnp.nan)
 
     def shown(self) -> Sequence[Shown]:
-        """Return what all ratings share, and expectations at probe cells: embeddings rotate."""
+        """Return the latents that all ratings share, and expectations at probe cells: embeddings may rotate."""
         own = self.options
         cells = Shown("expected", f"Expected {own.rating} of some pairs of {own.user} and {own.film}")
         if self._is_ordinal:
@@ -312,7 +312,7 @@ class RatingFactorization(Model):
         )
 
     def described(self) -> Mapping[str, object]:
-        """Return what the model assumes."""
+        """Return the assumptions of the model."""
         own = self.options
         kind = "ordered, cumulative logit" if self._is_ordinal else "normal about the expectation"
         unit = "the logistic noise" if self._is_ordinal else "the ratings"
@@ -331,7 +331,7 @@ class RatingFactorization(Model):
         }
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return what rotations of the embeddings leave alone: expected ratings, and moments of the biases."""
+        """Return what is invariant to rotations of the embeddings: expected ratings, and moments of the biases."""
         found = {f"mean_{side}_bias": latents[f"{side}_biases"].mean() for side in ("user", "film")}
         shared = {k: v for k, v in latents.items() if k in ("mean", "sigma", "baseline")}
         expected = self._outcome(_predictor(latents, rows), latents).mean()  # type: ignore[attr-defined]  # both have one
@@ -339,7 +339,7 @@ class RatingFactorization(Model):
 
 
 def _predictor(latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-    """Return what user and film add to the mean, or to the logits, of each rating."""
+    """Return the contribution of user and film to the mean, or to the logits, of each rating."""
     film = rows[FILM]
     products = jnp.sum(latents["user_embeddings"] * latents["film_embeddings"][film], axis=1)
     return latents["user_biases"] + latents["film_biases"][film] + products

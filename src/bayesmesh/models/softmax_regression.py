@@ -53,7 +53,7 @@ class SoftmaxRegression(Model):
         return Shown("weights", "Weights of the features"), Shown("biases", "Biases of the classes, less their mean")
 
     def described(self) -> Mapping[str, object]:
-        """Return what the model assumes, and what its logits are."""
+        """Return the assumptions of the model, and the meaning of its logits."""
         scale = f"normal(0, {self.options.prior_scale:g})"
         facts = {
             "Outcome": "one of several classes, by the softmax of linear scores",
@@ -62,7 +62,7 @@ class SoftmaxRegression(Model):
         return {"facts": facts, "meanings": {"logits": "logits of the classes of single rows, less their mean; the first number counts the probe rows, which are spread evenly over the data"}}  # fmt: skip
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
+        """Return the prior of ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
         (num_features,) = data_spec.fields["features"].shape
         num_classes = int(data_spec.constants["num_classes"])
         zero = jnp.zeros((), data_spec.dtype)
@@ -73,7 +73,7 @@ class SoftmaxRegression(Model):
 
     def _logits(self, latents: Latents, rows: Rows) -> Float[Array, "rows classes"]:
         weights = latents["weights"]
-        # Scaling the product and not the pixels keeps a second copy of the images out of memory.
+        # Scaling the product instead of the pixels keeps a second copy of the images out of memory.
         scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
         return (rows["features"].astype(weights.dtype) @ weights) * scale + latents["biases"][None]
 
@@ -84,7 +84,7 @@ class SoftmaxRegression(Model):
     def log_likelihood_and_gradient_on_gpu(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """Products of pixels and weights on the tensor cores, where features are bytes."""
+        """Multiply pixels and weights on the tensor cores, where features are bytes."""
         features, weights = rows["features"], latents["weights"]
         if not _byte_products.are_bytes(features) or weights.dtype != jnp.float32:
             return self.log_likelihood_and_gradient(latents, rows, is_row)
@@ -108,7 +108,7 @@ class SoftmaxRegression(Model):
         between = jax.lax.map(lambda ab: -(inputs.T * (p[:, ab[0]] * p[:, ab[1]])[None]) @ inputs, pairs)
         every = jnp.zeros((num_classes, num_classes, *between.shape[1:]), weights.dtype)
         every = every.at[pairs].set(between).at[pairs[::-1]].set(between)
-        # A constant added to all logits changes nothing, so the sum over the classes of either side is 0.
+        # A constant added to all logits changes nothing, so the sum over classes is 0 on either side.
         same = jnp.arange(num_classes)
         every = every.at[same, same].set(-every.sum(1))
         part = {"weights": slice(num_features), "biases": num_features}
@@ -127,6 +127,6 @@ class SoftmaxRegression(Model):
         return rows["label"].astype(jnp.int32)
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return what the likelihood identifies: logits and biases less their mean over classes."""
+        """Return the quantities that the likelihood identifies: logits and biases less their mean over classes."""
         logits, biases = self._logits(latents, rows), latents["biases"]
         return {"logits": logits - logits.mean(-1, keepdims=True), "biases": biases - biases.mean()}

@@ -22,25 +22,25 @@ from bayesmesh.notebook.notebook_data import data_settings
 from bayesmesh.store.layout import NotebookLayout
 
 WHERE = Path("bayesmesh.sample")
-"""Stands in messages where the path of an experiment's file would."""
+"""Takes the place of an experiment's file in messages."""
 
 _SHORT = ("draws", "chains", "warmup", "seed")
-"""Keys of ``sampling`` that are arguments of their own."""
+"""Keys of ``sampling`` that are separate arguments."""
 
 _OTHERS = frozenset({*_SHORT, "cores", "name", "progress", "results"})
 """Arguments that are not top-level keys of an experiment."""
 
 _CELLS = "cells_"
-"""Begins the name of the module with the code of cells, before that of the experiment."""
+"""Prefix of the name of the module with the code of cells, before the experiment's name."""
 
 
 class Described(NamedTuple):
-    """An experiment that was described in Python.
+    """An experiment described in Python.
 
     Attributes:
         name: its name.
         values: its settings, as its file would hold them.
-        code: text of the module that `values` refer to; empty without.
+        code: text of the module to which `values` refer; empty if there is none.
     """
 
     name: str
@@ -68,7 +68,7 @@ def module_name(experiment: str) -> str:
     ('cells_eight_schools', 'cells_eight_schools_2bec')
     """
     word = experiment.replace("-", "_")
-    # So that names which differ in dashes alone have modules of their own.
+    # So that names that differ only in dashes have separate modules.
     digest = f"_{hashlib.sha256(experiment.encode()).hexdigest()[:4]}" if word != experiment else ""
     return f"{_CELLS}{word}{digest}"
 
@@ -84,10 +84,10 @@ def describe(
         kernel: name, settings, class or instance.
         name: name of the experiment; if not given, one is derived from the settings.
         results: folder of results; tables and arrays are written below it.
-        blocks: other top-level keys, and those of ``sampling`` that are arguments.
+        blocks: other top-level keys, and keys of ``sampling`` that are arguments.
 
     Raises:
-        ConfigError: a name is not valid, or the source of a class or a function cannot be had.
+        ConfigError: a name is not valid, or the source of a class or a function is not available.
         DataError: a table or an array cannot be stored.
     """
     cells = CellCode()
@@ -111,7 +111,7 @@ def describe(
 
 
 def _blocks(blocks: Mapping[str, object]) -> dict[str, object]:
-    """Return the top-level keys of an experiment, with the short ones in their block."""
+    """Return the top-level keys of an experiment, with the arguments of ``sampling`` moved into that block."""
     short = {key: blocks[key] for key in _SHORT if blocks.get(key) is not None}
     written = {key: value for key, value in blocks.items() if key not in _SHORT and value is not None}
     valid = (experiment_class().model_fields.keys() - {"sweep"}) | _OTHERS
@@ -144,7 +144,7 @@ def _component(kind: str, given: object) -> object:
 
 
 def _function_model(function: Callable[..., object]) -> dict[str, object]:
-    """Return the block of a model that is a function: of the data alone, it returns a PyMC model."""
+    """Return the block of a model given as a function, which takes only the data and returns a PyMC model."""
     if len(inspect.signature(function).parameters) == 1:
         return {"name": "pymc", "function": function}
     raise ConfigError(
@@ -154,10 +154,10 @@ def _function_model(function: Callable[..., object]) -> dict[str, object]:
 
 
 def _plain(value: object, key: str, cells: CellCode) -> object:
-    """Return a value as JSON holds it; a class or a function becomes its name.
+    """Return a value as JSON can hold it; a class or a function becomes its name.
 
     Raises:
-        ConfigError: it is none of these; the message names the key.
+        ConfigError: JSON cannot hold the value; the message names the key.
     """
     if isinstance(value, Mapping):
         # A class as a key is an analysis.
@@ -182,7 +182,7 @@ def _plain(value: object, key: str, cells: CellCode) -> object:
 
 
 def _name_of(value: Definition, key: str, cells: CellCode) -> str:
-    """Return the name of a component, ``module:attribute`` of the user's own code, or the same in the cells."""
+    """Return the name of a component, ``module:attribute`` in the user's own code, or the same in the cells."""
     if isinstance(value, type) and (built_in := _name_of_class(value)):
         return built_in
     try:
@@ -207,7 +207,7 @@ def _name_of_class(cls: type) -> str | None:
 
 
 def _default_name(values: Mapping[str, object], code: str) -> str:
-    """Return a name made from the model and a digest of all that decides the draws; more draws extend the chains."""
+    """Return a name made from the model and a digest of all that determines the draws; more draws extend the chains."""
     decisive = {key: values.get(key) for key in ("data", "model", "kernel", "compute")}
     sampling = values.get("sampling")
     if isinstance(sampling, Mapping):
@@ -221,7 +221,7 @@ def _default_name(values: Mapping[str, object], code: str) -> str:
 
 
 def _with_module(value: object, module: str) -> dict[str, object]:
-    """Return settings in which the code of cells has the name of its module."""
+    """Return settings in which the code of cells is referred to by the name of its module."""
     text = json.dumps(value)
     found: dict[str, object] = json.loads(text.replace(f'"{_CELLS}:', f'"{module}:'))
     return found

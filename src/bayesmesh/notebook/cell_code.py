@@ -1,7 +1,8 @@
-"""Write classes and functions that were defined in a notebook, or in a script, into a module that jobs import.
+"""Write classes and functions that were defined in a notebook or a script into a module that jobs import.
 
-A module holds the source of what was given and of all that it refers to: imports, constants, functions and classes. So
-its fingerprint holds everything that decides the draws. What has no source, such as an array, is refused.
+A module holds the source of the given objects and of everything that they refer to: imports, constants, functions and
+classes. Its fingerprint therefore covers everything that determines the draws. Objects without source, such as arrays,
+are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Source(NamedTuple):
 
 
 class CellCode:
-    """Collects definitions, and what they refer to, as the text of a module."""
+    """Collects definitions, and everything that they refer to, as the text of a module."""
 
     def __init__(self) -> None:
         self._values: dict[str, object] = {}
@@ -57,10 +58,10 @@ class CellCode:
         return f'{first}"""Code of cells, which `bayesmesh.sample` wrote."""\n\n' + "\n\n".join(self._parts) + "\n"
 
     def add(self, value: Definition) -> str:
-        """Add a class or a function, and what it refers to, and return its name in the module.
+        """Add a class or a function with everything that it refers to, and return its name in the module.
 
         Raises:
-            ConfigError: its source cannot be had, or it refers to something that has none.
+            ConfigError: its source is not available, or it refers to something without source.
         """
         self._define(value.__name__, value, {}, "")
         return value.__name__
@@ -69,10 +70,10 @@ class CellCode:
         """Add a definition after all that it refers to.
 
         Args:
-            name: its name where it is referred to.
+            name: name by which it is referred to.
             value: the class or the function.
-            names: what the names of who refers to it stand for.
-            file: the file or the cell of who refers to it.
+            names: name -> value, for the names that are visible where it is referred to.
+            file: the file or the cell that refers to it.
         """
         if self._is_known(name, value):
             return
@@ -84,7 +85,7 @@ class CellCode:
             names = {**names, options.__name__: options}
         self._values[name] = value
         self._is_postponed |= _is_postponed(value)
-        # A component finds its options by the name of their class, whether or not it refers to it.
+        # A component finds its options by the name of their class, whether or not it refers to that class.
         implied = {"Options"} if isinstance(value, type) and is_of_cell(names.get("Options")) else set()
         for used in sorted((_names_used(source.text) | implied) - {name}):
             if used in names:
@@ -95,7 +96,7 @@ class CellCode:
         """Return whether a name is in the module already.
 
         Raises:
-            ConfigError: it stands for something else there.
+            ConfigError: the name stands for something else there.
         """
         if name in self._values and self._values[name] is not value:
             raise ConfigError(f"'{name}' stands for two things in the code of the cells", "give one another name")
@@ -127,7 +128,7 @@ def _source_of(name: str, value: object, file: str) -> _Source:
     """Return the source of a class or a function.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: the source is not available.
     """
     plain = inspect.unwrap(value) if callable(value) else value
     qualified = getattr(plain, "__qualname__", "")
@@ -143,7 +144,7 @@ def _source_of(name: str, value: object, file: str) -> _Source:
         first = functions[0].__code__
         found = _definitions(name, first.co_filename, first.co_firstlineno)
     else:
-        # Such as a class with fields alone: only its fields tell which cell it is from.
+        # For example, a class with only fields: these alone tell from which cell it comes.
         found = _definitions(name, file) or [each for cell in _cells() for each in _definitions(name, cell)]
         found = [each for each in found if _fields(each.node) == set(vars(plain).get("__annotations__", {}))]
     if len({each.text for each in found}) != 1:
@@ -154,29 +155,29 @@ def _source_of(name: str, value: object, file: str) -> _Source:
 
 
 def _functions_of(value: object) -> Iterator[FunctionType]:
-    """Yield a function itself, or the functions in the body of a class, but those that others have put there."""
+    """Yield a function itself, or the functions in the body of a class, except those put there by others."""
     if isinstance(value, FunctionType):
         yield value
     for member in vars(value).values() if isinstance(value, type) else ():
         for each in (member, getattr(member, "__func__", None), getattr(member, "fget", None)):
             if isinstance(each, FunctionType) and each.__module__ == value.__module__:
-                # A dataclass has functions without lines.
+                # A dataclass has generated functions without source lines.
                 yield from [each] if linecache.getlines(each.__code__.co_filename) else []
 
 
 def _globals_of(value: object) -> Mapping[str, object]:
-    """Return what names stand for in a definition; empty for a class without functions."""
+    """Return the globals of a definition; empty for a class without functions."""
     functions = _functions_of(inspect.unwrap(value) if callable(value) else value)
     return next((function.__globals__ for function in functions), {})
 
 
 def _definitions(name: str, file: str, line: int | None = None) -> list[_Source]:
-    """Return the definitions of a name at the top level of a file or a cell, those that hold a line if one is given."""
+    """Return the definitions of a name at the top level of a file or a cell, only those that contain `line` if it is given."""
     text = "".join(linecache.getlines(file))
     try:
         tree = ast.parse(text)
     except SyntaxError:
-        # A cell that did not run.
+        # The cell did not run.
         return []
     found = []
     for node in tree.body:
@@ -189,7 +190,7 @@ def _definitions(name: str, file: str, line: int | None = None) -> list[_Source]
 
 
 def _cells() -> list[str]:
-    """Return the cells of a notebook, by the names under which their lines are kept, and the script that runs."""
+    """Return the cells of a notebook, by the names under which `linecache` keeps them, and the running script."""
     cells = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
     script = getattr(sys.modules["__main__"], "__file__", None)
     return [*cells, *([script] if script else [])]
@@ -202,7 +203,7 @@ def _fields(node: ast.AST) -> set[str]:
 
 
 def _names_used(text: str) -> set[str]:
-    """Return the names that a definition takes from around it.
+    """Return the free names of a definition.
 
     >>> sorted(_names_used("def f(x, y=start):\\n    z = x\\n    return [scale * each for each in z]"))
     ['scale', 'start']
@@ -223,7 +224,7 @@ def _is_postponed(value: object) -> bool:
 
 
 def _import_of(name: str, value: object) -> str:
-    """Return the statement that imports a class, a function or another object of a module; empty if none would."""
+    """Return the statement that imports a class, a function or another object of a module; empty if there is none."""
     module, attribute = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(attribute, str) or not attribute.isidentifier():
         return ""

@@ -27,34 +27,34 @@ def sample(
     progress: bool = True,
     **blocks: object,
 ) -> Result:
-    """Sample from a posterior and return it, with the draws that the workflow makes with the same settings.
+    """Sample from a posterior and return it, with the same draws as the workflow makes from the same settings.
 
-    The stages of the workflow run one after the other, in processes of their own. What is done already is not done again:
-    the same call returns at once, more draws extend the chains, and after an interruption the call continues.
+    The stages of the workflow run one after the other, in separate processes. Finished work is not repeated: the same
+    call returns at once, a call for more draws extends the chains, and a call after an interruption resumes.
 
     Args:
         model: name of a model such as ``"glm"``; its settings such as ``{"name": "glm", "formula": "y ~ x"}``; a class
-            that derives from `Model`; or a function of the data that returns a PyMC model. Functions may also stand in
-            settings. Classes and functions may come from a module or from a cell.
+            that derives from `Model`; or a function of the data that returns a PyMC model. Settings may also contain
+            functions. Classes and functions may come from a module or from a cell.
         data: a data frame, a mapping of arrays, the path of a file, the name of a source, or settings such as
             ``{"source": "table", "files": frame, "standardise": ["x"]}``.
         kernel: name of a kernel, its settings, or a class that derives from `Kernel`.
-        draws: draws per chain after warmup; as for all settings, config/README.md has the defaults.
+        draws: draws per chain after warmup; config/README.md lists the defaults of this and all other settings.
         chains: number of chains.
-        warmup: iterations of warmup per chain.
-        seed: seed of all random numbers of the chains.
+        warmup: warmup iterations per chain.
+        seed: seed for all random numbers of the chains.
         name: name of the results; if not given, one is derived from the settings.
         results: folder of results.
-        cores: cores of this machine to use. On a CPU they are the devices, whose number decides rounding. All by default.
+        cores: cores of this machine to use; all by default. On a CPU the cores are the devices, whose number affects rounding.
         progress: whether to show a bar in a notebook or on a terminal.
         **blocks: other keys of an experiment, such as ``compute={"dtype": "float64"}`` or ``gates={"r_hat": 1.02}``.
 
     Returns:
-        The posterior, an `xarray.DataTree`; its folder also holds ``report.html``, and in ``experiment.yaml`` the settings.
+        The posterior, an `xarray.DataTree`; its folder also holds ``report.html``, and the settings in ``experiment.yaml``.
 
     Raises:
-        ConfigError: a setting is not valid, or code cannot be had; the message names the key.
-        UserError: a stage failed; the message is that of its job.
+        ConfigError: a setting is not valid, or the source of code is not available; the message names the key.
+        UserError: a stage failed; the message comes from its job.
         KeyboardInterrupt: the call was interrupted; committed draws are kept.
     """
     from bayesmesh.notebook.sample_call import run_call
@@ -64,7 +64,7 @@ def sample(
 
 
 def open(name_or_path: str | Path, *, results: str | Path = "results") -> Result:
-    """Open the posterior of an experiment, of the workflow or of `sample`; arrays are read when they are used.
+    """Open the posterior of an experiment from the workflow or from `sample`; arrays are read when they are used.
 
     Args:
         name_or_path: name of an experiment, its folder, or its ``posterior.zarr``.
@@ -98,19 +98,19 @@ def verdict(result: Result | str | Path, *, results: str | Path = "results") -> 
 def compare(
     *compared: Result | str | Path, results: str | Path = "results", by: Sequence[object] | None = None
 ) -> ShownComparison:
-    """Compare experiments by their scores of the same rows, as `bayesmesh compare` does; nothing is written.
+    """Compare experiments by their scores on the same rows, as `bayesmesh compare` does; nothing is written.
 
     Args:
-        compared: two or more results, names of experiments, or their folders, each with scores by row: ``loo={}``.
+        compared: two or more results, names of experiments, or their folders, each with pointwise scores: ``loo={}``.
         results: folder of results, for names.
-        by: a value for each training row, in the order of the data: stacking weights that vary with it are added.
+        by: a value for each training row, in the order of the data; adds stacking weights that vary with it.
 
     Returns:
         The comparison: ``table``, a data frame with one row per model, the best first; ``weights``, one with a row for each
         value of `by`; and ``sentences``.
 
     Raises:
-        ConfigError: nothing is stored under a name, there are no scores by row, or they are of other rows or outcomes.
+        ConfigError: nothing is stored under a name, there are no pointwise scores, or they are for different rows or outcomes.
         StoreError: scores are damaged or altered.
     """
     import numpy as np
@@ -139,11 +139,11 @@ def recommend(
 
     Args:
         result: a result, the name of an experiment, or its folder.
-        user: id of a user of the data.
+        user: id of a user in the data.
         watched: instead, titles or ids of the films that a new user has watched.
-        rated: instead, title or id -> rating, of a new user, for an experiment of ratings.
-        num_films: films to list.
-        depth: of "among the first".
+        rated: instead, title or id -> rating by a new user, for an experiment on ratings.
+        num_films: number of films to list.
+        depth: how many films count as "among the first".
         order: by mean watch probability or expected rating, by probability of being the best, or by one random draw.
         results: folder of results, for a name.
 
@@ -152,7 +152,7 @@ def recommend(
 
     Raises:
         ConfigError: none or several of `user`, `watched` and `rated` are given, there is no such user, or the model has no embeddings.
-        DataError: a title is not known, and the message names the nearest; or a rating is not one of the data's scale.
+        DataError: a title is unknown, and the message names the nearest; or a rating is not on the data's scale.
         StoreError: a result is damaged or altered.
     """
     from bayesmesh.analyses.recommendation.film_list_request import Asked

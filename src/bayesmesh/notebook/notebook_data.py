@@ -1,6 +1,6 @@
-"""Turn what `bayesmesh.sample` takes for data into settings of a source: tables and arrays become files.
+"""Turn the data argument of `bayesmesh.sample` into settings of a source: tables and arrays become files.
 
-A file is named after its content, so the same table is the same dataset, and another one never takes its place.
+A file is named after its content, so equal tables are the same dataset, and a different one never replaces it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file, sync
 
 _OF_ARRAYS = (".npz", ".zarr", ".nc", ".h5", ".hdf5", ".json")
-"""Endings of files that hold arrays; others hold tables."""
+"""Extensions of files that hold arrays; others hold tables."""
 
 
 class _ArrowTable(Protocol):
-    """A table that Arrow can read: of pandas, polars or Arrow itself."""
+    """A table that Arrow can read: from pandas, Polars or Arrow itself."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -35,7 +35,7 @@ def data_settings(data: object, folder: Path) -> object:
 
     Args:
         data: a table, a mapping of arrays, the path of a file, a list of these, the name of a source, or settings.
-        folder: for the files of tables and arrays.
+        folder: folder for the files of tables and arrays.
 
     Raises:
         DataError: a table or an array cannot be stored.
@@ -66,7 +66,7 @@ def data_settings(data: object, folder: Path) -> object:
 
 
 def _ordered_levels(table: object) -> dict[str, list[str]]:
-    """Return the levels of ordered categories of a data frame of pandas, which no file keeps, whether rows have them or not."""
+    """Return all levels of a pandas data frame's ordered categories, which no file keeps, even those without rows."""
     found = {}
     for name, dtype in dict(getattr(table, "dtypes", {})).items() if hasattr(table, "iloc") else ():
         categories = [*getattr(dtype, "categories", ())] if getattr(dtype, "ordered", False) else []
@@ -81,7 +81,7 @@ def _is_code(text: str) -> bool:
 
 
 def _refuse_nameless(value: object) -> None:
-    """Refuse an array, and a column of pandas, Polars or Arrow, which exports itself as tables do."""
+    """Refuse an array, or a single column of pandas, Polars or Arrow, which exports itself as a table does."""
     if is_table(value) and type(value).__name__ in ("Series", "ChunkedArray"):
         raise DataError("key 'data': a single column", 'give a data frame, such as frame[["y"]], or {"y": values}')
     if _is_of_numbers(value):
@@ -89,7 +89,7 @@ def _refuse_nameless(value: object) -> None:
 
 
 def _is_of_numbers(value: object) -> bool:
-    """Return whether a value is an array of numbers without names, of NumPy, JAX or PyTorch."""
+    """Return whether a value is an unnamed array of numbers from NumPy, JAX or PyTorch."""
     kind, names = (getattr(getattr(value, "dtype", None), part, None) for part in ("kind", "names"))
     is_array = type(value).__module__.partition(".")[0] in ("numpy", "jax", "jaxlib", "torch") and hasattr(
         value, "shape"
@@ -102,10 +102,10 @@ def _is_given(value: object) -> bool:
 
 
 def write_given(value: object, folder: Path) -> str:
-    """Write a table or a mapping of arrays into a file named after its content, and return the file.
+    """Write a table or a mapping of arrays into a file named after its content, and return its path.
 
     Raises:
-        DataError: a column or an array has values that cannot be stored.
+        DataError: a column or an array holds values that cannot be stored.
     """
     suffix = ".parquet" if is_table(value) else ".npz"
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,9 @@ class ShownFilms:
     """Films for one user.
 
     Attributes:
-        table: one row per film, the first one first; docs/guide/recommendation.md lists the columns.
-        about: a sentence about user, draws and intervals.
-        warnings: what to doubt.
+        table: one row per film, in order of rank; docs/guide/recommendation.md lists the columns.
+        about: a sentence about the user, the draws and the intervals.
+        warnings: reasons to doubt the list.
     """
 
     def __init__(self, found: FilmList) -> None:
@@ -42,7 +42,7 @@ def films_for(
     rated: Mapping[object, float] | None,
     asked: Asked,
 ) -> ShownFilms:
-    """Return films for a user of the data, or for a new one; see `bayesmesh.recommend`."""
+    """Return films for a user in the data, or for a new one; see `bayesmesh.recommend`."""
     if sum(each is not None for each in (user, watched, rated)) != 1:
         raise ConfigError(
             "recommend takes one of `user`, `watched` and `rated`",

@@ -23,18 +23,18 @@ class ProgressBar:
         self._num_stages, self._stage = num_stages, ""
         if is_shown and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             with warnings.catch_warnings():
-                # Without its widgets, a notebook gets the bar of a terminal.
+                # Without the widgets package, a notebook shows the bar of a terminal.
                 warnings.simplefilter("ignore")
                 from tqdm.auto import tqdm
             self._bar = tqdm(total=num_stages, bar_format="{desc} |{bar}| {n_fmt} of {total_fmt} {unit}, {elapsed}")
 
     def begin_stage(self, number: int, stage: str) -> None:
-        """Show that a stage begins, or that it is found to be done."""
+        """Show that a stage begins, or that it is already complete."""
         self._stage = stage
         self._show(stage, number, self._num_stages, " stages")
 
     def show(self, states: Sequence[State]) -> None:
-        """Show the work of the jobs that run: of chain groups, their sum."""
+        """Show the progress of the running jobs; for chain groups, their sum."""
         if states:
             done, total = sum(s.done for s in states), sum(s.total for s in states)
             phase = states[0].label.rpartition(" ")[2]

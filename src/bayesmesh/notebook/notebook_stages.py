@@ -1,7 +1,7 @@
-"""Run the stages of an experiment without Snakemake: each job the same command, from the same specification.
+"""Run the stages of an experiment without Snakemake, with the same command and specification for each job.
 
-A job whose results are as they were left, and were made with the present settings and code, is not run again. Jobs are
-processes of their own, so neither the devices nor the precision of this process's JAX change a draw.
+A job is not run again if its results are unaltered and were made with the current settings and code. Jobs are separate
+processes, so neither the devices nor the precision of this process's JAX change a draw.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _POLL_SECONDS = 0.05
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 _WARNING = re.compile(r"^\d\d:\d\d:\d\d warning: (.*)$", re.MULTILINE)
-"""A line of a log that a reader of the results should know of."""
+"""A log line that a reader of the results should know about."""
 
 _ERRORS = {
     cls.exit_code: cls
     for cls in (ConfigError, DataError, DeviceError, StoreError, PeerError, SamplingError, NotFinished)
 }
-"""Exit code of a job -> the error that it printed."""
+"""Exit code of a job -> type of the error that it printed."""
 
 
 class Planned(NamedTuple):
-    """A job that is to run."""
+    """A job to run."""
 
     spec: StageSpec
     job: Job
@@ -78,15 +78,15 @@ class Planned(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """Where the workflow writes the log of the job."""
+        """Path at which the workflow writes the log of the job."""
         return self.job.log
 
 
 def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Planned]]:
-    """Return the jobs of an experiment, those of a stage together, in the order of the flow.
+    """Return the jobs of an experiment, grouped by stage, in the order of the flow.
 
     Raises:
-        ConfigError: an analysis reads other experiments, which only the workflow makes.
+        ConfigError: an analysis reads other experiments, which only the workflow can run.
     """
     for analysis, settings in experiment.requested_analyses().items():
         if experiment.named_experiments(analysis) or (isinstance(settings, Refits) and settings.left_out()):
@@ -108,7 +108,7 @@ class StageRunner:
     """Runs jobs and shows their progress.
 
     Args:
-        experiment: what to run.
+        experiment: the experiment to run.
         cores: cores of this machine to use; all by default.
         path: folders for the Python path of the jobs, besides those of this process.
         bar: where progress is shown.
@@ -117,20 +117,20 @@ class StageRunner:
     def __init__(self, experiment: ExperimentBase, cores: int | None, path: Sequence[str], bar: ProgressBar) -> None:
         self._experiment, self._bar = experiment, bar
         self._cores = cores or usable_cores()
-        # As Snakemake shares the cores between the jobs of chain groups.
+        # Share the cores between the jobs of chain groups, as Snakemake does.
         self._threads = max(1, self._cores // experiment.sampling.chain_groups)
         self._path = path
 
     @functools.cached_property
     def _environment(self) -> dict[str, str]:
-        # Where all is done already, no process is started.
+        # Computed on first use: if everything is already complete, no process is started.
         return job_environment(self._path)
 
     def run(self, name: str, stages: Iterable[Sequence[Planned]]) -> None:
         """Run the jobs of each stage that are missing or out of date, stage after stage.
 
         Raises:
-            UserError: a job failed; it has that job's message.
+            UserError: a job failed; the message comes from the job.
             KeyboardInterrupt: the user interrupted; committed draws are kept.
 
         Warns:
@@ -145,7 +145,7 @@ class StageRunner:
                     self._run_together(name, waiting[:at_once])
                     waiting = waiting[at_once:]
             finally:
-                # Those of jobs whose results stay are in their logs.
+                # Warnings of jobs that are not run again are in their logs.
                 for log in (planned.log for planned in jobs):
                     pass_on_warnings(log)
 
@@ -169,7 +169,7 @@ class StageRunner:
                 raise error
 
     def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
-        """Return the command of a job, as the rule of its stage has it, its environment and the file for what it says."""
+        """Return the command of a job, as in the rule of its stage, its environment, and the file for its output."""
         spec, analysis = planned.spec, analysis_of(planned.spec.stage)
         verb = analysis.command if analysis else spec.stage
         words = [verb, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
@@ -197,7 +197,7 @@ def _errors(
 
 
 def pass_on_warnings(log: Path) -> None:
-    """Warn, at the caller's line outside of this package, of each line of a job's log that begins with ``warning:``."""
+    """Warn, at the caller's line outside this package, for each line of a job's log that begins with ``warning:``."""
     said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     for warning in _WARNING.findall(said):
         warnings.warn(warning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
@@ -205,7 +205,7 @@ def pass_on_warnings(log: Path) -> None:
 
 @contextlib.contextmanager
 def _started(command: list[str], environment: dict[str, str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a job, and kill it if it has not ended when the block does."""
+    """Start a job, and kill it if it is still running at the end of the block."""
     with said.open("wb") as file:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
     try:
@@ -219,7 +219,8 @@ def _started(command: list[str], environment: dict[str, str], said: Path) -> Ite
 def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask jobs to stop and wait until they have committed; another Ctrl-C ends them at once.
 
-    A terminal and Jupyter have interrupted the jobs already, others only this process. SIGTERM may come twice.
+    A terminal and Jupyter have already interrupted the jobs; other front ends interrupt only this process. SIGTERM may
+    come twice.
     """
     for process in running:
         if process.poll() is None:
@@ -229,7 +230,7 @@ def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 class _Server(NamedTuple):
-    """A process that forks jobs, its address, and what its jobs must have in common with it."""
+    """A process that forks jobs, its address, and the settings that its jobs must share with it."""
 
     process: subprocess.Popen[bytes] | None
     address: str
@@ -237,7 +238,7 @@ class _Server(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether it runs, or none was to be started."""
+        """Whether it is running, or none was to be started."""
         return self.process is None or self.process.poll() is None
 
 
@@ -246,7 +247,7 @@ _servers: list[_Server] = []
 
 
 def job_environment(path: Sequence[str]) -> dict[str, str]:
-    """Return the environment of jobs: that of this process, its Python path, and the server that forks them."""
+    """Return the environment of jobs: that of this process, with its Python path and the server that forks them."""
     own = [os.path.abspath(entry) for entry in sys.path if not INSTALLED & set(Path(entry).parts)]
     kept = [entry for entry in own if os.path.isdir(entry) and not entry.startswith(sys.base_prefix + os.sep)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -263,7 +264,7 @@ def job_environment(path: Sequence[str]) -> dict[str, str]:
 
 
 def close_servers() -> None:
-    """End the process whose forks do the jobs; the next call starts another."""
+    """End the process that forks the jobs; the next call starts another."""
     while _servers:
         process = _servers.pop().process
         if process is not None and process.stdin is not None:
@@ -277,8 +278,8 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
     Args:
         planned: the job.
         name: name of the experiment.
-        code: its exit code; negative for a signal.
-        said: what it printed.
+        code: exit code of the job; negative for a signal.
+        said: output of the job.
     """
     found = last_error(said)
     if found is not None and code in _ERRORS | {UserError.exit_code: UserError}:

@@ -19,7 +19,7 @@ _COLOURS = {"pass": "#1a7f37", "warn": "#9a6700", "fail": "#cf222e"}
 
 
 class ShownVerdict(Verdict):
-    """A verdict that shows itself as a table of its gates."""
+    """A verdict that is displayed as a table of its gates."""
 
     def __str__(self) -> str:
         rows = [_cells(gate) for gate in self.gates]
@@ -53,7 +53,7 @@ class Result(xr.DataTree):
     """The posterior of an experiment: a DataTree whose arrays are read when they are used.
 
     ``result["posterior"]`` holds the draws, ``result["sample_stats"]`` their statistics; docs/guide/results.md lists all
-    groups. ArviZ takes it as it is.
+    groups. ArviZ accepts it directly.
     """
 
     __slots__ = ("_layout",)
@@ -63,7 +63,7 @@ class Result(xr.DataTree):
         """Folder of the experiment, which also holds ``report.html`` and ``diagnostics/``.
 
         Raises:
-            ConfigError: this tree was made from a result, and is not stored.
+            ConfigError: this tree was derived from a result and is not stored.
         """
         layout: ExperimentLayout | None = getattr(self, "_layout", None)
         if layout is None:
@@ -78,17 +78,17 @@ class Result(xr.DataTree):
         return ("" if verdict is None else verdict._repr_html_()) + super()._repr_html_()
 
     def _verdict(self) -> ShownVerdict | None:
-        """Return the verdict, None for a tree without one: showing an object must not fail."""
+        """Return the verdict, or None for a tree without one: displaying an object must not fail."""
         if getattr(self, "_layout", None) is None or not self._layout.verdict.exists():
             return None
         return verdict_of(self._layout)
 
 
 def layout_of(result: object, results: Path) -> ExperimentLayout:
-    """Return the files of a result, or of what names one; see `find_layout`.
+    """Return the files of a result, given as such or by name; see `find_layout`.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the argument is neither.
     """
     if isinstance(result, str | Path):
         return find_layout(result, results)
@@ -105,7 +105,7 @@ def find_layout(name_or_path: str | Path, results: Path) -> ExperimentLayout:
         results: folder of results, for a name.
 
     Raises:
-        ConfigError: nothing is stored there; the message names the nearest.
+        ConfigError: nothing is stored there; the message names the nearest match.
     """
     path = Path(name_or_path)
     folder = path.parent if path.name == "posterior.zarr" else path
@@ -117,7 +117,7 @@ def find_layout(name_or_path: str | Path, results: Path) -> ExperimentLayout:
         raise ConfigError(
             f"{folder}: nothing is stored under this name", suggest(folder.name, stored) if stored else ""
         )
-    # A folder named `.` has a name of its own.
+    # A folder given as `.` takes its real name.
     folder = folder if folder.name else folder.resolve()
     return ExperimentLayout(folder.parent, folder.name)
 
@@ -125,7 +125,7 @@ def find_layout(name_or_path: str | Path, results: Path) -> ExperimentLayout:
 def open_result(layout: ExperimentLayout) -> Result:
     """Open the posterior of an experiment, after comparing it with the record of the job that wrote it.
 
-    A posterior that was copied elsewhere has no such record; its own hashes are compared.
+    A posterior that was copied elsewhere has no such record; it is checked against its own hashes.
 
     Raises:
         StoreError: it is missing, damaged or altered.
@@ -145,7 +145,7 @@ def verdict_of(layout: ExperimentLayout) -> ShownVerdict:
     """Return the verdict on an experiment's posterior, after comparing it with the record of the job that wrote it.
 
     Raises:
-        StoreError: it is missing, damaged or altered, or is about an earlier posterior.
+        StoreError: it is missing, damaged or altered, or belongs to an earlier posterior.
     """
     if (layout.results / "seals").is_dir():
         check_output(layout.results, layout.verdict)

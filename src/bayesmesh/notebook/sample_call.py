@@ -34,7 +34,7 @@ def run_call(
     try:
         return _run(describe(model, data, kernel, name, results, blocks), results, cores, is_shown=is_shown)
     except UserError as error:
-        # Without the frames of this package.
+        # Raised without the frames of this package.
         raise error.with_traceback(None) from None
     except (OSError, MemoryError) as error:
         if explained := explain_os_error(error):
@@ -61,7 +61,7 @@ def _run(described: Described, results: Path, cores: int | None, *, is_shown: bo
 
 
 def _refuse_name_of_project(name: str, results: Path) -> None:
-    """Refuse the name of an experiment of the project, whose results would be replaced."""
+    """Refuse the name of one of the project's experiments, whose results would be replaced."""
     file = Path("config", "experiments", f"{name}.yaml")
     if file.exists() and results.absolute() == Path("results").absolute():
         raise ConfigError(
@@ -71,7 +71,7 @@ def _refuse_name_of_project(name: str, results: Path) -> None:
 
 @contextlib.contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let the code of cells be found on the Python path, where planning looks for it; last, so that it hides nothing."""
+    """Put the code of cells on the Python path, where planning looks for it; last, so that it hides nothing."""
     sys.path.append(str(folder))
     try:
         yield

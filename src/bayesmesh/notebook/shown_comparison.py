@@ -11,12 +11,12 @@ from bayesmesh.report.comparison.model_comparison import ModelComparison
 
 
 class ShownComparison:
-    """Models on the same rows.
+    """A comparison of models on the same rows.
 
     Attributes:
-        table: one row per model, the best first, and one per average over them; the columns of ``comparisons/*.csv``.
-        weights: stacking weights by the values of a feature, one column per model; None without a feature.
-        sentences: what the scores say.
+        table: one row per model, the best first, and one per average over models; columns as in ``comparisons/*.csv``.
+        weights: stacking weights by value of a feature, one column per model; None without a feature.
+        sentences: the conclusions from the scores.
     """
 
     def __init__(self, found: ModelComparison) -> None:

@@ -1,4 +1,4 @@
-"""Open a file of arrays: NPZ, Zarr, NetCDF, HDF5, or JSON as posteriordb has it; ranges of rows are read by themselves."""
+"""Open a file of arrays: NPZ, Zarr, NetCDF, HDF5, or JSON as in posteriordb; ranges of rows can be read by themselves."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ENDINGS: dict[str, ArrayFormat] = {
     ".npz": "npz", ".zarr": "zarr", ".nc": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf", ".h5": "hdf5", ".hdf5": "hdf5",
     ".json": "json",
 }  # fmt: skip
-"""Ending of a file or folder -> its format."""
+"""Extension of a file or folder -> its format."""
 
 _FILL_VALUES = ("_FillValue", "missing_value")
 
 
 class CodedArray:
-    """Numbers that a file of the CF conventions holds as codes: ``code * scale_factor + add_offset``, NaN for the fill value.
+    """Numbers that a file with CF conventions holds as codes: ``code * scale_factor + add_offset``, NaN for the fill value.
 
     Reference:
         NetCDF Climate and Forecast Metadata Conventions 1.11, sections 2.5.1 and 8.1.
 
     Args:
         values: the codes.
-        attributes: of the variable.
+        attributes: attributes of the variable.
     """
 
     dtype = np.dtype(np.float64)
@@ -61,10 +61,10 @@ def open_arrays(path: Path, form: ArrayFormat | None = None) -> Iterator[dict[st
 
     Args:
         path: the file, or the folder of a Zarr store.
-        form: its format; by its ending if None.
+        form: its format; None determines it from the extension.
 
     Raises:
-        DataError: the format is unknown, or the file is damaged or holds something else.
+        DataError: the format is unknown, or the file is damaged or has other content.
     """
     form = form or ENDINGS.get(path.suffix.lower())
     if form is None:
@@ -82,7 +82,7 @@ def open_arrays(path: Path, form: ArrayFormat | None = None) -> Iterator[dict[st
         try:
             yield arrays
         except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
-            # Decoders and HDF5 give no number to errors of the content.
+            # Decoders and HDF5 set no errno for errors in the content.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise _damaged(path, form, error) from error
@@ -99,7 +99,7 @@ def _damaged(path: Path, form: str, error: Exception) -> DataError:
 
 
 def _open_npz(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
-    # Never with pickles, which run code.
+    # Never allow pickles, which can run code.
     archive = stack.enter_context(np.load(path, allow_pickle=False))
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise ValueError("a single array; save it with np.savez and a name")

@@ -30,7 +30,7 @@ class MovieLens(NamedTuple):
     Attributes:
         ratings: (num_ratings, 4) int64: user, film, rating, seconds; sorted by user, then film.
         films: ascending ids of the films with a rating, int64.
-        titles, genres: of these films, in this order.
+        titles, genres: titles and genres of these films, in this order.
         users: ascending user id -> gender, age, occupation.
     """
 
@@ -42,7 +42,7 @@ class MovieLens(NamedTuple):
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the three files of a folder.
+    """Return the contents of the three files in a folder.
 
     Raises:
         DataError: a file is missing or too large.
@@ -62,7 +62,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
     """Return the three files of ``ml-1m.zip`` without unpacking anything to disk.
 
     Raises:
-        DataError: not a zip file, a member with an absolute path or ``..``, a file missing or too large.
+        DataError: it is not a zip file, a member has an absolute path or ``..``, or a file is missing or too large.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -94,8 +94,8 @@ def parse_files(contents: dict[str, bytes], where: Path) -> MovieLens:
         where: folder or archive, for messages.
 
     Raises:
-        DataError: naming file, line number and content of the first line that is malformed, of a rating of an
-            unknown user or film, or of a second rating of the same film by the same user.
+        DataError: a line is malformed, rates an unknown film or user, or is the second rating of the same film by the
+            same user. The message gives the file, number and content of the first such line.
     """
     lines = {name: _checked_lines(contents[name], name, where) for name in FILES}
     movies = _table(lines["movies.dat"], where / "movies.dat")
@@ -123,7 +123,7 @@ def parse_files(contents: dict[str, bytes], where: Path) -> MovieLens:
 
 
 def _checked_lines(content: bytes, name: str, where: Path) -> list[bytes]:
-    """Return the lines of a file; one match over the whole file is far cheaper than one a line."""
+    """Return the lines of a file; one match over the whole file is far cheaper than one per line."""
     text = content.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
     pattern, form = _LINES[name]
     lines = text[:-1].split(b"\n")
@@ -134,7 +134,7 @@ def _checked_lines(content: bytes, name: str, where: Path) -> list[bytes]:
 
 
 def _table(lines: list[bytes], path: Path) -> dict[int, list[str]]:
-    """Return first field -> the others; titles may contain single but not double colons."""
+    """Return first field -> other fields; titles may contain single but not double colons."""
     table: dict[int, list[str]] = {}
     for number, line in enumerate(lines):
         key, *fields = line.decode(ENCODING).split("::")

@@ -44,14 +44,14 @@ def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile
 
 
 def require_network(url: str, needed: str) -> None:
-    """Return if `url` can be reached; otherwise fail within seconds.
+    """Return if `url` is reachable; otherwise fail within seconds.
 
     Args:
         url: the first download.
         needed: a sentence naming the files that a mirror needs.
 
     Raises:
-        DataError: with a command that needs no network.
+        DataError: it is not reachable; the message gives a command that needs no network.
     """
     reason = probe(url)
     if reason:
@@ -62,7 +62,7 @@ def require_network(url: str, needed: str) -> None:
 
 
 def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) -> dict[str, Path]:
-    """Download files with the download manager of TFDS, which compares size and sha256.
+    """Download files with the download manager of TFDS, which checks size and sha256.
 
     Returns:
         File name -> path below `folder`.
@@ -107,7 +107,7 @@ def write_records(
     config: str = "",
     **about: object,
 ) -> None:
-    """Let TFDS write examples as array_record files, in their order, below ``folder/dataset/[config/]version``.
+    """Let TFDS write examples as array_record files, in their order, in ``folder/dataset/[config/]version``.
 
     Args:
         folder: folder of all data sets.
@@ -115,11 +115,11 @@ def write_records(
         version: its version.
         splits: name of a split -> its examples.
         features: name of a feature -> its type, as TFDS takes it.
-        config: name of a part with other features.
+        config: name of a configuration with other features.
         about: further arguments of ``tfds.core.DatasetInfo``, such as the home page.
 
     Raises:
-        DataError: fewer or more records on disk than the builder counted.
+        DataError: there are fewer or more records on disk than the builder counted.
     """
     import tensorflow_datasets as tfds
 

@@ -1,4 +1,4 @@
-"""Arrays of the user: NPZ, Zarr, NetCDF, HDF5, or JSON as posteriordb has it; a field for each array with a row axis."""
+"""The user's arrays: NPZ, Zarr, NetCDF, HDF5, or JSON as in posteriordb; one field for each array with a row axis."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Source(base.Source):
         """Copy the arrays to `folder`, block by block.
 
         Raises:
-            DataError: a file is damaged, or its arrays do not have the same number of rows; names the file and the array.
+            DataError: a file is damaged, or its arrays have different numbers of rows; names the file and the array.
         """
         stores = stores_of(find_files(self.options.files, "data.files"))
         group = open_group(folder / _FOLDER, "w")
@@ -87,7 +87,7 @@ class Source(base.Source):
         return {"origin": "files", **about}
 
     def read(self, folder: Path) -> Dataset:
-        """Return the arrays, of which ranges of rows are read when they are asked for."""
+        """Return the arrays; ranges of rows are read on demand."""
         about = read_sealed(folder / _ABOUT, "run the fetch stage again")
         group = open_group(folder / _FOLDER)
         rows: dict[str, Any] = {name: group[name] for name in about["fields"]}
@@ -150,7 +150,7 @@ def _refuse_others(
 
 
 def _append(path: Path, group: zarr.Group, name: str, values: RowArray) -> int:
-    """Append the rows of an array to that of its name, and return the number of all rows."""
+    """Append the rows of an array to the stored array of the same name, and return the total number of rows."""
     row_bytes = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))
     step = max(1, _BLOCK_BYTES // row_bytes)
     array = group.get(name)

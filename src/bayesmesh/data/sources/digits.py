@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: real data without network."""
+"""The 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: real data that need no network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stratified_split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np
 
     Args:
         labels: (rows,) integers.
-        fraction: share of the second part, in (0, 1).
+        fraction: share of rows in the second part, in (0, 1).
         seed: seed of the choice.
 
     Returns:

@@ -46,7 +46,7 @@ class Source(base.Source):
             "user_biases": (users,),
             "film_biases": (films,),
         }
-        # One generator each: changing the number of films leaves the users as they are.
+        # One generator each, so that changing the number of films leaves the users unchanged.
         truth = {
             name: options.latent_scale * np.random.default_rng([options.seed, number]).standard_normal(shape)
             for number, (name, shape) in enumerate(shapes.items())
@@ -54,7 +54,7 @@ class Source(base.Source):
         truth["film_biases"] = truth["film_biases"] + options.offset
         logits = truth["user_embeddings"] @ truth["film_embeddings"].T
         logits += truth["user_biases"][:, None] + truth["film_biases"]
-        # Watched where a logistic variate lies below the logit; no exponential that could overflow.
+        # Watched where a logistic variate lies below the logit, so that no exponential can overflow.
         noise = np.random.default_rng([options.seed, len(shapes)]).logistic(size=(users, films))
         return Dataset(
             rows={"watched": (noise < logits).astype(np.uint8)},

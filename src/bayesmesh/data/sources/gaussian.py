@@ -1,4 +1,4 @@
-"""Simulated rows from a normal with known mean and noise: the data of the closed-form checks."""
+"""Rows simulated from a normal with known mean and noise: the data for the closed-form checks."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _simulate_process(generator: np.random.Generator, num_steps: int) -> np.ndar
 def simulate_processes(num_processes: int, num_steps: int, seed: int) -> np.ndarray:
     """Return processes drawn one after another from one generator, (process, num_steps + 1) float64.
 
-    The source draws a single process for a figure first. It is not part of the data, but it advances the generator.
+    The gallery first draws a single process for a figure, which is not part of the data but advances the generator.
     """
     generator = np.random.default_rng(seed)
     _simulate_process(generator, num_steps)

@@ -41,7 +41,7 @@ def read_idx(path: Path) -> np.ndarray:
         Array of the shape in the file's header, uint8.
 
     Raises:
-        DataError: not gzip, not IDX of bytes, or shorter than its header states.
+        DataError: the file is not gzip, not IDX of bytes, or shorter than its header states.
     """
     try:
         content = gzip.decompress(path.read_bytes())
@@ -64,7 +64,7 @@ _HEADER = b"\x89PNG\r\n\x1a\n"
 def encode_png(image: np.ndarray) -> bytes:
     """Return a greyscale image, (height, width) uint8, as the bytes of a PNG file.
 
-    Uses no row filter and no compression, which array_record adds: many times faster than a general encoder.
+    It uses no row filter, and leaves compression to array_record, which is many times faster than a general encoder.
     """
     height, width = image.shape
     filtered = np.zeros((height, width + 1), np.uint8)  # a leading 0 in each row: filter "none"
@@ -84,7 +84,7 @@ def decode_png(content: bytes) -> np.ndarray:
     """Return the image of a PNG file that `encode_png` wrote, (height, width) uint8.
 
     Raises:
-        ValueError: not such a file, cut off, or its data do not have their checksum.
+        ValueError: it is not such a file, is truncated, or has a wrong checksum.
     """
     try:
         width, height, *form, length = struct.unpack_from(">II5B4xI", content, 16)
@@ -107,10 +107,10 @@ class Source(base.Source):
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:
-        """Verify the four files, then let TFDS write array_record below `folder`.
+        """Verify the four files, then let TFDS write array_record files in `folder`.
 
         Raises:
-            DataError: within 10 seconds without mirror and network; or a file is missing or damaged.
+            DataError: there is neither mirror nor network (raised within 10 seconds), or a file is missing or damaged.
         """
         import tensorflow_datasets as tfds
 
@@ -139,7 +139,7 @@ class Source(base.Source):
         """Decode the array_record files, 70,000 PNG images.
 
         Raises:
-            DataError: a file is missing or damaged, or an image has another size.
+            DataError: a file is missing or damaged, or an image has the wrong size.
         """
         parts = {split: _decode(folder, split) for split in PARTS}
         return Dataset(

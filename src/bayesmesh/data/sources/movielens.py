@@ -1,9 +1,9 @@
 """MovieLens-1M: 6,040 users and 3,706 films, as a watch matrix, 1 where the user rated the film, or as ratings.
 
-Taken from the official archive when there is one, by its registered checksum; else from a folder with the three text
-files, under their own checksums. TensorFlow Datasets writes array_record: not its `movielens` (a record per rating,
-five minutes to write), but `movielens_watch`, a record per user and one per film, under a name of our own.
-The terms of use forbid redistribution: this project contains none of the data.
+The data come from the official archive if there is one, verified by its registered checksum; otherwise from a folder with
+the three text files, with their own checksums. TensorFlow Datasets writes array_record: not its `movielens` (a record per
+rating, five minutes to write), but `movielens_watch`, a record per user and one per film, under a name of our own. The
+terms of use forbid redistribution: this project contains none of the data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECONSTRUCTED = {
     "movies.dat": "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
     "users.dat": "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
 }
-"""sha256 of a known set of files: films, users and ratings as published, but a fifth of the times set to 0."""
+"""sha256 of a known set of files: films, users and ratings as published, but with a fifth of the times set to 0."""
 
 
 class Options(Settings):
@@ -51,9 +51,9 @@ class Options(Settings):
 
 
 class Source(base.Source):
-    """Users and films by ascending id, films without a rating left out.
+    """Users and films by ascending id, without films that have no rating.
 
-    Field ``watched`` (6040, 3706) uint8; or ``user`` and ``film`` int32 and ``rating`` uint8, a row for each rating.
+    Field ``watched`` (6040, 3706) uint8; or ``user`` and ``film`` int32 and ``rating`` uint8, one row per rating.
     """
 
     pretty_name = "MovieLens-1M"
@@ -62,10 +62,11 @@ class Source(base.Source):
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:
-        """Find the files, check every line, and write array_record below `folder`.
+        """Find the files, check every line, and write array_record files in `folder`.
 
         Raises:
-            DataError: within 10 seconds without mirror and network; for an invalid line, with file, line and content.
+            DataError: there is neither mirror nor network (raised within 10 seconds), or a line is invalid; names file,
+                line and content.
         """
         import tensorflow_datasets as tfds
 
@@ -83,7 +84,7 @@ class Source(base.Source):
         return {**origin, "written_by": f"{NAME} {VERSION}, tensorflow-datasets {tfds.__version__}"}
 
     def read(self, folder: Path) -> Dataset:
-        """Rebuild matrix or ratings from array_record files.
+        """Rebuild the matrix or the ratings from array_record files.
 
         Raises:
             DataError: a file is missing or damaged, or users and films do not match.

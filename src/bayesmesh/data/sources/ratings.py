@@ -1,4 +1,4 @@
-"""Ratings of films simulated from a factorisation, so that the truth is known: few films of each user."""
+"""Ratings of films simulated from a factorisation, so that the truth is known; each user rates only a few films."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Options(Settings):
 
 
 class Source(base.Source):
-    """A row for each rating: ``user`` and ``film`` int32, ``rating`` float64, or uint8 where rounded.
+    """A row for each rating: ``user`` and ``film`` int32, ``rating`` float64, or uint8 if rounded.
 
-    Truth under the names of the latents of `rating_factorization`, if ratings are not rounded.
+    Truth under the names of the latents of `rating_factorization`, unless ratings are rounded.
     """
 
     pretty_name = "Simulated ratings"
@@ -57,7 +57,7 @@ class Source(base.Source):
             "user_biases": ((users,), own.bias_scale),
             "film_biases": ((films,), own.bias_scale),
         }
-        # One generator each: changing the number of films leaves the users as they are.
+        # One generator each, so that changing the number of films leaves the users unchanged.
         truth: dict[str, np.ndarray] = {
             name: scale * np.random.default_rng([own.seed, number]).standard_normal(shape)
             for number, (name, (shape, scale)) in enumerate(scales.items())
@@ -85,11 +85,11 @@ class Source(base.Source):
         )
 
     def _cells(self, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return user and film of each rating, int32: active users and popular films have many, no cell has two."""
+        """Return user and film of each rating, int32: active users and popular films have many ratings, and no cell has two."""
         own = self.options
         wanted = 1 + (own.mean_ratings - 1) * random.exponential(size=own.num_users)
         counts = np.minimum(wanted.astype(np.int64), own.num_films)
-        # The smallest of two numbers: the first films are rated most.
+        # The smaller of two random numbers, so that the first films are rated most.
         pairs = random.integers(0, own.num_films, (2, counts.sum()))
         cells = np.repeat(np.arange(own.num_users), counts) * own.num_films + pairs.min(axis=0)
         user, film = np.divmod(np.unique(cells), own.num_films)

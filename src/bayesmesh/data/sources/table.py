@@ -1,4 +1,4 @@
-"""A table of the user: CSV, TSV, Parquet, Feather or lines of JSON, in one file or many, with a field for each column."""
+"""The user's table: CSV, TSV, Parquet, Feather or JSON lines, in one file or many, with one field for each column."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Source(base.Source):
         """Read the files block by block, and keep the chosen rows and columns in `folder`.
 
         Raises:
-            DataError: a file, a column or a cell is not as the options have it; names the file, and the row or the key.
+            DataError: a file, a column or a cell contradicts the options; names the file, and the row or the key.
         """
         about = TableReader(self.options).spool(folder)
         wanted = _wanted(self.options, list(about["columns"]))
@@ -122,7 +122,7 @@ class Source(base.Source):
         return {"origin": "files", **about["counts"], "kept_rows": about["kept_rows"]}
 
     def read(self, folder: Path) -> Dataset:
-        """Return the fields, computed from the kept columns for the rows that are asked for."""
+        """Return the fields, computed on demand from the kept columns for the rows that are read."""
         about = read_sealed(folder / _ABOUT, "run the fetch stage again")
         columns: dict[str, Mapping[str, Any]] = about["columns"]
         spool = Spool(folder, about["numbers"], about["codes"])
@@ -151,7 +151,7 @@ def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
     """Return field -> its column, or the columns of its matrix.
 
     Raises:
-        DataError: a field has no valid name, or names no column.
+        DataError: the name of a field is not valid, or its column does not exist.
     """
     wanted: dict[str, str | list[str]] = {name: name for name in names}
     if options.fields:
@@ -180,7 +180,7 @@ def _roles(options: Options, wanted: Mapping[str, str | list[str]]) -> dict[str,
     """Return role -> the field of its column.
 
     Raises:
-        DataError: no field is the column.
+        DataError: the column is not a field.
     """
     found: dict[str, str] = {}
     for role in ROLES:
@@ -195,7 +195,7 @@ def _roles(options: Options, wanted: Mapping[str, str | list[str]]) -> dict[str,
 
 
 def _facts(about: Mapping[str, Any]) -> dict[str, JSON]:
-    """Return what the page shows: rows read and left out, and how each column was changed."""
+    """Return the facts for the page: rows read and left out, and how each column was changed."""
     counts = about["counts"]
     facts: dict[str, JSON] = {"rows_read": counts["read"]}
     facts |= {f"rows_{key}": counts[key] for key in ("not_chosen", "incomplete") if counts[key]}

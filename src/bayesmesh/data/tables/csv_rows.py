@@ -1,4 +1,4 @@
-"""Rows of CSV that do not have the cells of the header: lines of blanks, which are skipped, and broken ones, which are named."""
+"""CSV rows whose number of cells differs from the header's: blank lines are skipped, and broken ones are reported."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from pyarrow.csv import InvalidRow
 
 MOST_SHOWN = 60
-"""Characters of a broken row in a message."""
+"""Number of characters of a broken row that a message quotes."""
 
 _ARROW_ROW = re.compile(r"Row #(\d+): ")
 
 
 class RowCheck:
-    """What Arrow calls for each row with another number of cells than the header.
+    """Handler that Arrow calls for each row whose number of cells differs from the header's.
 
     Attributes:
-        fault: the row that ended the reading and what is wrong with it; empty if none did.
-        remedy: how to mend it.
+        fault: the row at which reading ended, and what is wrong with it; empty if there is none.
+        remedy: how to correct it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class RowCheck:
         self._blank: list[int] = []
 
     def __call__(self, row: InvalidRow) -> str:
-        """Return what Arrow is to do: skip a line of blanks as it skips an empty one, or end."""
+        """Return the action for Arrow: skip a blank line, as it skips an empty one, or stop."""
         number = row.number or 0
         if not row.text.strip():
             self._blank.append(number)
@@ -44,11 +44,11 @@ class RowCheck:
         return "error"
 
     def row_of_table(self, number: int) -> int:
-        """Return the number of a row below the header, from 1, as other messages count: Arrow counts header and lines of blanks."""
+        """Return a row's number below the header, from 1, as in other messages: Arrow counts the header and blank lines."""
         return number - 1 - sum(blank < number for blank in self._blank)
 
     def restate(self, said: str) -> str:
-        """Return a message of Arrow with the number of the row in the table.
+        """Return Arrow's message with the number of the row in the table.
 
         >>> RowCheck().restate("In CSV column #1: Row #3: invalid UTF8 data")
         'In CSV column #1: row 2: invalid UTF8 data'

@@ -1,4 +1,4 @@
-"""Read new rows of a table with the columns of another: its levels, its means and scales."""
+"""Read new rows for a table with the levels, means and scales of its columns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bayesmesh.data.tables.table_spool import Spool
 from bayesmesh.errors import DataError, suggest
 
 _OF_EXPERIMENT = re.compile(r"\bdata[:.]|\b(columns|levels|missing_values|rows|types): |`format`")
-"""Names a key of the experiment, which settles how its own table was read."""
+"""Matches a remedy that names a key of the experiment, which determines how its own table was read."""
 
 _REMEDY = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
 
 
 @contextlib.contextmanager
 def _of_new_table() -> Iterator[None]:
-    """Leave out of remedies what names keys of the experiment."""
+    """Drop the parts of remedies that name keys of the experiment."""
     try:
         yield
     except DataError as error:
@@ -50,34 +50,34 @@ class _NewTable:
     standardise: tuple[str, ...] = ()
     missing: str = "refuse"
     rows: str = ""
-    # Rows to predict need not say how much they count.
+    # Rows to predict need no weights.
     weights: str | None = None
     offset: str | None = None
     exposure: str | None = None
 
 
 class NewRows:
-    """The rows of a file, as fields of a table that was read before.
+    """The rows of a file, as fields of a table that was read earlier.
 
     Args:
         path: the file.
         about: description of that table, as `Source.fetch` of `bayesmesh.data.sources.table` keeps it.
         options: its options; its delimiter and the texts of missing values also hold for the file.
         folder: an empty folder for the columns.
-        new_levels: categories that may have levels which that table did not have; these take the codes behind its own.
-        could: categories of which the same would be true if it were asked for, for messages.
-        outcome: columns that predictions do not read, so that they may lack values in some rows.
+        new_levels: categories that may have levels which that table lacks; these take the codes after its own.
+        could: categories that could be in `new_levels` on request, for messages.
+        outcome: columns that predictions do not read, and that may therefore lack values in some rows.
 
     Attributes:
         num_rows: rows of the file.
         fields: field -> array of rows, for fields whose columns the file has.
         absent: field -> the columns that the file lacks, or that are set aside.
         set_aside: column -> first row without a value: columns that are empty, and those of the outcome with an empty cell.
-        added: column -> levels that are new.
+        added: column -> its new levels.
 
     Raises:
-        DataError: the file cannot be read, has none of the columns, a cell does not fit or holds nothing, or a level is new;
-            the message names file and row.
+        DataError: the file cannot be read or has none of the columns, a cell is invalid or empty, or a level is new; the
+            message names the file and the row.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class NewRows:
     def _read(
         path: Path, described: Mapping[str, Any], options: TableOptions, folder: Path
     ) -> tuple[Spool, Mapping[str, Any]]:
-        """Return the rows of the columns that the experiment's table had too, and a description of each of these."""
+        """Return the rows of the columns that are also in the experiment's table, and a description of each column."""
         form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
         delimiter = options.delimiter if path.suffix.lower() == ".csv" else None
         with _of_new_table():
@@ -129,7 +129,7 @@ class NewRows:
         present = tuple(name for name in described if name in names)
         if not present:
             raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
-        # Which of them must hold a value in every row is decided when they have been read.
+        # Which columns must hold a value in every row is decided after they have been read.
         table = _NewTable(
             files=(str(path),), format=form, delimiter=delimiter, columns=present, missing_values=options.missing_values,
             types={name: described[name]["kind"] for name in present}, indicate_missing=present,
@@ -140,7 +140,7 @@ class NewRows:
 
     @staticmethod
     def _first_missing(path: Path, spool: Spool, name: str, *, is_needed: bool) -> int:
-        """Return the first row, from 1, without a value of a column; refuse it where the column is needed."""
+        """Return the first row, from 1, that lacks a value of a column; refuse it if the column is needed."""
         row = next(
             start + int(np.argmax(gone)) + 1
             for start, stop in spool.blocks()
@@ -162,7 +162,7 @@ class NewRows:
     ) -> list[int]:
         """Return the code of each level of the file in the order of the spool, and note levels that are new."""
         codes = {level: code for code, level in enumerate(known["levels"])}
-        # Cells without value take the code behind the last level.
+        # Cells without a value take the code after the last level.
         first = len(codes) + int("missing" in known)
         levels = [found["levels"][final] for final in found["codes"]]
         added = [level for level in levels if level not in codes]

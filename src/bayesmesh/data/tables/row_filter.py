@@ -1,6 +1,6 @@
 """A small language that chooses rows: comparisons of columns with constants, joined by and, or and not.
 
-An expression is parsed as syntax of Python, every node is checked against a list, and the tree is computed with NumPy:
+An expression is parsed as Python syntax, every node is checked against a list, and the tree is evaluated with NumPy:
 nothing of it is executed as code. As in SQL, a comparison with a missing value is neither true nor false, and a row is kept
 only if the whole expression is true.
 """
@@ -20,10 +20,10 @@ import numpy as np
 from bayesmesh.errors import DataError, suggest
 
 LONGEST = 4000
-"""Characters of an expression."""
+"""Largest number of characters of an expression."""
 
 MISSING = "missing"
-"""The only function: whether a column holds no value in a row."""
+"""The only function: whether a column lacks a value in a row."""
 
 _EXAMPLE = "for example\n    data:\n      rows: price > 0 and town in ['Bonn', 'Aachen']"
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -38,27 +38,27 @@ _ORDER: dict[type[ast.cmpop], Callable[..., np.ndarray]] = {
 
 
 class Texts(NamedTuple):
-    """A category of some rows: codes (rows,), negative where missing, and the level of each code."""
+    """A categorical column: codes (rows,), negative where missing, and the level of each code."""
 
     codes: np.ndarray
     levels: tuple[str, ...]
 
 
 class _Truth(NamedTuple):
-    """Of each row, whether something is known to be true, and whether it is known to be false."""
+    """For each row, whether a condition is known to be true, and whether it is known to be false."""
 
     is_true: np.ndarray
     is_false: np.ndarray
 
 
 class Times(NamedTuple):
-    """Days since the start of 1970 of some rows, (rows,), NaN where missing; compared with texts such as '2026-11-23'."""
+    """Days since the start of 1970, (rows,), NaN where missing; they can be compared with texts such as '2026-11-23'."""
 
     days: np.ndarray
 
 
 type Cells = np.ndarray | Texts | Times
-"""What a column holds: numbers, (rows,) float64 and NaN where missing, or one of the two above."""
+"""Contents of a column: numbers, (rows,) float64 with NaN where missing, or one of the two types above."""
 
 type _Value = np.ndarray | Texts | Times | _Truth | float | str | tuple[object, ...]
 
@@ -67,7 +67,7 @@ class RowFilter:
     """A parsed expression.
 
     Args:
-        text: the expression; names of columns that are not names of Python stand between backticks.
+        text: the expression; names of columns that are not Python names are in backticks.
         key: key of the configuration that holds it, for messages.
         columns: columns of the table.
 
@@ -75,7 +75,7 @@ class RowFilter:
         names: columns that it reads, sorted.
 
     Raises:
-        DataError: it is not an expression of this language, or names an unknown column.
+        DataError: the text is not an expression of this language, or names an unknown column.
     """
 
     def __init__(self, text: str, key: str, columns: list[str]) -> None:
@@ -140,11 +140,11 @@ class RowFilter:
         """Return which rows to keep, (rows,) bool.
 
         Args:
-            columns: each of `names` -> what it holds.
+            columns: each of `names` -> its contents.
             num_rows: number of rows.
 
         Raises:
-            DataError: an operation does not fit what a column holds.
+            DataError: an operation does not fit the contents of a column.
         """
         with np.errstate(all="ignore"):
             found = self._evaluate(self._body, columns)
@@ -155,7 +155,7 @@ class RowFilter:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Cells]) -> _Value:
         match node:
             case ast.Constant(value=str(text)):
-                # As levels are, see `table_columns`.
+                # Normalised as levels are, see `table_columns`.
                 return unicodedata.normalize("NFC", text)
             case ast.Constant(value=int() | float() as number):
                 return float(number)
@@ -204,7 +204,7 @@ class RowFilter:
         return np.asarray(value, np.float64)
 
     def _days(self, value: _Value) -> _Value:
-        """Return a text that is compared with times as days."""
+        """Convert a text that is compared with times to days."""
         if not isinstance(value, str):
             return value
         try:
@@ -268,6 +268,6 @@ def _is_missing(value: object) -> np.ndarray:
 
 
 def _known(is_true: np.ndarray, is_missing: np.ndarray | None = None) -> _Truth:
-    """Return what is known where nothing is missing."""
+    """Return the truth of a condition: unknown where a value is missing."""
     is_known = ~is_missing if is_missing is not None else np.ones((), bool)
     return _Truth(is_true & is_known, ~np.asarray(is_true) & is_known)

@@ -1,4 +1,4 @@
-"""Decide what the columns of a table are, and turn their cells into numbers: values, or codes of levels."""
+"""Decide the kinds of the columns of a table, and turn their cells into numbers: values, or codes of levels."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ NO_LEVEL = -1
 """Code of a missing cell of a category; a missing number is NaN."""
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
-"""Cells of text formats that hold no value, unless the source says otherwise."""
+"""Texts that stand for a missing value in text formats, unless the source defines others."""
 
 MOST_LEVELS = 2**20
-"""Of a category; more are texts of their own for every row, which no model takes."""
+"""Largest number of levels of a category; with more, the texts are probably unique to each row, which no model can use."""
 
 _DAY_NS = 86_400 * 10**9
 
 _EXACT = 2**53
-"""Whole numbers above it are not all numbers of float64."""
+"""Above this number, float64 does not represent every integer."""
 
 _WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)?(?=\s?%))\s?%?")
-"""Numbers as people write them, and programs do not read them: 1,500 and 1,5 and 12%."""
+"""Numbers as people write them but programs do not read them: 1,500 and 1,5 and 12%."""
 
 _CODE = re.compile(r"0\d")
-"""Begins codes, such as postal ones, that are not numbers."""
+"""Beginning of codes that are not numbers, such as postal codes."""
 
 _DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(?!\S)|\d{4}-\d\d-\d\dT")
-"""Begins a date, whatever follows, such as a time of day."""
+"""Beginning of a date, whatever follows, such as a time of day."""
 
 
 class Misfit(Exception):
-    """A cell is not what its column is.
+    """A cell does not fit the kind of its column.
 
     Attributes:
         cell: its index among the cells.
-        text: what it holds.
+        text: its content.
     """
 
     def __init__(self, cell: int, text: str) -> None:
@@ -55,7 +55,7 @@ class Misfit(Exception):
 
 
 def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> list[str]:
-    """Return the names that some patterns choose, in the order of the patterns, each once.
+    """Return the names that the patterns choose, in the order of the patterns, each once.
 
     Args:
         names: all columns.
@@ -70,7 +70,7 @@ def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> l
     """
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        # A column's own name comes before what its characters would mean.
+        # The literal name of a column takes precedence over its reading as a pattern.
         is_out = pattern.startswith("-") and pattern not in names
         wanted = pattern[1:] if is_out else pattern
         found = [wanted] if wanted in names else [name for name in names if fnmatch.fnmatchcase(name, wanted)]
@@ -85,13 +85,13 @@ def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> l
 
 
 def infer_kind(cells: pa.Array, *, is_text_format: bool) -> Kind | None:
-    """Return the kind of a column of which nothing is declared; None if no cell holds a value.
+    """Return the kind of a column without a declared one; None if no cell holds a value.
 
-    In a text format the first cell that holds a value decides whether the column is one of numbers.
+    In a text format, the first cell that holds a value decides whether the column is numeric.
 
     Args:
         cells: an Arrow array.
-        is_text_format: whether numbers are written as texts.
+        is_text_format: whether numbers are stored as text.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -111,7 +111,7 @@ def infer_kind(cells: pa.Array, *, is_text_format: bool) -> Kind | None:
 
 
 def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Return cells with null in place of the texts that stand for no value."""
+    """Return cells with null in place of the texts that stand for a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -128,7 +128,7 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
         kind: ``number``, ``integer`` or ``time``.
 
     Raises:
-        Misfit: a cell is not a number; or, by kind, not a whole one or not a time.
+        Misfit: a cell is not a number or, depending on the kind, not an integer or not a time.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -156,7 +156,7 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
 
 
 def _check_exact(cells: pa.Array, values: np.ndarray) -> None:
-    """Refuse a text of digits that float64 does not hold: two identifiers could become one. Arrow refuses such integers."""
+    """Refuse digits that float64 cannot represent exactly: two identifiers could become one. Arrow refuses such integers."""
     for cell in map(int, np.flatnonzero(np.abs(values) >= _EXACT)):
         text = str(cells[cell]).lstrip("+-")
         if text.isdecimal() and int(text) != int(abs(values[cell])):
@@ -185,10 +185,10 @@ def _first_refused(cells: pa.Array, wanted: pa.DataType) -> int:
 
 
 class Levels:
-    """The levels of a category, in the order in which they are met.
+    """The levels of a category, in the order of their first appearance.
 
     Args:
-        declared: all of them, in their final order; None if they are to be found.
+        declared: all levels, in their final order; None to find them in the cells.
     """
 
     def __init__(self, declared: Sequence[str] | None = None) -> None:
@@ -226,9 +226,9 @@ class Levels:
         return tuple(self._codes)
 
     def ordered(self) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the levels in their final order, and the final code of each code so far.
+        """Return the levels in their final order, and the final code for each code so far.
 
-        Levels that are numbers are in their order, others in that of their characters; declared ones stay as they are.
+        Numeric levels are sorted as numbers, others by their characters; declared ones keep their order.
 
         >>> import pyarrow as pa
         >>> levels = Levels()
@@ -244,7 +244,7 @@ class Levels:
 
 
 def _composed(text: str) -> str:
-    """Return a text with accents as one character each: texts that look alike are one level.
+    """Return a text with accented letters as single characters, so that texts that look alike are one level.
 
     >>> _composed("a\u0301") == "\u00e1"
     True
@@ -253,7 +253,7 @@ def _composed(text: str) -> str:
 
 
 def doubtful_number(levels: Sequence[str]) -> str | None:
-    """Return a level that is not a number where the others seem to be; None of a plain category.
+    """Return a level that is not a number although the others seem to be; None for a plain category.
 
     >>> doubtful_number(["n/a", "2.5", "3.5"]), doubtful_number(["1,5", "2,5"]), doubtful_number(["A", "B", "1"])
     ('n/a', '1,5', None)
@@ -265,9 +265,9 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
 
 
 def seem_to_be(levels: Sequence[str]) -> Kind | None:
-    """Return the kind that levels seem to have, but for their writing or for texts that stand for no value; None of others.
+    """Return the kind that levels would have but for their notation or for texts that stand for a missing value; else None.
 
-    Codes such as postal ones, which a number would shorten, seem to be none.
+    Codes such as postal codes, which lose zeros as numbers, do not count as numbers.
 
     >>> [seem_to_be(each) for each in (["1.5", "-2"], ["1", "NA"], ["1,5", "2,5"], ["2026-11-23", "NA"], ["23/11/2026"])]
     ['number', 'number', 'number', 'time', 'time']
@@ -283,7 +283,7 @@ def seem_to_be(levels: Sequence[str]) -> Kind | None:
 
 
 def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two levels that differ in case or spaces alone, as misspelt ones do; None if there are none.
+    """Return the first two levels that differ only in case or spaces, and so are probably one; None if there are none.
 
     >>> levels_alike(["Male", "f", "male "]), levels_alike(["New York", "Newark"])
     (('Male', 'male '), None)

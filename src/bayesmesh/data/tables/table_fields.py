@@ -1,4 +1,4 @@
-"""Make fields of the columns of a spool: vectors and matrices, computed for the rows that are read."""
+"""Make fields from the columns of a spool: vectors and matrices, computed for the rows that are read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bayesmesh.data.tables.table_columns import NO_LEVEL
 from bayesmesh.data.tables.table_spool import Spool
 
 MISSING_LEVEL = "(missing)"
-"""Level of the cells without value of a category whose missing values are kept."""
+"""Level of the empty cells of a category whose missing values are kept."""
 
 type _About = Mapping[str, Any]
 
 
 def variable_of(about: _About) -> Variable:
-    """Return what the numbers of a column are, from its description by `TableReader.spool`."""
+    """Return the meaning of the numbers of a column, from its description by `TableReader.spool`."""
     if about["kind"] == "category":
         levels = tuple(about["levels"])
         return Variable("category", levels=(*levels, MISSING_LEVEL) if "missing" in about else levels)
@@ -53,7 +53,7 @@ class ColumnField:
         start, stop, _ = rows.indices(self._spool.num_rows)
         values = self._spool.read(self._name, start, max(start, stop))
         if self._about["kind"] == "category":
-            # A missing cell, -1, takes the code behind the last level.
+            # A missing cell, -1, takes the code after the last level.
             return self._codes[values]
         if "fill" in self._about:
             values = np.where(np.isnan(values), self._about["fill"], values)
@@ -88,7 +88,7 @@ class MatrixField:
         columns: column -> its description.
 
     Attributes:
-        labels: names of the columns of the matrix; of a level ``town[Bonn]``.
+        labels: names of the columns of the matrix; ``town[Bonn]`` for a level.
     """
 
     dtype = np.dtype(np.float64)
@@ -117,7 +117,7 @@ class MatrixField:
 
 
 def missing_name(name: str) -> str:
-    """Return the name of the field that says where a column is missing."""
+    """Return the name of the field that indicates where a column is missing."""
     return f"{name}_missing"
 
 

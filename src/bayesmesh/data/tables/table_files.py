@@ -1,7 +1,7 @@
 """Read a file of a table as blocks of columns, at most a few megabytes at a time.
 
-Cells of text formats are texts, without the blanks around them, and what they mean is decided by `table_columns`: a reader that
-guessed from its first block would fail, or change its mind, at a later one.
+Cells of text formats are texts without surrounding blanks, and `table_columns` decides their meaning: a reader that
+guessed from its first block might fail, or guess differently, at a later one.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from bayesmesh.errors import DataError, suggest
 Format = Literal["csv", "tsv", "parquet", "feather", "jsonl"]
 
 TEXT_FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl")
-"""Formats whose cells are texts."""
+"""Formats whose cells are text."""
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet", ".feather": "feather",
     ".arrow": "feather", ".jsonl": "jsonl", ".ndjson": "jsonl",
 }  # fmt: skip
-"""Ending of a file -> its format."""
+"""Extension of a file -> its format."""
 
 BLOCK_BYTES = 4 * 2**20
 """Size of a block of text in the file, in bytes."""
 
 BLOCK_CELLS = 2**19
-"""Cells of a block of other formats."""
+"""Number of cells of a block in other formats."""
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-"""Endings of compressed texts, which are decompressed as they are read."""
+"""Extensions of compressed texts, which are decompressed as they are read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Block:
 
 
 _HEADER_BYTES = 2**16
-"""Bytes of a file that are searched for the end of its header."""
+"""Number of bytes of a file in which the end of its header is sought."""
 
 
 class TableFile:
@@ -67,17 +67,17 @@ class TableFile:
 
     Args:
         path: the file.
-        form: its format; by its ending if None.
-        delimiter: between the cells of a line of CSV; by default a comma, for TSV a tab.
+        form: its format; None determines it from the extension.
+        delimiter: delimiter between the cells of a CSV line; by default a comma, or a tab for TSV.
 
     Attributes:
-        names: its columns, in their order; after them those that folders such as ``year=2020`` above it stand for.
-        keys: column -> its value in all rows of the file, for columns of such folders; None if that is missing.
-        written: the columns that the file itself holds.
+        names: its columns, in their order, followed by the columns that stem from folders such as ``year=2020`` above it.
+        keys: column -> its value in all rows of the file, for columns from such folders; None if the value is missing.
+        written: the columns in the file itself.
         form: its format.
 
     Raises:
-        DataError: the format is unknown, the file is damaged, or has no columns or one twice.
+        DataError: the format is unknown, or the file is damaged, has no columns, or has a column twice.
     """
 
     def __init__(self, path: Path, form: Format | None = None, delimiter: str | None = None) -> None:
@@ -100,13 +100,13 @@ class TableFile:
                 raise DataError(f"{path}: two columns are called '{name}'", "give every column a name of its own")
 
     def _check_encoding(self) -> None:
-        """Refuse UTF-16 and UTF-32, which mark their beginning or hold zero bytes: as UTF-8 they are other texts."""
+        """Refuse UTF-16 and UTF-32, recognised by a byte-order mark or zero bytes: read as UTF-8, they are other texts."""
         beginning = self.open_text().read(_HEADER_BYTES)
         if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning:
             raise DataError(f"{self.path}: the file is not in UTF-8, but seems to be in UTF-16", "save it as UTF-8")
 
     def _check_delimiter(self) -> None:
-        """Refuse a header without commas that holds semicolons or tabs: it would be the name of a single column."""
+        """Refuse a header without commas but with semicolons or tabs: it would be the name of a single column."""
         header = self.open_text().read(_HEADER_BYTES).splitlines()[:1]
         for byte, shown in ((b";", ";"), (b"\t", "\\t")):
             if header and byte in header[0] and b"," not in header[0]:
@@ -129,7 +129,7 @@ class TableFile:
         import pyarrow as pa
 
         first = 1
-        # A column of the file says how many rows a block has, also if only those of folders are asked for.
+        # A column of the file gives the number of rows of a block, even if only columns from folders are requested.
         inside = [name for name in names if name not in self.keys] or self.written[:1]
         with _explaining(self):
             for cells in _BLOCKS[self.form](self, inside):
@@ -139,19 +139,19 @@ class TableFile:
                 first += count
 
     def open_text(self) -> Any:
-        """Return a stream of the bytes of a text, decompressed."""
+        """Return a stream of the decompressed bytes of a text."""
         import pyarrow as pa
 
         is_compressed = self.path.suffix.lower() in COMPRESSED
         return pa.input_stream(str(self.path), compression="detect" if is_compressed else None)
 
     def read_csv(self, names: Sequence[str] | None) -> Any:
-        """Return a reader of the blocks of CSV or TSV, of all columns as guessed or of some as texts."""
+        """Return a reader of the blocks of CSV or TSV: of all columns, with guessed types, or of some columns, as text."""
         import pyarrow as pa
         from pyarrow import csv
 
         types = None if names is None else dict.fromkeys(names, pa.string())
-        # Of its own, because each reader counts from the first row on.
+        # A new one, because each reader counts from the first row.
         self.row_check = RowCheck()
         return csv.open_csv(
             self.open_text(),
@@ -166,7 +166,7 @@ class TableFile:
 
 
 def _keys_of(path: Path) -> dict[str, str | None]:
-    """Return what the innermost folders of a partitioned table stand for.
+    """Return column -> value from the innermost folders of a partitioned table.
 
     >>> _keys_of(Path("a=1/sales/year=2020/town=Bad%20Ems/part.parquet"))
     {'year': '2020', 'town': 'Bad Ems'}
@@ -207,7 +207,7 @@ def _csv_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any
     for batch in file.read_csv([written[name] for name in names]):
         trimmed = {name: pc.utf8_trim_whitespace(batch.column(written[name])) for name in names}
         if len(file.written) == 1:
-            # A line of blanks has as many cells as the header; an empty cell is written as "".
+            # A blank line has as many cells as the header; an empty cell is written as "".
             (cells,) = trimmed.values()
             trimmed[names[0]] = cells.filter(pc.or_(pc.not_equal(cells, ""), pc.equal(batch.column(0), "")))
         yield trimmed
@@ -215,11 +215,11 @@ def _csv_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any
 
 
 def _check_quotes(file: TableFile) -> None:
-    """Refuse a file with an odd number of quotes whose last row has several lines: a quote is not closed."""
+    """Refuse a file with an odd number of quotes and a last row of several lines: a quote is not closed."""
     stream, count = file.open_text(), 0
     while part := stream.read(BLOCK_BYTES):
         count += part.count(b'"')
-    # An inch sign within a cell is not a quote; and a quote that is not closed takes all further lines.
+    # An inch sign within a cell is not a quote, and an unclosed quote extends over all further lines.
     if count % 2 == 0:
         return
     last = None
@@ -236,7 +236,7 @@ def _check_quotes(file: TableFile) -> None:
 
 
 def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and content of every line; numbers stay the texts that they are in the file."""
+    """Yield the number and the content of every line; numbers stay as the texts in the file."""
     import io
 
     with io.TextIOWrapper(file.open_text(), encoding="utf-8") as lines:
@@ -258,7 +258,7 @@ def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _Twins(Exception):
-    """A key of an object stands there twice."""
+    """An object has a key twice."""
 
 
 def _without_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -270,7 +270,7 @@ def _without_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _json_names(file: TableFile) -> list[str]:
-    # A key may be absent from some lines, so all are looked at.
+    # A key may be absent from some lines, so all lines are read.
     names: dict[str, None] = {}
     for _, row in _json_rows(file):
         names.update(dict.fromkeys(row))
@@ -358,14 +358,14 @@ _BLOCKS: dict[Format, Callable[[TableFile, Sequence[str]], Iterable[Mapping[str,
 
 @contextlib.contextmanager
 def _explaining(file: TableFile) -> Iterator[None]:
-    """Convert an error of a reader into one that names the file."""
+    """Convert an error from a reader into one that names the file."""
     import pyarrow as pa
 
     path = file.path
     try:
         yield
     except (pa.ArrowInvalid, OSError) as error:
-        # Arrow gives no number to errors of the content.
+        # Arrow sets no errno for errors in the content.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         if path.stat().st_size == 0:
@@ -385,7 +385,7 @@ def same_columns(files: Iterable[TableFile]) -> list[str]:
     """Return the columns that all files have, in the order of the first.
 
     Raises:
-        DataError: a file lacks one, or has one that another lacks.
+        DataError: a file lacks a column, or has one that another file lacks.
     """
     first, *others = files
     for other in others:

@@ -1,4 +1,4 @@
-"""Read the files of a table once, from the first row to the last, and spool the rows and columns that were asked for."""
+"""Read the files of a table once, from the first row to the last, and spool the requested rows and columns."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ROLES = ("weights", "offset", "exposure")
-"""Options that give a column a role."""
+"""Options that assign a role to a column."""
 
 
 class TableOptions(Protocol):
-    """Options of the reading of a table; `bayesmesh.data.sources.table.Options` documents each."""
+    """Options for reading a table; `bayesmesh.data.sources.table.Options` documents each."""
 
     @property
     def files(self) -> tuple[str, ...]: ...
@@ -115,7 +115,7 @@ class TableReader:
         self._check_roles()
 
     def _check_roles(self) -> None:
-        """Refuse a role of a column that is not read, is not a number, or is changed by other options."""
+        """Refuse a role for a column that is not read, is not numeric, or is changed by other options."""
         for role in ROLES:
             column: str | None = getattr(self._options, role)
             if column is None:
@@ -140,7 +140,7 @@ class TableReader:
                 raise DataError(f"{file.path}, row {numbers[at]}: '{name}' is {values[at]:g}, and {'weights' if role == 'weights' else 'exposures'} are numbers {needs}", f"correct the cell, or leave such rows out: rows: {name} {'>=' if role == 'weights' else '>'} 0")  # fmt: skip
 
     def _settle(self) -> None:
-        """Infer the kinds of the columns of which nothing is declared, from the first cells that hold a value."""
+        """Infer the kinds of columns without a declared one from their first cells that hold a value."""
         open_names = [name for name, kind in self._kinds.items() if kind is None]
         for file in self._files if open_names else ():
             for block in self._blocks_of(file, open_names):
@@ -169,12 +169,12 @@ class TableReader:
             yield Block(block.first, {name: without_missing(cells, texts) for name, cells in block.cells.items()})
 
     def spool(self, folder: Path) -> dict[str, Any]:
-        """Write the rows to the folder, and return their description.
+        """Write the rows to the folder and return their description.
 
         Returns:
-            ``numbers`` and ``codes``, the columns in the order of the spool; ``columns``, each -> kind, levels, their final
-            codes, mean and scale, number of missing cells; ``counts`` of the rows that were read, kept and left out;
-            ``kept_rows``, a digest of the numbers of those that were kept, empty where none was left out.
+            ``numbers`` and ``codes``, the columns in the order of the spool; ``columns``, each -> kind, levels, their
+            final codes, mean and scale, number of missing cells; ``counts`` of the rows read, kept and left out;
+            ``kept_rows``, a digest of the numbers of the kept rows, empty if none was left out.
 
         Raises:
             DataError: a cell does not fit its column; the message names file and row.
@@ -217,7 +217,7 @@ class TableReader:
         )
 
     def _choose(self, file: TableFile, block: Block) -> np.ndarray:
-        """Return the rows of a block that the filter keeps, by their place in it."""
+        """Return the indices of the rows of a block that the filter keeps."""
         if self._filter is None:
             return np.arange(len(block))
         every = np.arange(len(block))
@@ -271,11 +271,11 @@ class TableReader:
         )
 
     def _complete(self, file: TableFile, numbers: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return which rows lack no value that is needed, and refuse the others unless they are to be dropped.
+        """Return which rows have all needed values, and refuse the others unless they are to be dropped.
 
         Args:
             file: the file.
-            numbers: of the rows in it.
+            numbers: numbers of the rows in the file.
             columns: column -> values or codes of these rows.
         """
         needed = {name: values for name, values in columns.items() if name not in self._indicated}
@@ -318,9 +318,9 @@ class TableReader:
         return described
 
     def _check_guess(self, name: str, levels: Sequence[str]) -> None:
-        """Refuse a category that nobody declared and whose levels seem to be numbers, or one level that is written in two ways.
+        """Refuse an undeclared category whose levels seem to be numbers, or are one level written in two ways.
 
-        Dates, and numbers where a format declares texts as texts, are only named in the log.
+        Dates, and numbers in a format that declares them as text, are only reported in the log.
         """
         kind = None if name in self._categories else seem_to_be(levels)
         if kind == "time" or (kind == "number" and not self._is_text):
@@ -346,7 +346,7 @@ class TableReader:
 
 
 def _is_category(cells: pa.Array) -> bool:
-    """Return whether a column was written as a category, such as one of pandas."""
+    """Return whether a column was stored as a category, such as pandas writes."""
     import pyarrow as pa
 
     return bool(pa.types.is_dictionary(cells.type))
@@ -366,7 +366,7 @@ def _refuse_type(file: TableFile, name: str, cells: pa.Array) -> None:
     import pyarrow as pa
 
     _refuse_duration(file, name, cells)
-    # The numbers behind a period or an interval of pandas are not its values.
+    # The numbers that store a pandas period or interval are not its values.
     if pa.types.is_nested(cells.type) or isinstance(cells.type, pa.BaseExtensionType):
         raise DataError(
             f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
@@ -375,12 +375,12 @@ def _refuse_type(file: TableFile, name: str, cells: pa.Array) -> None:
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return which numbers are NaN, or which codes those of cells without a value."""
+    """Return which numbers are NaN, or which codes mark cells without a value."""
     return np.isnan(values) if values.dtype.kind == "f" else values == NO_LEVEL
 
 
 def _moments(spool: Spool, name: str) -> tuple[float, float]:
-    """Return mean and standard deviation of what a column holds, whose divisor is its number of values, in two passes."""
+    """Return the mean and standard deviation of a column's values, with their number as divisor, in two passes."""
     ranges = spool.blocks()
     count = sum(int((~np.isnan(spool.read(name, *each))).sum()) for each in ranges)
     if not count:

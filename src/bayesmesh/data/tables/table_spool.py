@@ -1,7 +1,7 @@
-"""Keep the chosen rows and columns of a table as arrays, in which any range of rows of any column is read by itself.
+"""Keep the chosen rows and columns of a table as arrays, from which any range of rows of any column can be read by itself.
 
 Numbers are float64, NaN where missing; categories are int32 codes in the order of their first appearance, -1 where
-missing. What is made of them, such as standardised numbers, is computed when they are read.
+missing. Derived values, such as standardised numbers, are computed when they are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SpoolWriter:
     """Appends blocks of rows.
 
     Args:
-        folder: folder of the table; the arrays are made in it.
+        folder: folder of the table, in which the arrays are created.
         numbers: columns that hold numbers.
         codes: columns that hold codes of levels.
 
@@ -38,13 +38,13 @@ class SpoolWriter:
         self._names = {"numbers": list(numbers), "codes": list(codes)}
         self.num_rows, self._written = 0, 0
         width = max(1, len(numbers) + len(codes))
-        # A power of two, so that sizes do not depend on how files cut the table into blocks.
+        # A power of two, so that sizes do not depend on how files divide the table into blocks.
         self._chunk = min(_MOST_ROWS, max(_LEAST_ROWS, 1 << ((_BLOCK_VALUES // width).bit_length() - 1)))
         group = open_group(folder / FOLDER, "w")
         self._arrays: dict[str, zarr.Array] = {}
         for part, names in self._names.items():
             if names:
-                # One file holds the same rows of all columns, each a chunk of its own.
+                # One file holds the same rows of all columns, each column in a separate chunk.
                 shape, shard = (0, len(names)), (self._chunk, len(names))
                 self._arrays[part] = create_array(
                     group, part, shape, _PARTS[part], ("row", "column"), chunks=(self._chunk, 1), shards=shard
@@ -114,7 +114,7 @@ class Spool:
         return read_part(self._arrays[part], slice(start, stop), slice(at, at + 1))[:, 0]
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Return first row and end of each range that one file holds."""
+        """Return the first row and the end of each range of rows that one file holds."""
         size = next(iter(self._arrays.values())).shards
         step = size[0] if size else self.num_rows
         return [(start, min(start + step, self.num_rows)) for start in range(0, self.num_rows, step)]

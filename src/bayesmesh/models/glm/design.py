@@ -1,4 +1,4 @@
-"""Columns of numbers that the terms of a formula stand for."""
+"""The columns of numbers of the terms of a formula."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bayesmesh.models.base import FieldLike, VariableLike
 from bayesmesh.models.glm.formula import KEY, Factor, Term
 
 LARGEST = 1e100
-"""Largest number in a column: sums of squares of all rows stay finite."""
+"""Largest number in a column, so that sums of squares over all rows stay finite."""
 
 
 class Source(NamedTuple):
@@ -23,8 +23,8 @@ class Source(NamedTuple):
 
     Attributes:
         fields: column -> shape and dtype.
-        variables: column -> what its numbers are, of a table.
-        labels: column that is a vector -> names of its entries.
+        variables: column of a table -> meaning of its numbers.
+        labels: vector-valued column -> names of its entries.
     """
 
     fields: Mapping[str, FieldLike]
@@ -33,9 +33,9 @@ class Source(NamedTuple):
 
 
 def latent_name(text: str) -> str:
-    """Return a text as part of the name of a stored array.
+    """Return a text as it may stand in the name of a stored array.
 
-    Other texts get other names: a sum and a product of the same columns are two coefficients.
+    Different texts get different names: a sum and a product of the same columns are two coefficients.
 
     >>> latent_name("I(x ** 2):log(y / z)"), latent_name("site/plot")
     ('I(x to 2):log(y per z)', 'site per plot')
@@ -53,7 +53,7 @@ def block_of(priors: Mapping[str, str], term: str) -> str:
 
 
 Coding = tuple[tuple[int, ...] | None, ...]
-"""For each factor of a term the levels that have a column; None for numbers, and none for a category that is left out."""
+"""For each factor of a term, the levels that have a column; None for numbers, empty for a category that is left out."""
 
 
 class Columns(NamedTuple):
@@ -64,7 +64,7 @@ class Columns(NamedTuple):
         term: its factors.
         codings: blocks of columns.
         labels: one for each column, such as ``x:species[elm]``.
-        names: the same without what `name` says, such as ``elm``; empty for a single column of numbers.
+        names: the labels without the parts that `name` gives, such as ``elm``; empty for a single column of numbers.
     """
 
     name: str
@@ -104,12 +104,12 @@ def levels_of(source: Source, factor: Factor) -> tuple[str, ...] | None:
 def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) -> list[Columns]:
     """Return the columns of every term, with treatment contrasts where others make a category redundant.
 
-    The columns are of full rank for any data in which all combinations of levels occur: a term is split into the subsets
+    The columns have full rank for any data in which all combinations of levels occur: a term is split into the subsets
     of its categories; those that earlier terms span are left out, and pairs that differ by one category are joined again,
     with all its levels (the algorithm of patsy, Smith 2018, doi:10.5281/zenodo.592075).
 
     Raises:
-        ConfigError: a transform of a category, or a category of one level.
+        ConfigError: a category is transformed, or has only one level.
     """
     spanned = {(frozenset[str](), frozenset[str]())} if has_intercept else set()
     made: list[Columns] = []
@@ -180,7 +180,7 @@ def _labels(
 
 
 def _entries(source: Source, factor: Factor) -> list[str]:
-    """Return a name for each number of a factor in a row: one, empty, unless a column of the data is a vector."""
+    """Return a name for each number of a factor in a row: a single empty name, unless a column of the data is a vector."""
     for name in factor.names:
         about = source.variables.get(name)
         if about is not None and about.kind == "category":

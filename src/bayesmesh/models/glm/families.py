@@ -1,4 +1,4 @@
-"""Families of outcomes: link, density of a row, predictive distribution, and the parameters beside the predictor."""
+"""Families of outcomes: link, density of a row, predictive distribution, and the parameters besides the predictor."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Family(ABC):
     Class attributes:
         parameters: parameter -> its default prior; ``{rate}`` stands for 1 / the standard deviation of the
             outcome.
-        needs: what outcomes must be, in words.
+        needs: requirement on the outcomes, in words.
         is_in_unit: whether the predictor has the unit of the outcome.
         is_discrete: whether outcomes are whole numbers.
         takes_levels: whether outcomes are the levels of a category.
-        has_dispersion: whether the variance of a row is a parameter times what its mean says.
+        has_dispersion: whether the variance of a row is a parameter times a function of its mean.
     """
 
     parameters: ClassVar[Mapping[str, str]] = {}
@@ -45,7 +45,7 @@ class Family(ABC):
 
     @abstractmethod
     def link(self, mean: float) -> float:
-        """Return the predictor at which the mean is this; around it lies the prior of the intercept."""
+        """Return the predictor of a mean; the prior of the intercept is centred there."""
 
     @abstractmethod
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
@@ -65,40 +65,40 @@ class Family(ABC):
         """Return the distribution of each row's outcome."""
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and responses of the linear model that the family is near a predictor, each (row,) float64.
+        """Return weights and responses of the linear model that approximates the family near a predictor, each (row,) float64.
 
         The quick fit of `glm_fit.fit` needs them; families of levels have none.
 
         Args:
             y: outcomes.
-            trials: of the binomial family; 1 otherwise.
+            trials: numbers of trials, for the binomial family; 1 otherwise.
             eta: predictors, with the offset; None to begin with those that the outcomes suggest.
         """
         raise NotImplementedError(f"{type(self).__name__} has no working response")
 
     def precision(self, latents: Latents) -> Float[Array, ""]:
-        """Return what the weights of `working` are to be multiplied by."""
+        """Return the factor by which to multiply the weights of `working`."""
         return jnp.ones_like(next(iter(latents.values())), shape=())
 
     def fixed_dispersion(self, estimate: float) -> float:
-        """Return what the weights of `working` are to be divided by where no latent says it."""
+        """Return the number by which to divide the weights of `working` where no latent determines it."""
         del estimate
         return 1.0
 
 
 _MOST_LOGIT, _MOST_LOG = 8.0, 30.0
-"""Predictors beyond these are taken as these in the quick fit: the weight of a row is nearly 0, or its mean overflows."""
+"""Limits to which the quick fit clips predictors: beyond them, the weight of a row is nearly 0, or its mean overflows."""
 
 
 def _working_counts(y: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights and responses for a log link and variances as the means."""
+    """Return weights and responses for a log link and variances equal to the means."""
     eta = np.log(y + 0.5) if eta is None else np.clip(eta, -_MOST_LOG, _MOST_LOG)
     mean = np.exp(eta)
     return mean, eta + (y - mean) / mean
 
 
 def _working_shares(y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights and responses for a logit and binomial variances."""
+    """Return weights and responses for a logit link and binomial variances."""
     eta = special.logit((y + 0.5) / (trials + 1)) if eta is None else np.clip(eta, -_MOST_LOGIT, _MOST_LOGIT)
     share = special.expit(eta)
     slope = share * (1 - share)
@@ -192,7 +192,7 @@ class Binomial(Family):
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None
-        # An outcome that stands in for one of a row to be predicted may be more than its trials.
+        # The placeholder outcome of a row to be predicted may exceed its number of trials.
         y = np.minimum(y, trials)
         failures = trials - y
         best = special.xlogy(y, y) + special.xlogy(failures, failures) - special.xlogy(trials, trials)
@@ -241,7 +241,7 @@ class Poisson(Family):
 
 
 class NegativeBinomial(Poisson):
-    """Counts with variance mean + mean^2 / ``shape``, the log of the mean as the predictor."""
+    """Counts with variance mean + mean^2 / ``shape``, with the log of the mean as the predictor."""
 
     parameters: ClassVar[Mapping[str, str]] = {"shape": "inverse_gamma(0.4, 0.3)"}
     has_dispersion = True
@@ -250,7 +250,7 @@ class NegativeBinomial(Poisson):
         return glm_densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
 
     def fixed_dispersion(self, estimate: float) -> float:
-        # Rows scatter more than their means say; how much more is taken as the same for all.
+        # Rows vary more than their means imply; the excess is taken to be the same for all of them.
         return max(1.0, estimate)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
@@ -259,7 +259,7 @@ class NegativeBinomial(Poisson):
 
 
 class Gamma(Family):
-    """Positive numbers with ``shape``, the log of the mean as the predictor."""
+    """Gamma-distributed numbers with shape ``shape``, with the log of the mean as the predictor."""
 
     parameters: ClassVar[Mapping[str, str]] = {"shape": "half_student_t(3, 10)"}
     needs, is_discrete = "numbers greater than 0", False
@@ -289,7 +289,7 @@ class Gamma(Family):
 
 
 class _OfLevels(Family):
-    """The code of a level of a category."""
+    """Outcomes that are codes of the levels of a category."""
 
     takes_levels = True
 
@@ -303,7 +303,7 @@ class _OfLevels(Family):
 
 
 class Categorical(_OfLevels):
-    """A level of a category; the predictors are log odds of all levels but the first against the first."""
+    """A level of a category; the predictors are the log odds of all levels but the first against the first."""
 
     needs = "a category of two levels or more"
 
@@ -321,7 +321,7 @@ class Categorical(_OfLevels):
 
 
 class Ordinal(_OfLevels):
-    """A level of an ordered category, cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor).
+    """A level of an ordered category, with cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor).
 
     ``baseline`` holds the probabilities of the levels where the predictor is 0, from which the cutpoints follow.
     """

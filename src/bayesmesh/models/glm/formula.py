@@ -1,6 +1,6 @@
-"""Read a formula as terms: names of columns, products of them, a few transforms, and effects of groups.
+"""Read a formula as terms: names of columns, products of them, a few transforms, and group effects.
 
-A formula is text of the user and never evaluated. formulaic parses the operators (Wilkinson and Rogers 1973,
+A formula is the user's text and is never evaluated. formulaic parses the operators (Wilkinson and Rogers 1973,
 doi:10.2307/2346786); a transform is read by Python's parser and computed here, from a closed list.
 """
 
@@ -21,7 +21,7 @@ KEY = "key 'model.formula'"
 EXAMPLE = "for example\n    model:\n      formula: y ~ x + log(z) + species + (1 + x | site)"
 
 MOST_TERMS = 500
-"""Terms of one formula; a power of a sum has more of them than anyone means."""
+"""Largest number of terms in a formula; a power of a sum may expand to more than anyone intends."""
 
 TRANSFORMS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "exp": np.exp, "expm1": np.expm1,
@@ -39,7 +39,7 @@ class Factor(NamedTuple):
 
     Attributes:
         text: as written.
-        tree: its syntax, of names, numbers, arithmetic and `TRANSFORMS` alone.
+        tree: its syntax tree, which holds only names, numbers, arithmetic and `TRANSFORMS`.
     """
 
     text: str
@@ -47,17 +47,17 @@ class Factor(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Columns that it reads."""
+        """The columns that it reads."""
         calls = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
         return [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in calls]
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a column as it is."""
+        """Whether it is an untransformed column."""
         return isinstance(self.tree, ast.Name)
 
     def evaluate(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return its numbers, float64, (row, ...) as those of the columns."""
+        """Return its numbers, float64, (row, ...) like the columns."""
         with np.errstate(all="ignore"):
             return np.asarray(_evaluate(self.tree, rows), np.float64)
 
@@ -71,7 +71,7 @@ class GroupTerm(NamedTuple):
 
     Attributes:
         group: the column.
-        terms: what has an effect; the empty term is the intercept.
+        terms: terms whose effects vary; the empty term is the intercept.
         is_correlated: whether the effects of a level are correlated.
     """
 
@@ -84,10 +84,10 @@ class Formula(NamedTuple):
     """A formula.
 
     Attributes:
-        outcome: left of the tilde.
-        terms: of the population, in the order of the formula; the intercept is not among them.
-        has_intercept: whether there is one.
-        groups: effects of groups.
+        outcome: the left side of the tilde.
+        terms: population-level terms, in the order of the formula, without the intercept.
+        has_intercept: whether there is an intercept.
+        groups: group effects.
     """
 
     outcome: Factor
@@ -104,7 +104,7 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
         columns: names that it may use.
 
     Raises:
-        ConfigError: it cannot be read, uses a name or a function that is not there, or has too many terms.
+        ConfigError: it cannot be parsed, uses an unknown name or function, or has too many terms.
 
     >>> found = parse_formula("y ~ x * log(z) + (1 + x || g)", ["y", "x", "z", "g"])
     >>> [":".join(f.text for f in term) for term in found.terms], found.has_intercept
@@ -159,7 +159,7 @@ def _check_powers(text: str) -> None:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield sign and text of the parts that plus and minus separate outside of parentheses and backticks."""
+    """Yield the sign and the text of the parts that plus and minus separate outside parentheses and backticks."""
     depth, is_quoted, sign, part = 0, False, "+", ""
     for character in text:
         is_quoted ^= character == "`"
@@ -204,16 +204,16 @@ def _terms(text: str, columns: Collection[str], others: Collection[str]) -> tupl
     terms = [tuple(_factor(t, columns) for t, method in term if method != "literal") for term in parsed]
     if any(method == "literal" and text != "1" for term in parsed for text, method in term):
         raise ConfigError(f"{KEY}: '{text:.80}' has a number as a factor", "write I(2 * x) for a multiple of a column")
-    # Products after what they are made of, as R has them.
+    # Products follow their factors, as in R.
     return () in terms, tuple(sorted((term for term in terms if term), key=len))
 
 
 def _factor(text: str, columns: Collection[str]) -> Factor:
-    """Return a factor after checking that nothing in it is more than arithmetic and known functions of columns."""
+    """Return a factor after checking that it holds only arithmetic and known functions of columns."""
     if text in columns:
         return Factor(text, ast.Name(text, ast.Load()))
     try:
-        # As R has it: in Python, ^ would bind less tightly than the product around it.
+        # As in R: in Python, ^ would bind less tightly than the product around it.
         found = ast.parse(text.replace("^", "**")).body
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE) from error

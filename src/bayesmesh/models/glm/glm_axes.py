@@ -1,4 +1,4 @@
-"""Names of the axes of latents and summaries: columns of the design, levels of groups and of the outcome, effects."""
+"""Names of the axes of latents and summaries: columns of the design, levels of groups and of the outcome, and effects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[st
     """Return latent or summary -> its axes.
 
     Args:
-        plan: of the model.
-        spec: of the prepared data.
-        original: coefficients in the units of the table, where those of the columns are others.
+        plan: plan of the model.
+        spec: description of the prepared data.
+        original: coefficients in the units of the table, where those of the columns differ.
     """
     source = Source(spec.source_fields, spec.variables, spec.labels)
     labels = [label for columns in plan.columns for label in columns.labels]

@@ -23,12 +23,12 @@ Product = tuple[str, ...]
 
 
 class Original(NamedTuple):
-    """A predictor as a polynomial in columns as the table has them.
+    """A predictor as a polynomial in the columns of the table.
 
     Attributes:
-        products: of columns and levels, the intercept first.
-        matrix: (product, coefficient) of the coefficients of the design.
-        shift, scale: of the outcome.
+        products: products of columns and levels, the intercept first.
+        matrix: (product, coefficient), applied to the coefficients of the design.
+        shift, scale: shift and scale of the outcome.
     """
 
     products: tuple[Product, ...]
@@ -38,15 +38,15 @@ class Original(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One for each product, such as ``age:species[elm]``."""
+        """One label for each product, such as ``age:species[elm]``."""
         return tuple(":".join(each) or "intercept" for each in self.products)
 
     def summaries(self, coefficients: Array, intercept: Array | float, latents: Latents) -> dict[str, Array]:
         """Return the coefficients in the units of the table, and the standard deviation where the outcome was standardised.
 
         Args:
-            coefficients: (column, ...) of the design.
-            intercept: where all columns of the design are 0.
+            coefficients: (column, ...), coefficients of the design.
+            intercept: intercept where all columns of the design are 0.
             latents: one draw.
         """
         values = jnp.tensordot(jnp.asarray(self.matrix, coefficients.dtype), coefficients, axes=1)
@@ -58,10 +58,10 @@ class Original(NamedTuple):
 
 
 def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
-    """Return how coefficients follow in the units of the table; None where no column of the formula was standardised.
+    """Return the map to coefficients in the units of the table; None if no column of the formula was standardised.
 
-    A factor that is a transform stays as it is, a transform of standardised numbers, as its label says. Of an ordinal outcome
-    the intercept is what is to be subtracted from the cutpoints.
+    A factor that is a transform stays a transform of standardised numbers, as its label says. For an ordinal outcome, the
+    intercept is the number to subtract from the cutpoints.
     """
     parts = [part for columns in plan.columns for part in _expand(columns, spec)]
     about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
@@ -69,7 +69,7 @@ def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
     shift, scale = (about.mean, about.scale) if about is not None and is_changed else (0.0, 1.0)
     if not is_changed and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
         return None
-    # Longest first, so that a term stands before what it leaves to others; the intercept before all.
+    # Longest first, so that a term precedes the products that its expansion adds to; the intercept precedes all.
     own = [product for part in parts for product in sorted(part, key=len, reverse=True)]
     products = list(dict.fromkeys([(), *own]))
     matrix = np.array([[part.get(product, 0.0) for part in parts] for product in products])
@@ -81,7 +81,7 @@ def _is_standardised(about: VariableLike) -> bool:
 
 
 def _expand(columns: Columns, spec: SpecLike) -> Iterator[Mapping[Product, float]]:
-    """Yield for each column of a term product -> factor, from ``(x - mean) / scale`` of each of its numbers."""
+    """Yield, for each column of a term, product -> factor, from ``(x - mean) / scale`` of each of its numbers."""
     for coding in columns.codings:
         made: list[dict[Product, float]] = [{(): 1.0}]
         for factor, levels in zip(columns.term, coding, strict=True):

@@ -1,8 +1,8 @@
 """Rows that stand for many: sums of squares of a normal outcome, and rows that occur several times.
 
-The likelihood of all rows with the same levels of all groups, a cell, is a function of the products of their columns. Of a
-normal outcome this holds whatever the columns are, so that a gradient costs as much as there are cells. Rows of other
-families that are the same in all columns are counted once, with their number as a weight. Both are exact.
+A cell consists of all rows with the same levels of all groups. For a normal outcome, its likelihood is a function of the
+products of the columns, whatever these are, so the cost of a gradient grows with the number of cells. For other families,
+rows that are equal in all columns become one row, with their number as its weight. Both are exact.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from bayesmesh.models.glm.glm_fit import add_levels
 from bayesmesh.models.glm.glm_groups import Group
 
 ROOT = "root_of_products"
-"""Field with a square root of the products of columns, the outcome less the quick fit behind them."""
+"""Field with a square root of the products of the columns and, as the last one, the outcome less the quick fit."""
 
 CENTER = "outcome_center"
-"""Field with what was taken from the outcomes of a cell before their products were made."""
+"""Field with the number subtracted from the outcomes of a cell before their products were computed."""
 
 _LEAST_GAIN = 2
-"""By how much condensed rows must be fewer numbers than the rows, to be worth a program of their own."""
+"""Least factor by which condensed rows must hold fewer numbers than the rows, to be worth a separate program."""
 
 
 class Layout(NamedTuple):
-    """The columns of a cell's products: one if anything is constant in a cell, the design, slopes of groups, the outcome.
+    """The columns of a cell's products: ones if anything is constant in a cell, the design, slopes of groups, the outcome.
 
     Attributes:
         has_constant: whether there is a column of ones, for intercepts of the population and of groups.
-        num_columns: of the design.
-        groups: effects of groups.
+        num_columns: number of columns of the design.
+        groups: group effects.
     """
 
     has_constant: bool
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
         return outcome
 
     def of_rows(self, rows: HostRows, outcome: np.ndarray) -> np.ndarray:
-        """Return the columns of rows and `outcome` behind them, (row, width), each times the root of the row's weight."""
+        """Return the columns of rows followed by `outcome`, (row, width), each times the square root of the row's weight."""
         parts = [np.ones((len(outcome), 1))] if self.has_constant else []
         parts += [rows["design"]] if self.num_columns else []
         parts += [rows[f"effects_{g.number}"] for g in self.groups if g.num_effects > g.has_intercept]
@@ -88,7 +88,7 @@ class Layout(NamedTuple):
         if self.num_columns:
             parts.append(jnp.broadcast_to(line[int(has_intercept) :][None], (num_cells, self.num_columns)))
         along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
-        # Not a product of matrices: XLA would call its routine for each cell, which takes ten times as long on a CPU.
+        # Not a matrix product: XLA would call its routine for each cell, which takes ten times as long on a CPU.
         left = jnp.sum(rows[ROOT] * along[:, None, :], axis=2)
         squares = jnp.sum(jnp.square(left), axis=1)
         count = rows["num_rows"]
@@ -113,15 +113,15 @@ def condense_normal(
     *,
     has_intercept: bool,
 ) -> Condensed | None:
-    """Return a row for each cell; None where cells are too many to gain by them.
+    """Return a row for each cell; None if there are too many cells for a gain.
 
     Args:
-        layout: of the columns.
+        layout: layout of the columns.
         sizes: number of levels of each group.
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
-        num_rows: of the data.
-        location: intercept and standardised coefficients of the quick fit, which are taken from the outcome.
-        local: number of the group whose effects lie with their rows.
+        num_rows: number of rows of the data.
+        location: intercept and standardised coefficients of the quick fit, which is subtracted from the outcome.
+        local: number of the group whose effects are stored with their rows.
         has_intercept: whether `location` begins with one.
     """
     most_cells = num_rows // (_LEAST_GAIN * layout.width)
@@ -148,7 +148,7 @@ def condense_normal(
         add_levels(products, at, columns, columns)
         weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
         add_levels(counts, at, weights, np.ones_like(weights))
-    # Columns of one length: the square root of a matrix keeps no digit of what is far smaller than its largest entry.
+    # Columns of unit length: the square root of a matrix keeps no digit of entries far smaller than its largest.
     lengths = np.sqrt(np.einsum("cii->ci", products))
     lengths[lengths == 0] = 1.0
     values, vectors = np.linalg.eigh(products / (lengths[:, :, None] * lengths[:, None, :]))
@@ -161,7 +161,7 @@ def condense_normal(
 
 
 def _set_centers(centers: np.ndarray, at: np.ndarray, residuals: np.ndarray) -> None:
-    """Set what the first row of each new cell leaves: products of outcomes far from it would lose digits."""
+    """Set the centre of each new cell to its first residual: products of outcomes far from 0 would lose digits."""
     seen, first = np.unique(at, return_index=True)
     new = np.isnan(centers[seen])
     centers[seen[new]] = residuals[first[new]]
@@ -174,13 +174,13 @@ def _cell_of_rows(rows: HostRows, order: list[int], sizes: list[int]) -> np.ndar
 
 
 def entry_counts(codes: np.ndarray, num_levels: int) -> tuple[int, ...]:
-    """Return the rows of each entry; empty where each has one."""
+    """Return the number of rows of each entry; empty if each has one."""
     counts = np.bincount(codes, minlength=num_levels)
     return () if (counts == 1).all() else tuple(counts.tolist())
 
 
 def condense_same(read_fields: ReadFields, local: int | None, num_levels: int) -> Condensed | None:
-    """Return a row for each one that differs from all others, with their number as weight; None where these are many."""
+    """Return each distinct row once, with the total weight of its copies; None if too many rows are distinct."""
     seen, keys, weights, like = 0, np.zeros((0, 0)), np.zeros(0), dict[str, np.ndarray]()
     for rows in read_fields():
         like = {name: v[:0] for name, v in rows.items() if name != "weights"}

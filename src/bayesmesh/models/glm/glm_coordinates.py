@@ -1,12 +1,12 @@
-"""Coordinates of a linear model in which its posterior is nearly a standard normal distribution.
+"""Coordinates of a linear model in which its posterior is nearly standard normal.
 
-Latents are in the units of the data, whatever the coordinates: these are a map, whose Jacobian enters the density, so
-that any map gives the same draws. Intercept and coefficients lie around a quick fit, in units of its covariance. The
-effects of a level are standardised by what its rows, its standard deviations and the coefficients say about them: where it
-has many rows, this is a centred effect around the level's own mean (hierarchical centring, Gelfand, Sahu and Carlin 1995,
-doi:10.1093/biomet/82.3.479), without any row the non-centred one, and between them what lies between (Papaspiliopoulos,
-Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes they are then exactly independent standard
-normal numbers given the rest.
+Latents are in the units of the data, whatever the coordinates. The Jacobian of the map enters the density, so the
+posterior does not depend on the map. Intercept and coefficients are centred at a quick fit and scaled by its covariance.
+The effects of a level are standardised given its rows, the standard deviations of effects and the coefficients. With many
+rows, this is the centred parametrisation, around the level's own mean (hierarchical centring, Gelfand, Sahu and Carlin
+1995, doi:10.1093/biomet/82.3.479); without any row, the non-centred one; in between, a partial centring
+(Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
+effects are then exactly independent standard normal given the rest.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Coordinates:
     """The map from unconstrained space to the latents of a linear model.
 
     Args:
-        plan: of the model.
-        family: of the outcome.
-        spec: of the prepared data, with the arrays of `glm_fit.fit` where there are any.
-        maps: latent -> the map of its own prior, for all that has no other here.
+        plan: plan of the model.
+        family: family of the outcome.
+        spec: description of the prepared data, with the arrays of `glm_fit.fit` where there are any.
+        maps: latent -> the map of its own prior, for latents that have no other map here.
         positive: latents with a prior on all positive numbers.
     """
 
@@ -51,7 +51,7 @@ class Coordinates:
         self._num_entries = spec.num_entries
 
     def _scales(self) -> dict[str, np.ndarray]:
-        """Return latent -> (2, ...): about where it is, and the standard deviation of its log."""
+        """Return latent -> (2, ...): an estimate, and the standard deviation of its log."""
         found = {"sigma": self._arrays["sigma"]} if "sigma" in self._arrays and "sigma" in self._plan.parameters else {}
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._plan.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
@@ -62,7 +62,7 @@ class Coordinates:
     # -- intercept and coefficients ---------------------------------------------------------------------------------
 
     def _units(self) -> np.ndarray:
-        """Return what a standardised coefficient is divided by, (c,)."""
+        """Return the divisors of the standardised coefficients, (c,)."""
         return np.concatenate([np.ones(int(self._plan.has_intercept)), self._plan.sd])
 
     def _join(self, values: Latents) -> Float[Array, " c"]:
@@ -138,7 +138,7 @@ class Coordinates:
         return _Levels(num_levels, scale, factor, _solve_upper(factor, _solve_lower(factor, towards)))
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
-        """Return numbers of levels; a description of other data, of which shapes alone count, may have more or fewer."""
+        """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""
         return self._array(values if len(values) == num_levels else np.resize(values, (num_levels, *values.shape[1:])))
 
 
@@ -146,9 +146,9 @@ class _Levels(NamedTuple):
     """The effects of all levels as scale @ (mean + factor^-T @ coordinates).
 
     Attributes:
-        num_levels: their number.
+        num_levels: number of levels.
         scale: (effect, effect), lower triangular; None where effects are their own coordinates.
-        factor: (level, effect, effect), lower triangular, of the precision given their rows; None for the identity.
+        factor: (level, effect, effect), lower Cholesky factor of the precision given their rows; None for the identity.
         mean: (level, effect); None for 0.
     """
 
@@ -185,7 +185,7 @@ class _Levels(NamedTuple):
 
 
 _MOST_UNROLLED = 6
-"""Effects up to which a factorisation of all levels is written out: a call of LAPACK for each level takes longer."""
+"""Number of effects up to which the factorisation of all levels is written out: one LAPACK call per level takes longer."""
 
 
 def _cholesky(a: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
@@ -205,7 +205,7 @@ def _cholesky(a: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
 
 
 def _solve_lower(factor: Float[Array, "level q q"], b: Levels) -> Levels:
-    """Return factor^-1 b of every level."""
+    """Return factor^-1 b for every level."""
     if factor.shape[1] > _MOST_UNROLLED:
         return solve_triangular(factor, b[:, :, None], lower=True)[:, :, 0]
     found: list[Array] = []
@@ -216,7 +216,7 @@ def _solve_lower(factor: Float[Array, "level q q"], b: Levels) -> Levels:
 
 
 def _solve_upper(factor: Float[Array, "level q q"], b: Levels) -> Levels:
-    """Return factor^-T b of every level, of lower factors."""
+    """Return factor^-T b for every level, with lower triangular factors."""
     if factor.shape[1] > _MOST_UNROLLED:
         return solve_triangular(factor, b[:, :, None], lower=True, trans=1)[:, :, 0]
     found: dict[int, Array] = {}

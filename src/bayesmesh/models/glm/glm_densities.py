@@ -1,8 +1,8 @@
-"""Densities of counts and of positive numbers as differences that float32 holds.
+"""Densities of counts and of positive numbers as differences that float32 can represent.
 
-``y * eta - exp(eta)`` of a count of a million is a number of eight digits, and what matters are the last ones. Here the
-density is that at the best predictor, which is a constant of the row or a smooth function of the shape, less how far the
-predictor is from it.
+For a count of a million, ``y * eta - exp(eta)`` has eight digits, of which only the last ones matter. Here the log
+density is that at the best predictor, a constant of the row or a smooth function of the shape, less a term for the
+distance of the predictor from it.
 
 Reference:
     Loader 2000, "Fast and accurate computation of binomial probabilities", for the expansions.
@@ -27,7 +27,7 @@ LOG_2_PI = 1.8378770664093453
 
 
 def stirling_error(x: Values) -> Values:
-    """Return what Stirling's formula, (x - 1/2) log(x) - x + log(2 pi) / 2, lacks of the log of the gamma function.
+    """Return the log gamma function less Stirling's formula, (x - 1/2) log(x) - x + log(2 pi) / 2.
 
     >>> [round(float(stirling_error(jnp.array(x))), 4) for x in (1.0, 10.0)]
     [0.0811, 0.0083]
@@ -40,14 +40,14 @@ def stirling_error(x: Values) -> Values:
 
 
 def poisson(y: Values, eta: Values) -> Values:
-    """Return the log probability of counts with the log of the mean `eta`, less that at a mean of `y`."""
+    """Return the log probability of counts with the log of the mean `eta`, less its value at a mean of `y`."""
     most = jnp.maximum(y, 1)
     apart = eta - jnp.log(most)
     return y * apart - most * jnp.expm1(apart) - (y == 0)
 
 
 def negative_binomial(y: Values, eta: Values, shape: Values) -> Values:
-    """Return the log probability of counts with variance mean + mean^2 / shape, less what `poisson` leaves out."""
+    """Return the log probability of counts with variance mean + mean^2 / shape, less the term that `poisson` leaves out."""
     most = jnp.maximum(y, 1)
     apart = eta - jnp.log(most)
     near = jnp.log1p((most * jnp.expm1(jnp.minimum(apart, _FAR)) + (y == 0)) / (y + shape))
@@ -57,7 +57,7 @@ def negative_binomial(y: Values, eta: Values, shape: Values) -> Values:
 
 
 def binomial(y: Values, trials: Values, eta: Values) -> Values:
-    """Return the log probability of successes with logit `eta`, less that at a share of ``y / trials``."""
+    """Return the log probability of successes with logit `eta`, less its value at a probability of ``y / trials``."""
     is_inner = (y > 0) & (y < trials)
     some, all_ = jnp.where(is_inner, y, 1), jnp.where(is_inner, trials, 2)
     best = jnp.log(some) - jnp.log(all_ - some)

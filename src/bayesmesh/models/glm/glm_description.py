@@ -1,4 +1,4 @@
-"""What a page says of a generalised linear model: its findings, family, link and priors, units, and effects in plain words."""
+"""Description of a generalised linear model on a page: findings, family, link, priors, units, and effects in plain words."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _Words(NamedTuple):
 
     Attributes:
         family: its name.
-        link: what the predictor is.
-        unit: of the predictor.
-        scale, of: how changes of predictors act, as `bayesmesh.store.stored_description.Effects` has it.
+        link: meaning of the predictor.
+        unit: unit of the predictor.
+        scale, of: how changes of predictors act; see `bayesmesh.store.stored_description.Effects`.
     """
 
     family: str
@@ -84,19 +84,19 @@ _REMEDIES: Mapping[str, Mapping[str, str]] = {
     "categorical": {},
     "ordinal": {},
 }  # fmt: skip
-"""Family -> way in which predictions are wrong -> what to try; of a bias for all of them."""
+"""Family -> way in which predictions are wrong -> what to try; the remedies for a bias are the same for all families."""
 
 _MOST_NAMED = 12
-"""Collinear columns that the page names."""
+"""Largest number of collinear columns that the page names."""
 
 
 def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
-    """Return what the page shows: coefficients as the table has its columns, the family's parameters, groups.
+    """Return the findings for the page: coefficients in the units of the table, the family's parameters, groups.
 
     Args:
-        plan: of the model.
-        family: its name.
-        original: coefficients in the units of the table, where those of the columns are others.
+        plan: plan of the model.
+        family: name of the family.
+        original: coefficients in the units of the table, where those of the columns differ.
     """
     found: list[Shown] = []
     unit = _WORDS[family].unit.format(y=plan.formula.outcome.text)
@@ -124,8 +124,8 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
     """Return the parts of a `bayesmesh.store.stored_description.ModelDescription`.
 
     Args:
-        plan, options, spec: of the model.
-        original: coefficients in the units of the table, where those of the columns are others.
+        plan, options, spec: plan and options of the model, and description of its data.
+        original: coefficients in the units of the table, where those of the columns differ.
     """
     words, scale = _WORDS[options.family], 1.0 if original is None else original.scale
     y = plan.formula.outcome.text
@@ -150,11 +150,11 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
 
 
 _BY_THE_PRIOR = 1e-4
-"""Information about a direction of coefficients, as a share of that of the default prior, below which the data have none."""
+"""Information about a direction of coefficients, as a share of that of the default prior, below which it is taken as none."""
 
 
 def _collinear(plan: Plan, family: str, spec: SpecLike) -> dict[str, str]:
-    """Return what to say of columns that are combinations of others; nothing where the data tell all of them apart."""
+    """Return a remark on columns that are combinations of others; empty if the data distinguish all of them."""
     if not plan.columns or "root" not in spec.arrays:
         return {}
     root = np.asarray(spec.arrays["root"])
@@ -186,7 +186,7 @@ def _changes(plan: Plan, spec: SpecLike, original: Original | None) -> Iterator[
 
 
 def _changes_of(columns: Columns, entry: str, sd: float, spec: SpecLike) -> Iterator[tuple[str, float]]:
-    """Yield changes of a column in words, and by what its coefficient in the unit of the table is multiplied."""
+    """Yield changes of a column in words, with the factor by which its coefficient in the unit of the table is multiplied."""
     (factor,) = columns.term
     about = spec.variables.get(factor.text) if factor.is_plain else None
     if about is not None and about.kind == "category":
@@ -203,14 +203,14 @@ def _changes_of(columns: Columns, entry: str, sd: float, spec: SpecLike) -> Iter
 
 
 def _doubling(factor: Factor) -> float:
-    """Return by how much the log of a column grows when it is doubled; 0 of other transforms."""
+    """Return by how much the log of a column grows when the column doubles; 0 for other transforms."""
     logs = {"log": math.log(2), "log2": 1.0, "log10": math.log10(2)}
     name = factor.text.partition("(")[0]
     return logs.get(name, 0.0) if factor.text == f"{name}({factor.names[0]})" else 0.0
 
 
 def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> Iterator[str]:
-    """Yield the priors in words; those by default in the unit of the outcome."""
+    """Yield the priors in words; default priors are in the unit of the outcome."""
     family, given = FAMILIES[options.family], options.priors
     outcome_scale, constants = float(spec.constants["outcome_scale"]), spec.constants
     shift, scale = (0.0, 1.0) if original is None else (original.shift, original.scale)

@@ -1,7 +1,8 @@
-"""Find outcomes that columns and groups explain exactly: the density of their posterior has no bound as sigma goes to 0.
+"""Find outcomes that columns and groups explain exactly: their posterior density is unbounded as sigma goes to 0.
 
-With all residuals 0, N rows and effects of rank r, the likelihood of sigma alone grows as sigma**-(N - r), which has no
-finite integral at 0 unless the prior of sigma falls faster. Rows without surplus, such as one for each level, are proper.
+With all residuals 0, N rows and effects of rank r, the marginal likelihood of sigma grows as sigma**-(N - r), which is
+not integrable at 0 unless the prior of sigma falls faster. Without surplus rows, such as with one row for each level, the
+posterior is proper.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from bayesmesh.models.glm.formula import KEY, Formula
 _log = logging.getLogger("bayesmesh")
 
 _EXACT = 1e-13
-"""Sum of squared residuals, as a share of that of the outcome, up to which it is rounding, of either sign."""
+"""Sum of squared residuals, as a share of that of the outcome, up to which it is rounding error, of either sign."""
 
 _RANK = 1e-6
-"""Eigenvalue, as a share of the largest, up to which a direction is not taken as one: residuals would be rounding alone."""
+"""Eigenvalue, as a share of the largest, up to which a direction is not counted: its residuals would be rounding alone."""
 
 LEAST_SPREAD = 0.01
-"""Variance of the outcome, as a share of its mean square, below which products of outcomes keep too few digits to say so."""
+"""Variance of the outcome, as a share of its mean square, below which its products keep too few digits for a verdict."""
 
 
 def surplus_rows(gram: np.ndarray, levels: np.ndarray, num_rows: float) -> float:
-    """Return by how many rows exceed the rank of what explains them exactly; 0 where they are not explained.
+    """Return by how many the rows exceed the rank of the terms that explain them exactly; 0 if no terms do.
 
     Args:
-        gram: (column + 1, column + 1), products of the columns and, behind them, the outcome.
+        gram: (column + 1, column + 1), products of the columns followed by the outcome.
         levels: (level, effect, effect + column + 1), products within levels of effects with effects, columns and outcome.
         num_rows: sum of the weights of the rows.
 
@@ -44,7 +45,7 @@ def surplus_rows(gram: np.ndarray, levels: np.ndarray, num_rows: float) -> float
     within, others = levels[:, :, :num_effects], levels[:, :, num_effects:]
     inverse = np.linalg.pinv(within, rcond=_RANK, hermitian=True)
     left = gram - np.einsum("lqp,lqr,lrs->ps", others, inverse, others)
-    # Columns of one length, so that a rank does not depend on their units.
+    # Columns of unit length, so that the rank does not depend on their units.
     lengths = np.sqrt(np.maximum(np.diagonal(gram)[:-1], 0.0))
     lengths[lengths == 0] = 1.0
     columns, cross = left[:-1, :-1] / np.outer(lengths, lengths), left[:-1, -1] / lengths
@@ -75,12 +76,12 @@ def _order_at_0(priors: Mapping[str, str]) -> float:
 def warn_of_exact_fit(formula: Formula, priors: Mapping[str, str], group: int | None, surplus: float) -> None:
     """Warn of an outcome that is explained exactly, unless the prior of sigma keeps the posterior proper.
 
-    A warning and no error: sums over rows do not tell residuals of 3e-7 of the outcome from rounding.
+    A warning and not an error: sums over rows cannot distinguish residuals of 3e-7 of the outcome from rounding.
 
     Args:
-        formula: of the model.
-        priors: as they were given.
-        group: number of the groups that explain it with the columns; None without groups.
+        formula: formula of the model.
+        priors: the priors as they were given.
+        group: number of the group term that explains it together with the columns; None without groups.
         surplus: from `surplus_rows`.
     """
     if surplus - _order_at_0(priors) < 1:

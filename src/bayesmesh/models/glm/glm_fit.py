@@ -1,9 +1,9 @@
-"""A quick fit of a linear model with effects, on the host, from which sampling takes its coordinates.
+"""A quick fit of a linear model with group effects, on the host, from which the coordinates for sampling are derived.
 
-Sums over rows are made block by block: the products of the columns with each other, and those within every level of a
-group. From them follow coefficients and variances, by expectation-maximisation (Laird and Ware 1982,
-doi:10.2307/2529876). Families other than the normal are linearised first, and again around every fit (Breslow and Clayton
-1993, doi:10.1080/01621459.1993.10594284). Draws do not depend on how good the fit is, only their cost does.
+Sums over rows are computed block by block: the products of the columns with each other, and those within every level of a
+group. Coefficients and variances follow from them by expectation-maximisation (Laird and Ware 1982, doi:10.2307/2529876).
+Families other than the normal are linearised first, and again around every fit (Breslow and Clayton 1993,
+doi:10.1080/01621459.1993.10594284). The quality of the fit affects only the cost of draws, not their distribution.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bayesmesh.models.base import HostRows
 from bayesmesh.models.glm.families import DEFAULT_SCALE, Family
 
 _ITERATIONS = 40
-"""Of expectation-maximisation; each costs as much as the levels, whatever the rows."""
+"""Iterations of expectation-maximisation; the cost of each grows with the number of levels, not with that of rows."""
 
 _PASSES = 4
-"""Over the rows, where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
+"""Passes over the rows where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
 
 _DIGITS = 8
-"""Of the numbers that are kept, so that they do not depend on how a machine orders its sums."""
+"""Digits of the numbers that are kept, so that these do not depend on the order in which a machine sums."""
 
 
 class Term(NamedTuple):
@@ -40,8 +40,8 @@ class _Sums(NamedTuple):
 
     Attributes:
         num_rows: sum of the weights of the rows.
-        gram: (column + 1, column + 1), of the columns and, behind them, the outcome.
-        levels: (level, effect, effect + column + 1), of effects with effects, columns and outcome.
+        gram: (column + 1, column + 1), products of the columns followed by the outcome.
+        levels: (level, effect, effect + column + 1), products of effects with effects, columns and outcome.
     """
 
     num_rows: float
@@ -50,7 +50,7 @@ class _Sums(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A fit: coefficients, effects of each term, variance of a row of unit weight."""
+    """A fit: coefficients, effects of each term, and variance of a row of unit weight."""
 
     coefficients: np.ndarray
     effects: list[np.ndarray]
@@ -68,18 +68,18 @@ def fit(
     has_intercept: bool,
     look: Callable[[int, np.ndarray, np.ndarray, float], None] = lambda *_: None,
 ) -> dict[str, np.ndarray]:
-    """Return what coordinates are made of, by name.
+    """Return the arrays from which coordinates are built, by name.
 
     Args:
-        family: of the outcome; it has a working response.
-        terms: effects of groups.
+        family: family of the outcome, which has a working response.
+        terms: terms of group effects.
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
-        num_columns: standardised columns of the design.
-        unit: of the predictor, in which priors are scaled.
-        center: where the prior of the intercept lies, taken from the outcome: products of an outcome far from 0 would keep no
-            digit of what it varies by. 0 without an intercept.
+        num_columns: number of standardised columns of the design.
+        unit: unit of the predictor, in which priors are scaled.
+        center: centre of the intercept's prior, which is subtracted from the outcome: products of an outcome far from 0
+            would keep no digit of its variation. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
-        look: takes the number of each term, and what `glm_exact_fit.surplus_rows` takes, before anything is fitted.
+        look: called before anything is fitted, with the number of each term and the arguments of `glm_exact_fit.surplus_rows`.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
@@ -136,7 +136,7 @@ def _sums_of_terms(
     *,
     has_intercept: bool,
 ) -> list[_Sums]:
-    """Return the sums for each term, with the present effects of the others taken from the outcome; one without terms."""
+    """Return the sums for each term, with the current effects of the others subtracted from the outcome; one without terms."""
     grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(terms)))]
     levels = [np.zeros((t.num_levels, t.num_effects, t.num_effects + width + 1)) for t in terms]
     levels = levels or [np.zeros((0, 0, width + 1))]
@@ -171,7 +171,7 @@ def _sums_of_terms(
 
 
 def _effects_of(term: Term, rows: HostRows) -> np.ndarray:
-    """Return what the effects of a term multiply, (row, effect)."""
+    """Return the columns that the effects of a term multiply, (row, effect)."""
     one = np.ones((len(rows["outcome"]), int(term.has_intercept)))
     slopes = f"effects_{term.number}"
     return np.concatenate([one, rows[slopes]], axis=1) if slopes in rows else one
@@ -191,7 +191,7 @@ class _Fit(NamedTuple):
 
     Attributes:
         coefficients: (column,).
-        precision: (column, column), of the coefficients with the effects integrated out.
+        precision: (column, column), precision of the coefficients with the effects integrated out.
         effects: (level, effect).
         dispersion: variance of a row of unit weight.
         sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
@@ -236,7 +236,7 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
             residual += np.einsum("lqr,lqr->", within, remaining)
             dispersion = max(float(residual) / max(sums.num_rows, 1.0), 1e-6 * spread)
     variances = np.diagonal(covariance)
-    # How much of each level's own outcome its effect follows: 0 leaves the scale of the prior as it is.
+    # How closely each effect follows its level's own outcomes: 0 leaves the scale of the prior as it is.
     follows = np.clip(1 - np.einsum("lqq->lq", remaining) / variances[None], 0, 1)
     of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
     return _Fit(coefficients, precision, effects, dispersion, np.stack([np.sqrt(variances), of_logs]))

@@ -18,15 +18,15 @@ class Group(NamedTuple):
     """Effects of one column's levels.
 
     Attributes:
-        number: of the group in the formula.
-        name: of the column, as part of names of latents.
+        number: number of the group in the formula.
+        name: name of the column, as part of names of latents.
         has_intercept: whether the first effect is an intercept.
-        num_effects: of each level.
-        sizes: root mean square of what each effect multiplies.
-        num_levels: of the column.
+        num_effects: number of effects of each level.
+        sizes: root mean square of the column that each effect multiplies.
+        num_levels: number of levels of the column.
         is_correlated, is_local: see `Options`.
         is_centred: whether the effects are their own coordinates (True) or multiples of their standard deviations (False);
-            None for what their rows suggest, see `glm_coordinates`.
+            None if this depends on their rows, see `glm_coordinates`.
     """
 
     number: int
@@ -51,11 +51,11 @@ class Group(NamedTuple):
         """Return the effects of a term of the formula.
 
         Args:
-            number: of the term.
-            term: itself.
-            columns: what its effects multiply, without the intercept.
-            constants: of the prepared data.
-            options: of the model.
+            number: number of the term.
+            term: the term.
+            columns: columns that its effects multiply, without the intercept.
+            constants: constants of the prepared data.
+            options: options of the model.
         """
         has_intercept = () in term.terms
         first = int(constants[f"first_effect_of_group_{number}"])
@@ -92,7 +92,7 @@ class Group(NamedTuple):
         return sd[:, None] * latents[self.correlation] if self.is_correlated else jnp.diag(sd)
 
     def of_rows(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return what the effects add to the predictor of each row."""
+        """Return the contribution of the effects to the predictor of each row."""
         effects = latents[self.effects]
         if not self.is_local:
             effects = effects[rows[f"group_{self.number}"]]
@@ -102,7 +102,7 @@ class Group(NamedTuple):
         return total
 
     def with_new_levels(self, latents: Latents, number: int, key: PRNGKeyArray) -> Float[Array, "level effect"]:
-        """Return the effects with those of new levels behind them, drawn given standard deviations and correlations."""
+        """Return the effects followed by those of new levels, drawn given standard deviations and correlations."""
         known = latents[self.effects]
         standard = jax.random.normal(key, (number, self.num_effects), known.dtype)
         return jnp.concatenate([known, standard @ self.scale(latents).T])

@@ -2,7 +2,7 @@
 
 The defaults are those of rstanarm where it has one (Gabry and Goodrich, "Prior distributions for rstanarm models"), with
 the intercept around the link of the mean outcome for every family. Without an intercept they are scaled by the root mean
-square of the outcome, whose mean is then for coefficients or effects of groups to explain.
+square of the outcome, because coefficients or group effects then have to explain its mean.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _LKJ = re.compile(r"\s*lkj\(\s*([0-9.]+)\s*\)\s*")
 
 
 class GlmPrior:
-    """A joint prior of latents, of which some depend on others and lie on the whole real line.
+    """A joint prior of latents; those that depend on others lie on the whole real line.
 
     Args:
         parts: latent -> distribution, or function of the latents before it.
-        plan, family, spec: of the model, from which the coordinates follow.
+        plan, family, spec: those of the model, which determine the coordinates.
     """
 
     def __init__(self, parts: Mapping[str, Any], plan: Plan, family: Family, spec: SpecLike) -> None:
@@ -74,7 +74,7 @@ _POSITIVE = (
 
 
 def _is_of_all_positive(distribution: Any) -> bool:
-    """Return whether a distribution lies on all positive numbers, also of arrays and with a scale."""
+    """Return whether the support of a distribution is all positive numbers, also for arrays and with a scale."""
     while isinstance(distribution, (tfd.TransformedDistribution, tfd.Independent, tfd.Sample)) and not isinstance(
         distribution, tfd.LogNormal
     ):
@@ -86,7 +86,7 @@ def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
     """Return latent -> distribution, in the dtype of `spec`.
 
     Raises:
-        ConfigError: a name that is not of the model, or a text that is not a prior for it.
+        ConfigError: a name is not one of the model's, or a text is not a valid prior for it.
     """
     _check_names(plan, options.priors)
     maker = _Maker(plan, options, spec)
@@ -102,7 +102,7 @@ def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
 
 def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
     valid = [*plan.parameters, *(["intercept"] if plan.has_intercept else [])]
-    # Of all terms, of which a formula may have none; a term that it lacks may be a misspelt one.
+    # `coefficients` is valid even without terms; a term that the formula lacks may be misspelt.
     valid += ["coefficients", *plan.parts]
     valid += ["sd", *(g.sd for g in plan.groups)] if plan.groups else []
     correlated = [g.correlation for g in plan.groups if g.is_correlated]
@@ -121,7 +121,7 @@ class _Maker:
         self._outcome_scale = float(spec.constants["outcome_scale"])
         self._unit = self._outcome_scale if self._family.is_in_unit else 1.0
         if "coefficients" in self._given:
-            # Also where no column takes it.
+            # Checked even if no column uses it.
             self._prior_on_line("coefficients")
 
     def _array(self, values: Any) -> Array:
@@ -151,7 +151,7 @@ class _Maker:
         return ConfigError(f"key 'model.priors.{name}': '{self._given[name]}' does not fit", f"use {wanted}")
 
     def coefficients(self, indices: tuple[int, ...]) -> tfp.distributions.Distribution:
-        """Return the prior of the coefficients of some columns, all of one family."""
+        """Return the prior of the coefficients of some columns, which share a family."""
         names = [name for name, part in self._plan.parts.items() for _ in range(part.start, part.stop)]
         family, rows = "normal", []
         for i in indices:
@@ -185,7 +185,7 @@ class _Maker:
         return made
 
     def _over_levels(self, text: str) -> str:
-        """Return a Dirichlet distribution of one number as one for all levels."""
+        """Return a Dirichlet distribution with one number as one with that number for every level."""
         found = re.fullmatch(r"\s*dirichlet\(\s*([^,()]+)\)\s*", text)
         return f"dirichlet({', '.join([found[1]] * self._plan.num_levels)})" if found else text
 

@@ -1,4 +1,4 @@
-"""What sampling takes from all rows at once: the quick fit that coordinates come from, and rows that stand for many."""
+"""Reductions of all rows before sampling: the quick fit that determines the coordinates, and rows that stand for many."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from bayesmesh.models.glm.glm_fit import Term, fit
 from bayesmesh.models.glm.glm_groups import Group
 
 MANY_LEVELS = 1000
-"""Levels of a group from which its effects lie with their rows."""
+"""Number of levels from which the effects of a group are stored with their rows."""
 
 ReadFields = Callable[[], Iterator[HostRows]]
-"""Returns an iterator over prepared rows in blocks, with the codes of all groups."""
+"""Function that returns an iterator over prepared rows in blocks, with the codes of all groups."""
 
 
 class Reduction(NamedTuple):
-    """A model, as far as its rows are reduced.
+    """The parts of a model that the reduction of its rows needs.
 
     Attributes:
-        options: of the model.
-        formula: of the model.
-        columns: of the population, by term.
-        effects: of each group, columns by term.
-        family: of the outcome.
-        constants: of the prepared data.
-        local: number of the group whose effects lie with their rows.
+        options: options of the model.
+        formula: formula of the model.
+        columns: population-level columns, by term.
+        effects: for each group, its columns by term.
+        family: family of the outcome.
+        constants: constants of the prepared data.
+        local: number of the group whose effects are stored with their rows.
     """
 
     options: Any
@@ -76,7 +76,7 @@ class Reduction(NamedTuple):
             warn_of_exact_fit(self.formula, self.options.priors, group if self.formula.groups else None, surplus)
 
     def condense(self, read_fields: ReadFields, arrays: Mapping[str, np.ndarray], num_rows: int) -> Condensed | None:
-        """Return rows that stand for many, see `glm_condensed`; None where there is no gain."""
+        """Return rows that stand for many, see `glm_condensed`; None if there is no gain."""
         sizes, local = self._sizes, self.local
         if self.options.family != "normal":
             return condense_same(read_fields, local, 0 if local is None else sizes[local])
@@ -92,7 +92,7 @@ class Reduction(NamedTuple):
 
 
 def choose_local(options: Any, formula: Formula, constants: Mapping[str, float | int]) -> int | None:
-    """Return the number of the groups whose effects lie with their rows."""
+    """Return the number of the group whose effects are stored with their rows."""
     sizes = {i: int(constants[f"levels_of_group_{i}"]) for i in range(len(formula.groups))}
     if options.local_group == "none" or not sizes:
         return None

@@ -1,4 +1,4 @@
-"""Refusals of outcomes and columns that a linear model would read as something else."""
+"""Refusals of outcomes and columns that a linear model would misread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bayesmesh.models.base import VariableLike
 from bayesmesh.models.glm.formula import KEY
 
 MOST_COUNT = 2**31 - 1
-"""Largest count: devices hold whole numbers of 32 bits."""
+"""Largest count: devices hold 32-bit integers."""
 
 
 def check_order(name: str, about: VariableLike) -> None:
-    """Refuse an ordinal outcome whose levels nobody has put in order; the order of two decides no more than the sign.
+    """Refuse an ordinal outcome whose levels were not given in an order; the order of only two decides no more than a sign.
 
     Raises:
         ConfigError: its levels are in alphabetical order, and not numbers.
@@ -34,10 +34,10 @@ def check_order(name: str, about: VariableLike) -> None:
 
 
 def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
-    """Refuse counts that integers of a device do not hold.
+    """Refuse counts that do not fit into the integers of a device.
 
     Args:
-        columns: name -> counts of some rows.
+        columns: name -> counts for a block of rows.
         start: number of the first row, from 0.
 
     Raises:
@@ -51,19 +51,19 @@ def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
 
 
 def without_spread(what: str, value: float, remedy: str) -> ConfigError:
-    """Return the error of a column or an outcome that is the same in all rows."""
+    """Return the error for a column or an outcome that is the same in all rows."""
     return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
 
 
 def check_trials(name: str | None, mean: float) -> None:
-    """Refuse rows without any trial, by their mean number, which is 1 without a column of trials."""
+    """Refuse rows without any trials, given the mean number of trials, which is 1 without such a column."""
     if not mean:
         problem = f"key 'model.trials': '{name}' is 0 in every row, so the data hold no trials"
         raise ConfigError(problem, "name the column with the number of trials, or use other rows")
 
 
 def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
-    """Return the numbers of trials, (row,) int32; refuse negative and fractional ones, also in rows to be predicted."""
+    """Return the numbers of trials, (row,) int32; refuse negative and fractional ones, even in rows to be predicted."""
     is_whole = (trials >= 0) & (trials == np.floor(trials))
     if not is_whole.all():
         problem = f"key 'model.trials': '{name}' is {trials[~is_whole][0]:g} in a row"

@@ -1,4 +1,4 @@
-"""Rows of a table as a linear model reads them: outcome, standardised columns, offset, weights and codes of groups."""
+"""Rows of a table as a linear model reads them: outcome, standardised columns, offset, weights and group codes."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
 from bayesmesh.models.glm.glm_refusals import check_counts, check_order, check_trials, whole_trials, without_spread
 
 MOST_COLUMNS = 2000
-"""Columns of a design, which is a dense matrix."""
+"""Largest number of columns of a design, which is a dense matrix."""
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
 
 
 class Plan(NamedTuple):
-    """How the fields of the prepared rows enter the predictor.
+    """The plan by which the fields of the prepared rows enter the predictor.
 
     Attributes:
-        formula: of the model.
-        columns: of the population, by term.
-        mean, sd: of the columns over the training rows; means are 0 without an intercept.
-        groups: effects of groups.
-        num_levels: of the outcome, where it is a category; else 0.
-        output_shape: of one row's predictor.
+        formula: formula of the model.
+        columns: population-level columns, by term.
+        mean, sd: means and standard deviations of the columns over the training rows; means are 0 without an intercept.
+        groups: group effects.
+        num_levels: number of levels of the outcome if it is a category; else 0.
+        output_shape: shape of one row's predictor.
         parameters: latents of the family.
         blocks: latent -> indices of the columns whose coefficients it holds.
     """
@@ -62,12 +62,12 @@ class Plan(NamedTuple):
 
     @property
     def has_intercept(self) -> bool:
-        """Whether there is one: an ordinal outcome has cutpoints instead."""
+        """Whether there is an intercept: an ordinal outcome has cutpoints instead."""
         return self.formula.has_intercept and "baseline" not in self.parameters
 
     @property
     def local(self) -> Group | None:
-        """The groups whose effects lie with their rows."""
+        """The group effects that are stored with their rows."""
         return next((group for group in self.groups if group.is_local), None)
 
     @property
@@ -83,23 +83,23 @@ class Plan(NamedTuple):
         return together if (order == np.arange(len(order))).all() else together[order]
 
     def line(self, latents: Latents, dtype: Any) -> Float[Array, " c"]:
-        """Return the intercept, if there is one, and standardised coefficients, for one predictor a row."""
+        """Return the intercept, if there is one, and standardised coefficients, for one predictor per row."""
         parts = [latents["intercept"][None]] if self.has_intercept else []
         parts += [self.coefficients(latents) * jnp.asarray(self.sd, dtype)] if self.columns else []
         return jnp.concatenate([jnp.zeros(0, dtype), *parts])
 
     def over_outputs(self, values: np.ndarray, dtype: Any) -> Float[Array, "column ..."]:
-        """Return numbers of columns with axes of length 1 for the outputs."""
+        """Return one number per column, with axes of length 1 for the outputs."""
         return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
 
 
 def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> Plan:
-    """Return the plan of prepared data.
+    """Return the plan for prepared data.
 
     Args:
-        options: of the model.
-        spec: of the prepared data, whose constants hold what was found in the rows.
-        fields: of the source.
+        options: options of the model.
+        spec: description of the prepared data, whose constants hold what was found in the rows.
+        fields: fields of the source.
 
     Raises:
         ConfigError: the formula does not fit the columns.
@@ -127,10 +127,10 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
 
 
 def with_roles(options: Any, spec: SpecLike) -> Any:
-    """Return the options with the columns that the data give a role, where the model names none.
+    """Return the options, completed by the columns to which the data give a role, where the model names none.
 
     Raises:
-        ConfigError: both name a column, and they differ.
+        ConfigError: model and data name different columns.
     """
     for role, name in spec.roles.items():
         own = _named(options)[role]
@@ -143,17 +143,17 @@ def with_roles(options: Any, spec: SpecLike) -> Any:
 
 
 def _named(options: Any) -> dict[str, str | None]:
-    """Return the options that name columns; `getattr` with computed names would make all code part of the identity."""
+    """Return the options that name columns; `getattr` with computed names would make all code part of the model's identity."""
     return dict(options.model_dump(include={*ROLES, "trials"}))
 
 
 def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
-    """Return what the effects of a group multiply, without the intercept."""
+    """Return the columns that the effects of a group multiply, without the intercept."""
     return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
 
 
 def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tuple[Formula, list[Columns]]:
-    """Return formula and columns, after checking the columns that other options name."""
+    """Return the formula and its columns, after checking the columns that other options name."""
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
     named = _named(options)
@@ -244,10 +244,10 @@ class _Reader(NamedTuple):
         """Return moments and numbers of levels, after checking every row.
 
         Raises:
-            ConfigError: a value cannot be an outcome, a count or a code of a group, or is not finite; names the row.
+            ConfigError: a value cannot be an outcome, a count or a group code, or is not finite; names the row.
         """
         coded = {"outcome": self.formula.outcome.text} | {f"{i}": g.group for i, g in enumerate(self.formula.groups)}
-        # Codes that only held-out rows have count too.
+        # Codes that occur only in held-out rows count too.
         most = {key: self.spec.fields[name].num_codes for key, name in coded.items() if name in self.spec.fields}
         numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
         effects = sum(len(c.labels) for part in self.effects for c in part)
@@ -292,7 +292,7 @@ class _Reader(NamedTuple):
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
         check_trials(self.options.trials, trials)
-        # Without an intercept, coefficients, effects or sigma account for the mean as well.
+        # Without an intercept, coefficients, effects or sigma also have to account for the mean.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
         widths = [sum(len(c.labels) for c in part) for part in self.effects]
@@ -361,7 +361,7 @@ class _Reader(NamedTuple):
                 raise ConfigError(problem, f"use numbers {needs}")
 
     def _offset(self, rows: HostRows) -> np.ndarray | None:
-        """Return what is added to the predictor of each row, float64; None if nothing is."""
+        """Return the number added to the predictor of each row, float64; None if nothing is added."""
         options = self.options
         parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
         parts += [] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))]

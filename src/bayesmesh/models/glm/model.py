@@ -1,7 +1,7 @@
-"""Generalised linear models with effects of groups, from a formula.
+"""Generalised linear models with group effects, from a formula.
 
-Columns are made once on the host and standardised there; coefficients and effects are in the units of the data. In what
-coordinates they are sampled, `glm_coordinates` says.
+Columns are computed once on the host and standardised there; coefficients and effects are in the units of the data.
+`glm_coordinates` describes the coordinates in which they are sampled.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Options(Settings):
 
 
 class Glm(Model):
-    """A column as a function of others.
+    """A regression of one column on others.
 
     Reads the columns that its formula names. Latents: ``intercept`` at the means of the columns, ``coefficients`` in the
     order of the columns, parameters of the family, and for each group ``sd_GROUP``, ``correlation_GROUP`` and
@@ -111,7 +111,7 @@ class Glm(Model):
     def prepare(
         cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
     ) -> Preparation | None:
-        """Return columns instead of the fields that they are made of, with their means and standard deviations.
+        """Replace fields by the columns that are computed from them, with their means and standard deviations.
 
         Raises:
             ConfigError: the formula does not fit the data; names the key, and the row where one is at fault.
@@ -123,11 +123,11 @@ class Glm(Model):
         return axes_of(self.plan, self.spec, self.original)
 
     def shown(self) -> Sequence[Shown]:
-        """Return coefficients in the units of the table, parameters of the family, and effects of groups."""
+        """Return coefficients in the units of the table, parameters of the family, and group effects."""
         return shown_of(self.plan, self.options.family, self.original)
 
     def described(self) -> Mapping[str, object]:
-        """Return family, link and priors, the unit of effects, what changes of predictors do, and what to try instead."""
+        """Return family, link, priors, the unit of effects, the effects of changes in predictors, and alternatives."""
         return describe(self.plan, self.options, self.spec, self.original)
 
     @property
@@ -137,11 +137,11 @@ class Glm(Model):
         return "location" in self.spec.arrays and len(groups) < 2 and all(g.is_centred is None for g in groups)
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Return the priors by name, scaled to the data where they are not given."""
+        """Return the priors by name; those that are not given are scaled to the data."""
         return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
-        """Return the linear predictor, (rows,), or (rows, level - 1) of a categorical outcome."""
+        """Return the linear predictor, (rows,), or (rows, level - 1) for a categorical outcome."""
         plan, like = self.plan, next(iter(latents.values()))
         shape = (len(rows["outcome"]), *plan.output_shape)
         eta = jnp.zeros(shape, like.dtype)
@@ -180,7 +180,7 @@ class Glm(Model):
         return self.family.predict(self._predictor(latents, inputs), inputs, latents)
 
     def grouping_columns(self) -> Mapping[str, str]:
-        """Return the columns with effects of groups, other than those with coefficients as well."""
+        """Return the columns with group effects, except those that have coefficients as well."""
         formula = self.plan.formula
         inside = (term for group in formula.groups for term in group.terms)
         other = {name for term in (*formula.terms, *inside) for factor in term for name in factor.names}
@@ -211,7 +211,7 @@ class Glm(Model):
         if plan.has_intercept:
             mean = plan.over_outputs(plan.mean, latents["intercept"].dtype)
             shift = jnp.sum(plan.coefficients(latents) * mean, axis=0) if plan.columns else 0
-            # Not the latent's name, which stands for another number in the same table.
+            # Not the latent's name, which stands for a different number in the same table.
             found["intercept_at_zero"] = latents["intercept"] - shift
         if self.original is not None:
             coefficients = plan.coefficients(latents) if plan.columns else jnp.zeros((0, *plan.output_shape))

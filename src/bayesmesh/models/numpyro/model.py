@@ -5,9 +5,9 @@
         with numpyro.plate("rows", len(x)):
             numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
 
-The density, the transforms and the draws of the prior are NumPyro's own. The axis of the rows is that whose length follows
-the number of rows, which a plate gives to what is inside of it. Latents are continuous and shared by all rows. A model
-without such an axis, or with latents inside of the plate of the rows, takes all data as one row with `whole: true`.
+The density, the transforms and the draws of the prior are NumPyro's own. The row axis is the one whose length follows the
+number of rows, as a plate provides for the sites inside it. Latents are continuous and shared by all rows. A model
+without such an axis, or with latents inside the plate of rows, treats all data as one row with `whole: true`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Options(Settings):
 
 
 class Bijector(NamedTuple):
-    """NumPyro's transforms, with the methods of a bijector of TFP that the pipeline calls; all of dicts by latent."""
+    """NumPyro's transforms, with the methods of a TFP bijector that the pipeline calls; all map dicts of latents."""
 
     forward: Any
     inverse: Any
@@ -63,7 +63,7 @@ class Bijector(NamedTuple):
 
 
 class Prior:
-    """The prior of a NumPyro model, with the methods of a joint distribution of TFP that the pipeline calls."""
+    """The prior of a NumPyro model, with the methods of a TFP joint distribution that the pipeline calls."""
 
     def __init__(self, sites: Sites, dtype: str) -> None:
         self._sites, self._dtype = sites, dtype
@@ -88,7 +88,7 @@ class Predictive:
         """Return the expectation.
 
         Raises:
-            NotImplementedError: the distribution does not know it, or is one of classes.
+            NotImplementedError: the distribution does not define its mean, or is categorical.
         """
         if isinstance(self._fn, CategoricalLogits | CategoricalProbs):
             raise NotImplementedError("classes have no expectation")
@@ -117,12 +117,12 @@ class NumpyroFunction(Model):
     @functools.cached_property
     def _sites(self) -> Sites:
         own, name = self.options, self.options.function
-        # Constants of a traced call must not become its tracers: the model is used again in other calls.
+        # Constants made during a traced call must not become its tracers: the model is used again in other calls.
         with jax.ensure_compile_time_eval():
             spec, function = self.spec, load_function(own.function)
             sites = Sites(function, name, self._rows, spec.constants, spec.dtype, is_whole=own.whole)
             for term, what in sites.terms_of_rows(None if own.whole else spec.num_rows):
-                # The prior is computed without the data, also where these are one row.
+                # The prior is computed without the data, even where these are one row.
                 is_prior = term in sites.latents and what == VALUES
                 raise ConfigError(
                     f"model {name}: '{term}' depends on {what}" + ("" if own.whole else ", and has no axis of rows"),
@@ -131,7 +131,7 @@ class NumpyroFunction(Model):
         return sites
 
     def _rows(self, count: int) -> dict[str, Array]:
-        """Return rows without meaning; of whole data, those of the one row."""
+        """Return placeholder rows; for whole data, the one row."""
         fields = self.spec.fields.items()
         shapes = {k: field.shape if self.options.whole else (count, *field.shape) for k, field in fields}
         return {
@@ -140,7 +140,7 @@ class NumpyroFunction(Model):
 
     @property
     def has_proper_prior(self) -> bool:
-        """Whether draws of the latents follow their density, which improper priors and factors do not allow."""
+        """Whether draws of the latents follow their density: false with improper priors or factors."""
         return self._sites.has_proper_prior
 
     def prior(self, data_spec: SpecLike) -> base.Prior:
@@ -156,7 +156,7 @@ class NumpyroFunction(Model):
 
     @functools.cached_property
     def has_predictions(self) -> bool:
-        """Whether exactly one site with a distribution is observed in the rows, from which NumPyro draws in a traced call."""
+        """Whether exactly one site is observed in the rows, with a distribution that NumPyro can sample while traced."""
         if self.options.whole:
             return False
         latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
@@ -189,7 +189,7 @@ class NumpyroFunction(Model):
         return site
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return all latents, of matrices with constant entries correlations; write a model of your own where some are not identified."""
+        """Return all latents; for matrices with constant entries, correlations. If some are not identified, write a `Model`."""
         del rows
         return summarise(latents, self._matrices[1])
 

@@ -1,6 +1,6 @@
-"""The terms of a NumPyro model: prior, transforms and likelihood apart, each a function of arrays.
+"""The terms of a NumPyro model: prior, transforms and likelihood, separately, as functions of arrays.
 
-All densities and transforms are NumPyro's own: the model is run with its handlers, with the latents in place of draws.
+All densities and transforms are NumPyro's own: its handlers run the model with the latents in place of draws.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ Arrays = Mapping[str, Array]
 Site = Mapping[str, Any]
 
 VALUES, NUMBER = "the values of the rows", "the number of rows"
-"""What a term may depend on."""
+"""Properties of the rows on which a term may depend."""
 
 MANY, MORE = 2, 3
-"""Numbers of rows that tell the axis of the rows from others."""
+"""Numbers of rows by which the row axis is told apart from others."""
 
 
 class Sites:
     """A NumPyro model split into terms.
 
     Args:
-        function: with NumPyro's primitives. It is given fields by the names of its arguments, or all as one mapping.
-        name: of the function, for messages.
-        rows: number of rows -> field -> values without meaning, with the shapes of so many rows.
-        constants: numbers that arguments may name beside fields.
-        dtype: of draws of continuous latents. NumPyro draws float64, which beside data in float32 gives the carry of a scan
-            two dtypes.
-        is_whole: whether all data are one row, so that no axis of rows is needed.
+        function: function with NumPyro's primitives. It receives fields by the names of its arguments, or all as one mapping.
+        name: name of the function, for messages.
+        rows: number of rows -> field -> placeholder values, with the shapes of that many rows.
+        constants: numbers that arguments may name besides fields.
+        dtype: dtype of draws of continuous latents. NumPyro draws float64, which would give the carry of a scan two
+            dtypes if the data are float32.
+        is_whole: whether all data are one row, so that no row axis is needed.
 
     Attributes:
         latents: sorted names.
-        row_sites: name of each observed site -> axis of the rows in its log density; None where all data are one row.
+        row_sites: name of each observed site -> row axis of its log density; None where all data are one row.
         has_proper_prior: whether draws of the latents follow the prior: none is improper, and no factor changes their density.
 
     Raises:
-        ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has the rows.
+        ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has a row axis.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Sites:
         self.has_proper_prior = not is_improper and not self._factors
 
     def _read_parameters(self, fields: Mapping[str, object]) -> tuple[str, ...] | None:
-        """Return the arguments by which the function takes fields; None if it takes all as one mapping."""
+        """Return the arguments for which the function receives fields; None if it receives all fields as one mapping."""
         parameters = inspect.signature(self._function).parameters.values()
         needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
         valid = {*fields, *self._constants}
@@ -101,13 +101,13 @@ class Sites:
     def _trace(
         self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None, dtype: str | None = None
     ) -> dict[str, Site]:
-        """Run the model with some latents given and others drawn, and return its sites of random variables."""
-        # A key only for what no latent determines: drawing the prior, or asking for shapes.
+        """Run the model with some latents given and others drawn, and return the sites that are random variables."""
+        # The key matters only where latents are not given: when drawing from the prior, or finding shapes.
         seeded = handlers.seed(self._function, jax.random.key(0) if key is None else key)
         drawn = handlers.substitute(seeded, substitute_fn=lambda site: _draw(site, dtype or self._dtype, latents))
         given = handlers.trace(handlers.substitute(drawn, data=dict(latents)))
         args, kwargs = self._given(rows)
-        # Rows without meaning may be what no distribution takes.
+        # Placeholder rows may be invalid values for a distribution.
         with validation_enabled(False):
             found = given.get_trace(*args, **kwargs)
         for name, site in found.items():
@@ -118,7 +118,7 @@ class Sites:
         return {name: site for name, site in found.items() if site["type"] == "sample"}
 
     def _shapes(self, rows: Arrays) -> dict[str, dict[str, Any]]:
-        """Return of each site whether it is a latent, and the shape of its value or of its log density."""
+        """Return, for each site, whether it is a latent, and the shape of its value or of its log density."""
         about: dict[str, dict[str, Any]] = {}
 
         def run(rows: Arrays) -> dict[str, Array]:
@@ -149,25 +149,25 @@ class Sites:
     # -- functions of arrays -----------------------------------------------------------------------------------------------
 
     def draw(self, key: PRNGKeyArray, dtype: str | None = None) -> dict[str, Array]:
-        """Return a draw of the latents from the prior; of an improper one, a point near 0 in unconstrained space."""
+        """Return a draw of the latents from the prior; for an improper one, a point near 0 in unconstrained space."""
         dtype = dtype or self._dtype
         sites = self._trace(self._some_rows(dtype), {}, key, dtype)
         return {name: sites[name]["value"] for name in self.latents}
 
     def log_prior(self, latents: Arrays) -> Float[Array, ""]:
-        """Return the log density of the latents, and of factors that have no rows."""
+        """Return the log density of the latents, and of factors that have no row axis."""
         sites = self._trace(self._some_rows(_dtype(latents)), latents)
         return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
 
     def constrain(self, z: Arrays) -> dict[str, Array]:
-        """Return the latents of unconstrained values."""
+        """Return latents from unconstrained values."""
         function = handlers.seed(self._function, jax.random.key(0))
         with validation_enabled(False):
             found = constrain_fn(function, *self._given(self._some_rows(_dtype(z))), dict(z))
         return {name: found[name] for name in self.latents}
 
     def _some_rows(self, dtype: str | jnp.dtype) -> Arrays:
-        """Return rows without meaning in the dtype of the latents beside which they are used."""
+        """Return placeholder rows in the dtype of the latents with which they are used."""
         return {k: v.astype(dtype) if jnp.issubdtype(v.dtype, jnp.floating) else v for k, v in self._some.items()}
 
     def _given(self, rows: Arrays) -> tuple[tuple[Arrays, ...], dict[str, Any]]:
@@ -178,7 +178,7 @@ class Sites:
         return (), {name: there[name] for name in self._parameters}
 
     def unconstrain(self, latents: Arrays) -> dict[str, Array]:
-        """Return the unconstrained values of latents."""
+        """Return unconstrained values from latents."""
         sites = self._trace(self._some_rows(_dtype(latents)), latents)
         return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
 
@@ -191,28 +191,28 @@ class Sites:
         return sum(terms, start=jnp.zeros(()))
 
     def log_likelihood(self, latents: Arrays, rows: Arrays) -> Float[Array, "..."]:
-        """Return the log likelihood of each row; of all data, () where they are one row."""
+        """Return the log likelihood of each row, or of all data, (), where they are one row."""
         sites = self._trace(rows, latents)
         first, *others = (_by_row(_log_prob(sites[name]), axis) for name, axis in self.row_sites.items())
         return sum(others, start=first)
 
     def observed(self, latents: Arrays, rows: Arrays) -> Site | None:
-        """Return the one observed site that has the rows first and a distribution to draw from; None without one."""
+        """Return the one observed site whose first axis is the rows and whose distribution can be sampled; None without one."""
         sites = [site for name, site in self._trace(rows, latents).items() if name in self.row_sites]
         is_one = len(sites) == 1 and self.row_sites[sites[0]["name"]] == 0 and type(sites[0]["fn"]).__name__ != "Unit"
         return sites[0] if is_one else None
 
     def some_latents(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return shapes of the latents."""
+        """Return the shapes of the latents."""
         found: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(self.draw, jax.random.key(0))
         return found
 
     def terms_of_rows(self, num_rows: int | None) -> Iterator[tuple[str, str]]:
-        """Yield latents and factors whose log density depends on the rows, and on what of them: their values, or their number.
+        """Yield latents and factors whose log density depends on the rows, each with `VALUES` or `NUMBER`.
 
         Args:
-            num_rows: of the data, which may be what a term counts; None where all data are one row, whose shapes are those
-                of the data.
+            num_rows: number of rows of the data, which a term may depend on; None where all data are one row, whose
+                shapes are those of the data.
         """
         latents, names = self.draw(jax.random.key(1)), (*self.latents, *self._factors)
 
@@ -221,7 +221,7 @@ class Sites:
             return [_log_prob(sites[name]) for name in names]
 
         def evaluate(count: int | None) -> list[Array | None]:
-            """Return each term for so many rows without values; None where it needs these."""
+            """Return each term for that many rows without values; None where it needs values."""
             rows = {
                 k: jax.ShapeDtypeStruct(v.shape if count is None else (count, *v.shape[1:]), v.dtype)
                 for k, v in self._some.items()
@@ -242,7 +242,7 @@ class Sites:
 
 
 def _is_improper(distribution: Any) -> bool:
-    """Return whether a distribution is NumPyro's `ImproperUniform`, also expanded or masked; it cannot be sampled."""
+    """Return whether a distribution is NumPyro's `ImproperUniform`, even expanded or masked; it cannot be sampled."""
     while hasattr(distribution, "base_dist"):
         distribution = distribution.base_dist
     return isinstance(distribution, ImproperUniform)
@@ -271,7 +271,7 @@ def _draw(site: Site, dtype: str, latents: Arrays) -> Array | None:
 
 def _log_prob(site: Site) -> Array:
     """Return the log density of a site, over its batch, as NumPyro counts it."""
-    # NumPyro checks no values while a call is traced, and draws and rows without meaning are not the user's data.
+    # NumPyro checks no values while a call is traced, and draws and placeholder rows are not the user's data.
     with validation_enabled(False):
         value = site["fn"].log_prob(site["value"], site["intermediates"]) if site["intermediates"] else site["fn"].log_prob(site["value"])  # fmt: skip
     scale = site["scale"]
@@ -279,7 +279,7 @@ def _log_prob(site: Site) -> Array:
 
 
 def _axis(few: Sequence[int], more: Sequence[int]) -> int | None:
-    """Return the axis that has as many entries as rows; None if there is not exactly one.
+    """Return the axis with as many entries as rows; None if there is not exactly one.
 
     >>> _axis((5, 2), (5, 3)), _axis((), ()), _axis((2, 2), (3, 3))
     (1, None, None)
@@ -291,7 +291,7 @@ def _axis(few: Sequence[int], more: Sequence[int]) -> int | None:
 
 
 def _by_row(values: Array, axis: int | None) -> Array:
-    """Sum a log density over all axes but that of the rows."""
+    """Sum a log density over all axes but the row axis."""
     if axis is None:
         return values.sum()
     return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(1)

@@ -13,7 +13,7 @@ In a package of your own, named in the experiment as ``module:attribute``::
             slope = pymc.Normal("slope", 0, 1)
             pymc.Normal("y", slope * rows["x"], 1, observed=rows["y"])
 
-The density is PyMC's own, through its conversion to JAX; transforms and draws of the prior are PyMC's too. Limits:
+The density is PyMC's own, through its conversion to JAX; transforms and draws from the prior are PyMC's too. Limits:
 latents are continuous and shared by all rows, terms that depend on rows have the row axis first, and arithmetic is in
 PyTensor's float64 whatever the experiment's dtype.
 """
@@ -66,7 +66,7 @@ class Options(Settings):
 
 
 class Bijector(NamedTuple):
-    """PyMC's transforms, with the methods of a bijector of TFP that the pipeline calls; all of dicts by latent."""
+    """PyMC's transforms, with the methods of a TFP bijector that the pipeline calls; all map dicts of latents."""
 
     forward: Callable[[Latents], dict[str, Array]]
     inverse: Callable[[Latents], dict[str, Array]]
@@ -74,7 +74,7 @@ class Bijector(NamedTuple):
 
 
 class Prior:
-    """The prior of a PyMC model, with the methods of a joint distribution of TFP that the pipeline calls."""
+    """The prior of a PyMC model, with the methods of a TFP joint distribution that the pipeline calls."""
 
     def __init__(self, graphs: Graphs, dtype: str) -> None:
         self._dtype = dtype
@@ -108,18 +108,18 @@ class Predictive:
 
 
 _OF_SYMBOLS = frozenset({"ndim", "repeat", "shape", "size", "squeeze", "swapaxes"})
-"""Functions of NumPy that are right for a symbol: they ask for its shape or call its method."""
+"""NumPy functions that work on a symbol: they read its shape or call its method."""
 
 
 class FieldSymbol(TensorVariable):
-    """The values of a field. NumPy would take it for one object: one unique value, of no set, equal to no number."""
+    """A symbol for the values of a field; NumPy would treat it as a single object that equals no number."""
 
     __hash__ = TensorVariable.__hash__
 
     def __array_function__(
         self, function: Any, types: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Have NumPy refuse, by its protocol, the functions that would look at the object and not at what it stands for."""
+        """Make NumPy refuse, by its protocol, functions that would act on the symbol itself and not on the values."""
         del types
         return function._implementation(*args, **kwargs) if function.__name__ in _OF_SYMBOLS else NotImplemented
 
@@ -135,18 +135,18 @@ class FieldSymbol(TensorVariable):
 class PymcModel(Model):
     """Base of PyMC models in the pipeline: subclass it and declare the variables in `build`.
 
-    Declare ``offers`` as for any model; a PyMC model predicts no TFP distribution, so it is ``()``.
+    Declare ``offers`` as for any model; a PyMC model does not predict a TFP distribution, so it is ``()``.
     """
 
     packages: ClassVar[tuple[str, ...]] = ("pymc", "pytensor")
 
     @abstractmethod
     def build(self, rows: Mapping[str, TensorVariable]) -> None:
-        """Declare the variables; called inside of a `pymc.Model`.
+        """Declare the variables; called inside a `pymc.Model`.
 
         Args:
-            rows: field -> PyTensor variable (row, ...), of an unknown number of rows. Everything that depends on them has the
-                row axis first: observed variables, and potentials with one value a row.
+            rows: field -> PyTensor variable (row, ...), with an unknown number of rows. Everything that depends on them
+                has the row axis first: observed variables, and potentials with one value per row.
         """
 
     @functools.cached_property
@@ -181,13 +181,13 @@ class PymcModel(Model):
         return self._graphs.log_likelihood_of_all() if self._is_whole else self._graphs.log_likelihood()
 
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
-        """Return the dims of the latents, with the model's own coordinates, and those of correlations."""
+        """Return the dims of the latents, with the model's own coordinates, and the axes of correlations."""
         named = self._graphs.axes()
         return {**matrix_axes(*self._matrices, named), **named}
 
     @property
     def has_proper_prior(self) -> bool:
-        """Whether draws of the latents follow their density, which flat priors and potentials do not allow."""
+        """Whether draws of the latents follow their density: false with flat priors or potentials."""
         return self._graphs.has_proper_prior
 
     def prior(self, data_spec: SpecLike) -> base.Prior:
@@ -208,13 +208,13 @@ class PymcModel(Model):
         return self._graphs.predict()[2](rows)
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return all latents, of matrices with constant entries correlations; override this where some are not identified."""
+        """Return all latents; for matrices with constant entries, correlations. Override this if some are not identified."""
         del rows
         return summarise(latents, self._matrices[1])
 
     @functools.cached_property
     def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
-        """Shapes of the latents, and the summaries of matrices; both empty where no latent has two axes."""
+        """Shapes of the latents, and the summaries of matrices; both are empty where no latent has two axes."""
         if not self._graphs.has_matrices:
             return {}, {}
         shapes = jax.eval_shape(lambda: self.prior(self.spec).sample(seed=jax.random.key(0)))
@@ -230,15 +230,15 @@ class PymcFunction(PymcModel):
 
     @classmethod
     def reads_whole(cls, options: Settings) -> bool:
-        """Return whether all data are one row; always for a model that holds its data."""
+        """Return whether all data are one row; always true for a model that holds its data."""
         return getattr(options, "whole", False) or getattr(options, "given", "symbols") != "symbols"
 
     @classmethod
     def prepare(
         cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
     ) -> Preparation | None:
-        """Build a model that holds its data, for which the constant `MODEL` then stands."""
-        # Made from the text of the class, so not an instance of the class itself.
+        """Build a model that holds its data; the constant `MODEL` then stands for it."""
+        # The options are made from the text of the class, so they are not an instance of the class itself.
         own = cast(Options, options)
         check_arguments("model.function", own.function, ("data",))
         if own.given == "symbols":
@@ -256,11 +256,11 @@ class PymcFunction(PymcModel):
         return Preparation(lambda rows, num_rows: dict(rows), {MODEL: number})
 
     def build(self, rows: Mapping[str, TensorVariable]) -> None:
-        """Not called: the function makes a model of its own."""
+        """Do nothing: the function makes its own model."""
 
     @property
     def has_predictions(self) -> bool:
-        """Whether there are rows, of which one variable is observed that can be drawn."""
+        """Whether there are rows in which exactly one variable is observed, and it can be drawn."""
         return not self._is_whole and self._graphs.has_predictions
 
     @property
@@ -289,10 +289,10 @@ class PymcFunction(PymcModel):
 
 
 MODEL = "pymc_model"
-"""Constant of the data: the number of the model that was built from them in this process."""
+"""Constant of the data: number of the model that was built from them in this process."""
 
 MOST_BUILT = 4
-"""Models that hold their data are kept, the last ones of a process."""
+"""Number of models that hold their data which a process keeps, the latest ones."""
 
 _BUILT: dict[float | int, pymc.Model] = {}
 
@@ -308,7 +308,7 @@ def _model_of(function: str, found: object) -> pymc.Model:
 
 
 def _frame(rows: Mapping[str, np.ndarray], spec: SpecLike) -> Any:
-    """Return a data frame of the fields with one number a row; categories have the names of their levels."""
+    """Return a data frame of the fields with one number per row; categories have the names of their levels."""
     import pandas as pd
 
     columns: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The terms of a PyMC model as JAX functions: prior, transforms and likelihood apart.
+"""The terms of a PyMC model as separate JAX functions: prior, transforms and likelihood.
 
 Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, because it changes XLA's flags.
 """
@@ -38,19 +38,19 @@ from bayesmesh.models.pymc import pymc_samplers  # noqa: F401 - registers them
 Arrays = Mapping[str, Array]
 
 _SOME_ROWS = 3
-"""Rows of a draw that is only traced."""
+"""Number of rows of a draw that is only traced."""
 
 
 @jax_funcify.register(Assert)
 def _pass_through(op: Op, **_: object) -> Callable[..., Array]:
-    """Drop an assertion: a compiled program cannot raise."""
+    """Drop an assertion, because a compiled program cannot raise."""
     del op
     return lambda value, *conditions: value
 
 
 @jax_funcify.register(CheckParameterValue)
 def _outside_of_support(op: CheckParameterValue, **_: object) -> Callable[..., Array]:
-    """Give a parameter out of range the log density -inf, as PyMC does in a compiled density; a quantile is NaN."""
+    """Return log density -inf for a parameter out of range, as PyMC does in a compiled density; a quantile is NaN."""
     instead = -np.inf if op.can_be_replaced_by_ninf else np.nan
     return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
 
@@ -64,13 +64,13 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
     }
     graph = FunctionGraph(inputs=list(inputs), outputs=clone_replace(list(outputs), replace=shared), clone=True)
     JAX.optimizer.rewrite(graph)
-    # Without this, constants made while something else is traced would be its tracers.
+    # Without this, constants made while another function is traced would be its tracers.
     with jax.ensure_compile_time_eval():
         return jax_funcify(graph)
 
 
 def _has_sampler(op: Op) -> bool:
-    """Return whether JAX draws from a distribution; an operation of another kind draws nothing."""
+    """Return whether JAX can draw from a distribution; true for other operations, which draw nothing."""
     is_drawn = jax_sample_fn.dispatch(type(op)) is not jax_sample_fn.dispatch(object)
     return is_drawn or not isinstance(op, RandomVariable)
 
@@ -80,7 +80,7 @@ def _labels(coordinate: Sequence[object] | None) -> tuple[str, ...] | None:
 
 
 def _plain_name(name: str) -> str:
-    """Return the name of a variable with the characters that names in results may have.
+    """Return the name of a variable in the characters that names in results may contain.
 
     >>> [_plain_name(each) for each in ("slope", "σ", "1|site_sigma", "age|site", "C(a)[T.b]", "2nd")]
     ['slope', 'σ', 'intercept_by_site_sigma', 'age_by_site', 'C(a)_T.b_', '_2nd']
@@ -107,13 +107,14 @@ class Graphs:
 
     Args:
         model: the model.
-        rows: field -> the symbolic variable that stands for it.
-        name: of the model, for messages.
-        is_whole: whether all data are one row: whatever is observed is the likelihood then, of symbols or of constants.
+        rows: field -> its symbolic variable.
+        name: name of the model, for messages.
+        is_whole: whether all data are one row: the likelihood is then everything observed, in symbols or in constants.
 
     Attributes:
-        names: of the latents, sorted; where PyMC's hold other characters, as Bambi's `1|site`, `intercept_by_site`.
-        predicted: name of the one variable observed in the rows; None when there is not exactly one.
+        names: sorted names of the latents, with other characters in PyMC's names replaced: Bambi's `1|site` becomes
+            `intercept_by_site`.
+        predicted: name of the one variable observed in the rows; None if there is not exactly one.
 
     Raises:
         ConfigError: the model has discrete latents, latents that depend on rows, or nothing that does.
@@ -166,7 +167,7 @@ class Graphs:
             )
 
     def _split_terms(self, observed: Mapping[Variable, Variable]) -> None:
-        """Split log density terms by whether they depend on rows; all in constrained space, without Jacobians."""
+        """Split terms of the log density by whether they depend on rows; all are in constrained space, without Jacobians."""
         potentials = list(self._model.potentials)
         terms = [*_log_densities({**self._plain, **observed}), *self._in_terms_of_values(potentials)]
         by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *potentials)), terms, strict=True))
@@ -183,7 +184,7 @@ class Graphs:
             )
 
     def _in_terms_of_values(self, variables: Sequence[Variable]) -> list[Variable]:
-        """Replace latents by the symbols of their values."""
+        """Replace latents by their value variables."""
         return clone_replace(list(variables), replace=self._plain) if variables else []
 
     # -- JAX functions, each of dicts of arrays --------------------------------------------------------------------
@@ -196,7 +197,7 @@ class Graphs:
     def log_likelihood(self) -> Callable[[Arrays, Arrays], Array]:
         """Return a function of latents and rows: log likelihood of each row, (row,) float64.
 
-        Tracing it raises ConfigError where the first axis of a term is not that of the rows.
+        Tracing it raises ConfigError if the first axis of a term is not the row axis.
         """
         function = to_jax([*self._values, *self._rows.values()], list(self._row_terms.values()))
 
@@ -248,7 +249,7 @@ class Graphs:
 
     @property
     def has_proper_prior(self) -> bool:
-        """Whether draws of the latents follow the prior: all can be drawn, and no potential or observation changes their density."""
+        """Whether draws of the latents follow the prior: all can be drawn, and no potential or observation adds to it."""
         return not self._undrawn and not self._has_other_terms
 
     @functools.cached_property
@@ -258,22 +259,22 @@ class Graphs:
 
     @functools.cached_property
     def _undrawn(self) -> list[Variable]:
-        """The latents of distributions that JAX cannot draw from, improper ones such as `Flat` among them."""
+        """The latents from whose distributions JAX cannot draw, including improper ones such as `Flat`."""
         return [rv for rv in self._free if not self._is_drawn(rv)]
 
     def _is_drawn(self, rv: Variable) -> bool:
-        """Return whether JAX draws a random variable where all latents that it depends on are given."""
+        """Return whether JAX can draw a random variable if all latents on which it depends are given."""
         if isinstance(rv.owner.op, RandomVariable) and _has_sampler(rv.owner.op):
             return True
         given = {other: value for other, value in self._plain.items() if other is not rv}
         (alone,) = clone_replace([rv], replace=given)
         graph = FunctionGraph(outputs=[alone], clone=True)
-        # Some distributions are made of others.
+        # Some distributions are composed of others.
         JAX.optimizer.rewrite(graph)
         return all(_has_sampler(node.op) for node in graph.apply_nodes) and self._is_traced(alone, list(given.values()))
 
     def _is_traced(self, drawn: Variable, values: Sequence[Variable]) -> bool:
-        """Return whether JAX traces a draw: some distributions, such as `LKJCholeskyCov`, compute shapes of which they are made."""
+        """Return whether JAX can trace a draw; it cannot where a distribution computes its shapes, such as `LKJCholeskyCov`."""
         given, fields = set(graph_inputs([drawn])), set(self._rows.values())
         inputs = [value for value in (*values, *fields) if value in given]
         if any(None in value.type.shape for value in inputs if value not in fields):
@@ -287,7 +288,10 @@ class Graphs:
         return True
 
     def draw_prior(self) -> Callable[[Array], dict[str, Array]]:
-        """Return a function of a key: a draw of the prior, potentials left out; standard normal in unconstrained space where JAX draws nothing."""
+        """Return a function of a key: a draw from the prior without potentials.
+
+        A latent that JAX cannot draw is standard normal in unconstrained space.
+        """
         near = {rv: self._model.rvs_to_values[rv].type() for rv in self._undrawn}
         placed = {rv: self._placed(rv, z) for rv, z in near.items()}
         function = self._draw(list(near.values()), clone_replace(self._free, replace=placed) if placed else self._free)
@@ -333,7 +337,7 @@ class Graphs:
         )
 
     def _draw(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
-        """Return a function of a key and input values; every generator of the graph gets its own key."""
+        """Return a function of a key and input values; every random generator of the graph gets its own key."""
         generators = [v for v in graph_inputs(outputs) if isinstance(v.type, RandomType)]
         symbols = [v.type() for v in generators]
         drawn = clone_replace(list(outputs), replace=dict(zip(generators, symbols, strict=True)))
@@ -346,7 +350,7 @@ class Graphs:
         return draw
 
     def _of_unconstrained(self, outputs: Sequence[Variable]) -> Callable[[Arrays], Sequence[Array]]:
-        """Return a function of unconstrained values that gives what a graph of latents does."""
+        """Return a graph of latents as a function of unconstrained values."""
         to_values = self._model.rvs_to_values
         outputs = replace_rvs_by_values(
             outputs, rvs_to_values=to_values, rvs_to_transforms=self._model.rvs_to_transforms

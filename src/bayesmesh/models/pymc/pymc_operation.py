@@ -3,7 +3,7 @@
 Two forms, as in PyMC's example gallery ("How to wrap a JAX function for use in PyMC"). Form ``two`` has one operation for
 the value and another for its gradient, as `pytensor.wrap_jax` makes them; it uses PyTensor's own operation. Form ``one``
 has a single operation for both, so that a sampler that needs both pays for one pass. Either way the gradient comes from
-the model's fast path, also where PyMC compiles to JAX and where JAX differentiates.
+the model's fast path, even where PyMC compiles to JAX and where JAX differentiates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ValueAndGradient(JAXOp):
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], output_gradients: Sequence[Variable]
     ) -> list[Variable]:
-        """Return the gradient that the operation has computed already, times the derivative with respect to the value."""
+        """Return the gradient that the operation has already computed, times the derivative with respect to the value."""
         del inputs
         by_value, *by_gradient = output_gradients
         if any(not isinstance(g.type, DisconnectedType) for g in by_gradient):

@@ -1,7 +1,8 @@
-"""Draws of distributions that PyTensor does not convert to JAX, or converts to those of others.
+"""Draws from distributions that PyTensor does not convert to JAX, or converts to other distributions.
 
-PyTensor's categorical draws take log p - log(1 - p) for log p: of probabilities 0.2 and 0.8 they draw the second in 94% of
-cases, and so do all mixtures and ordered outcomes, which are made of them. Its binomial and von Mises draws need NumPyro.
+PyTensor's categorical draws use log p - log(1 - p) in place of log p: with probabilities 0.2 and 0.8 they return the
+second in 94% of cases. The same holds for mixtures and ordered outcomes, which are built from them. Its binomial and von
+Mises draws need NumPyro.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _wald(op: object, node: object) -> Sampler:
 
     def draw(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
         mean, shape, shift = map(jnp.asarray, parameters)
-        # JAX draws with the shape 1: a multiple of an inverse Gaussian is one, of as large a multiple of mean and shape.
+        # JAX draws with shape 1. A multiple of an inverse Gaussian is inverse Gaussian, with the same multiple of mean
+        # and shape.
         return shift + shape * jax.random.wald(key, mean / shape, size, jnp.dtype(dtype))
 
     return draw
