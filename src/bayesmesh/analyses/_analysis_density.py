@@ -1,6 +1,6 @@
-"""Log prior and log likelihood of a model at any unconstrained positions, for analyses that leave the stored draws.
+"""Evaluate the log prior and the log likelihood of a model at unconstrained positions other than the draws.
 
-The likelihood is summed over blocks of rows, so that memory is bounded by positions x rows of a block.
+The likelihood is summed over blocks of rows, so that memory is bounded by positions times rows per block.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 POSITION_BYTES = 256 * 2**20
-"""Limit on positions in memory; fewer draws are used of more coordinates."""
+"""Limit on positions in memory; with more coordinates, fewer draws are used."""
 
 
 class LogDensity:
-    """The log density of a posterior in unconstrained coordinates, not normalised.
+    """The unnormalised log density of a posterior in unconstrained coordinates.
 
     Args:
         bound: model and data.
@@ -38,7 +38,7 @@ class LogDensity:
 
     def __init__(self, bound: BoundModel) -> None:
         self._model, self._spec, self._shards = bound
-        # As in sampling, the prior is taken in float64 and the likelihood in the dtype of the experiment.
+        # As in sampling, the prior is computed in float64 and the likelihood in the dtype of the experiment.
         self._prior = self._model.prior(self._spec.with_dtype("float64"))
         self._bijector = bijector_of(self._prior)
         latents = jax.eval_shape(lambda key: self._prior.sample(seed=key), jax.random.key(0))
@@ -91,7 +91,7 @@ class LogDensity:
         return max(1, min(most, POSITION_BYTES // (8 * self.num_coordinates)))
 
     def positions(self, posterior: Posterior, most: int) -> Float[np.ndarray, "chain draw coordinate"]:
-        """Return unconstrained positions of at most `most` draws of all chains, evenly spread; not finite at the edge of the support."""
+        """Return unconstrained positions of at most `most` evenly spaced draws; not finite at the support's edge."""
         stride = max(1, -(-posterior.num_chains * posterior.num_draws // most))
         parts, done = [], 0
         for block in posterior.blocks(block_bytes=BLOCK_BYTES):
@@ -136,7 +136,7 @@ class LogDensity:
     def is_below(self, positions: Float[np.ndarray, "draw coordinate"], row: int) -> Float[np.ndarray, " draw"]:
         """Return 1 where an outcome of a training row, simulated at a position, is smaller than the observed one.
 
-        Where both are equal, a random number, the same for all positions. Outcomes are numbers with an order.
+        Where both are equal, return a random number, the same for all positions. Outcomes must be ordered numbers.
         """
         tie = np.random.default_rng([2, row]).random()
         found = [

@@ -1,4 +1,4 @@
-"""The log likelihood of blocks of rows at all draws, recomputed from the posterior."""
+"""Recompute the log likelihood of blocks of rows at all draws of the posterior."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
 
 MIN_DRAWS = 8
-"""Fewest draws of a chain from which an effective sample size is estimated."""
+"""Fewest draws per chain from which an effective sample size is estimated."""
 
 
 class RowBlock(NamedTuple):
@@ -32,8 +32,8 @@ class RowBlock(NamedTuple):
         start: number of the first row.
         log_likelihood: (chain, draw, row) float64, in nats.
         outcome: (row, ...), as the model has it.
-        is_below: (chain, draw, row) float32, 1 where an outcome simulated from the draw is smaller than the observed one, and
-            a random number, the same for all draws, where it is equal; None for classes and vectors.
+        is_below: (chain, draw, row) float32: 1 where an outcome simulated from the draw is smaller than the observed
+            one; where both are equal, a random number that is the same for all draws. None for classes and vectors.
     """
 
     start: int
@@ -111,7 +111,7 @@ class RowLikelihood:
         Args:
             read: reads rows, dtypes as on disk.
             num_rows: number of rows.
-            entries: (num_rows,), entry of local latents that each row belongs to; of training rows None.
+            entries: (num_rows,), entry of local latents that each row belongs to; None for training rows.
 
         Raises:
             ConfigError: the model does not predict, or the likelihood of a row is not its predictive density.
@@ -130,7 +130,7 @@ class RowLikelihood:
         values = np.empty((self.num_draws, count))
         is_below = np.empty((self.num_draws, count if self._has_order else 0), np.float32)
         for first, num_draws, latents in self._draws.chunks():
-            # Draws of one chunk have keys of their own; chunks and blocks are told apart by a number.
+            # Each draw of a chunk has its own key; a number tells chunks and blocks apart.
             number = np.uint32((start * (self.num_draws + 1) + first) % 2**32)
             value, below = jax.device_get(self._program(latents, number, block.rows, block.entries, ties))
             values[first : first + num_draws] = value[:num_draws, :count]
@@ -166,7 +166,7 @@ class RowLikelihood:
         predictive, found, density = self._both_densities(draw, some, entries)
         is_same = np.isclose(found, density, rtol=1e-3, atol=1e-3)
         if not is_same.all():
-            # Of a count of a million, single precision leaves a nat in one of the two: is it rounding?
+            # At counts of a million, float32 rounding makes an error of a nat in one of the two: is that the difference?
             wide, rows = ({k: _widened(v) for k, v in each.items()} for each in (draw, some))
             with contextlib.suppress(TypeError):
                 predictive, found, density = self._both_densities(wide, rows, entries)
@@ -189,7 +189,7 @@ def _widened(values: Array) -> Array:
 
 
 def held_out_blocks(likelihood: RowLikelihood, shards: Shards) -> Iterator[RowBlock]:
-    """Yield blocks of the rows that were held out, or else of the published test set."""
+    """Yield blocks of the held-out rows, or else of the published test set."""
     found = shards.held_out()
     rows = found if isinstance(found, dict) else shards.test_rows()
     num_rows = len(next(iter(rows.values()))) if rows else 0

@@ -1,7 +1,8 @@
-"""The constant by which the Jacobian of a map to a simplex misses the measure that the density of the latent is of.
+"""Compute the constant between the Jacobian of a map to a simplex and the base measure of the latent's density.
 
-TFP's map to a simplex of K entries (`SoftmaxCentered`) has the Jacobian of areas in the K dimensions around it, sqrt(K) times that of the
-first K - 1 entries, of which a Dirichlet density is one. Chains do not notice a constant; a marginal likelihood does.
+TFP's map to a simplex of K entries (`SoftmaxCentered`) uses the Jacobian of areas in the surrounding K dimensions,
+which is sqrt(K) times that of the first K - 1 entries. A Dirichlet density is with respect to the latter. A constant
+does not affect chains, but it does affect a marginal likelihood.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from bayesmesh.models.base import Latents
 
 
 def log_volume(bijector: Any, free: Mapping[str, Any]) -> float:
-    """Return what must be added to the log Jacobian of a prior so that it is that of the free entries of its latents, in nats.
+    """Return the correction, in nats, that turns a prior's log Jacobian into that of the free entries of its latents.
 
     Args:
-        bijector: map from unconstrained values to latents, which is of each latent by itself.
+        bijector: map from unconstrained values to latents, which maps each latent separately.
         free: latent -> shape and dtype of its unconstrained values.
 
     Returns:
-        A constant; 0 where no simplex is among the latents.
+        A constant; 0 if none of the latents is a simplex.
     """
     at = {name: jnp.zeros(each.shape, jnp.float64) for name, each in free.items()}
     values = bijector.forward(at)
@@ -43,7 +44,7 @@ def _is_simplex(value: jax.Array, free: tuple[int, ...]) -> bool:
 
 
 def _log_determinant(bijector: Any, at: Latents, name: str) -> float:
-    """Return the log determinant of the free entries of a latent by its own unconstrained values."""
+    """Return the log Jacobian determinant of a latent's free entries with respect to its unconstrained values."""
     shape = at[name].shape
     size, is_simplex = math.prod(shape), _is_simplex(bijector.forward(at)[name], shape)
 
@@ -59,5 +60,5 @@ def _log_determinant(bijector: Any, at: Latents, name: str) -> float:
     matrix = np.asarray(jax.jit(jax.jacfwd(entries))(at[name])).reshape(-1, size)
     if len(matrix) == size:
         return float(np.linalg.slogdet(matrix)[1])
-    # Zero-sum latents: a density of lengths and areas in the space around it.
+    # Zero-sum latents: their density is with respect to lengths and areas in the surrounding space.
     return float(np.linalg.slogdet(matrix.T @ matrix)[1]) / 2

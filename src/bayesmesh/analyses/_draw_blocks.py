@@ -1,6 +1,7 @@
-"""Blocks of rows at all draws of a posterior, for analyses that compute something for each row and each draw.
+"""Iterate over blocks of rows at all draws of a posterior, for analyses that compute something for each row and draw.
 
-Only one block of rows x draws exists at a time. A posterior that is small stays in memory; another is read for each block.
+Only one block of rows x draws exists at a time. A small posterior stays in memory; a larger one is read again for each
+block.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from bayesmesh.store.draw_chunks import CHUNK_DRAWS, Chunks, StoredDraws, in_dty
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 CHUNK_CELLS = 2**19
-"""Most draws x rows of a call of a program."""
+"""Largest number of draws times rows in one call of a program."""
 
 _PRIOR_KEY = jax.random.key(5)
 
 ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
-"""From the first row and the one behind the last to the fields of these rows."""
+"""Map the first row, and the row after the last, to the fields of these rows."""
 
 
 class RowsOfBlock(NamedTuple):
-    """Rows of a block, all blocks having the same number of them: behind the last row that counts, it is repeated.
+    """Rows of a block; all blocks have the same number of rows, padded by repeating the last row that counts.
 
     Attributes:
         start: number of the first row.
         num_rows: rows that count.
         rows: field -> (row, ...), floating-point fields in the experiment's dtype.
         entries: (row,), entry of local latents that each row belongs to.
-        outcome: (row that counts, ...), as the model has it, before the dtype changes.
+        outcome: (row that counts, ...), as the model has it, before the change of dtype.
     """
 
     start: int
@@ -48,7 +49,7 @@ class RowsOfBlock(NamedTuple):
 
 
 def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callable[[Predictive, Array], object]) -> None:
-    """Check on shapes alone that a model has an outcome and a predictive distribution of it.
+    """Check, from shapes alone, that a model has an outcome and a predictive distribution for it.
 
     Args:
         key: name of the analysis.
@@ -60,7 +61,7 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
         ConfigError: it has neither, or only one of them.
     """
     model, dtype = bound.model, bound.data_spec.dtype
-    # A process that computes elsewhere in float64 keeps the float64 of a table, which no blocks have.
+    # A process that uses float64 elsewhere would keep the float64 of a table, which blocks never have.
     rows = {k: in_dtype(v, dtype) for k, v in bound.shards.read_rows(0, 1).items()}
     entries = bound.data_spec.entries_of(np.zeros(1, np.int64))
 
@@ -75,7 +76,7 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
 def log_density_of(predictive: Predictive, outcome: Array) -> Array:
     """Return the log density of outcomes under a predictive distribution, in nats.
 
-    Distributions of TFP convert counts to the widest floating-point type there is, and some then refuse their own parameters.
+    TFP distributions convert counts to the widest floating-point type, and some then reject their own parameters.
     """
     dtype = getattr(predictive, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and jnp.issubdtype(outcome.dtype, jnp.integer):
@@ -91,10 +92,10 @@ class DrawBlocks:
         model: the model.
         spec: its data.
         posterior: the draws.
-        stride: only every so many-th draw is used.
+        stride: use only every `stride`-th draw.
 
     Attributes:
-        num_draws: draws that are used, of all chains.
+        num_draws: draws that are used, over all chains.
     """
 
     def __init__(self, key: str, model: Model, spec: DataSpec, posterior: Posterior, stride: int = 1) -> None:
@@ -108,7 +109,7 @@ class DrawBlocks:
         return self._stored.chunks()
 
     def _every(self, posterior: Posterior, stride: int) -> Chunks:
-        """Yield chunks of every so many-th draw."""
+        """Yield chunks of every `stride`-th draw."""
         found = iterate_chunks(posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
         waiting: list[dict[str, np.ndarray]] = []
         done = 0
@@ -128,7 +129,7 @@ class DrawBlocks:
         return {k: jnp.asarray(v[0]) for k, v in latents.items()}
 
     def align(self, draw: Latents, entries: jax.Array | np.ndarray) -> Latents:
-        """Return the latents of a draw with local ones aligned with rows that belong to some entries."""
+        """Return the latents of a draw, with local latents aligned with rows that belong to some entries."""
         return align_local(self._model, draw, entries)
 
     def blocks(
@@ -140,7 +141,7 @@ class DrawBlocks:
             read: reads rows, dtypes as on disk.
             num_rows: number of rows.
             block_rows: rows of a block.
-            entries: (num_rows,), entry of local latents that each row belongs to; of training rows None.
+            entries: (num_rows,), entry of local latents that each row belongs to; None for training rows.
 
         Raises:
             ConfigError: the model has no outcome, or asks for a field that the rows lack.
@@ -154,11 +155,11 @@ class DrawBlocks:
 
 
 class PriorDraws(DrawBlocks):
-    """Draws of the prior in place of those of a posterior, made anew whenever they are asked for.
+    """Draws of the prior in place of a posterior's, generated anew on each request.
 
     Args:
         key: name of the analysis, for messages.
-        model: the model; its prior has an integral.
+        model: the model; its prior is proper.
         spec: its data.
         num_draws: number of draws.
     """
@@ -184,13 +185,13 @@ def blocks_of_rows(
     entries: np.ndarray | None = None,
     outcome_of: Callable[[Mapping[str, np.ndarray]], np.ndarray] = lambda stored: np.zeros((0,)),
 ) -> Iterator[RowsOfBlock]:
-    """Yield blocks of rows, in order, as `DrawBlocks.blocks` does; `outcome_of` stored rows may be left out."""
+    """Yield blocks of rows, in order, as `DrawBlocks.blocks` does; `outcome_of` is optional."""
     size = min(block_rows, num_rows)
     for start in range(0, num_rows, size):
         count = min(num_rows - start, size)
         stored = read(start, start + count)
         outcome = outcome_of(stored)
-        # One shape is one compilation.
+        # One shape means one compilation.
         chosen = np.minimum(np.arange(size), count - 1)
         rows = {k: in_dtype(v, spec.dtype)[chosen] for k, v in stored.items()}
         own = spec.entries_of(start + chosen) if entries is None else entries[start + chosen]

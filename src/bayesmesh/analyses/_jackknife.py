@@ -1,4 +1,4 @@
-"""Estimate the standard error of any statistic from its values without each of several groups of the data."""
+"""Estimate the standard error of any statistic by leaving out each of several groups of the data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def jackknife_se(left_out: np.ndarray) -> np.ndarray:
     """Return the delete-one-group jackknife standard error; NaN with fewer than two groups.
 
     Args:
-        left_out: (..., groups), the statistic without each group. For a difference of two statistics of the same data, give
-            the differences, so that what both share cancels.
+        left_out: (..., groups), the statistic without each group. For a difference of two statistics of the same data,
+            pass the differences, so that shared variation cancels.
 
     Reference:
         Efron and Stein 1981, "The jackknife estimate of variance", doi:10.1214/aos/1176345462.

@@ -1,4 +1,4 @@
-"""The scores of rows from which nothing was sampled: those that a refit leaves out, under its own draws, and held-out rows."""
+"""Score rows that were not used in sampling: the rows that a refit leaves out, under its draws, and held-out rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RefitRows(NamedTuple):
 
     Attributes:
         experiment: the refit.
-        row: (row,) int64, numbers among the training rows of the whole experiment.
+        row: (row,) int64, row numbers within the training rows of the whole experiment.
         elpd, mcse: (row,) log score, in nats, and its Monte Carlo standard error.
         outcome: (row, ...), as the model of the refit has it.
-        sum_mcse: Monte Carlo standard error of the sum of `elpd`: rows share the draws.
+        sum_mcse: Monte Carlo standard error of the sum of `elpd`, whose rows share draws.
         joint: log predictive density of all rows together, in nats, and its Monte Carlo standard error.
         num_draws: of the refit.
         verdict: on its chains.
@@ -43,7 +43,7 @@ class RefitRows(NamedTuple):
 
 
 def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
-    """Return the scores of the rows that a refit left out; only a block of them is in memory at all draws.
+    """Return the scores of the rows that a refit left out; only one block of rows at all draws is in memory.
 
     Args:
         key: name of the analysis, for messages.
@@ -75,7 +75,7 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
 def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
     """Return the log scores of rows that were held out, or of the published test set; None without either.
 
-    The Monte Carlo error of their sum counts the draws of effects of new groups, which it shares with no other score.
+    The Monte Carlo error of their sum includes that of the effects drawn for new groups, which no other score shares.
     """
     scored, relative = list[tuple[np.ndarray, np.ndarray]](), np.zeros(())
     for block in held_out_blocks(likelihood, shards):
@@ -91,7 +91,7 @@ def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | Non
 
 
 def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray, own: np.ndarray) -> None:
-    """Require that a model has the same outcome with and without the rows that are left out.
+    """Check that a model has the same outcome with and without the rows that are left out.
 
     Args:
         key: name of the analysis.
@@ -101,7 +101,7 @@ def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray,
         own: (row, ...) as the whole experiment has them.
 
     Raises:
-        ConfigError: they differ, so that log densities are in other units.
+        ConfigError: they differ, so that log densities would be in different units.
     """
     if np.array_equal(found, own):
         return
@@ -115,7 +115,7 @@ def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray,
 def relative_densities(
     log_density: Float[np.ndarray, "row chain draw"], score: Float[np.ndarray, " row"]
 ) -> Float[np.ndarray, "chain draw"]:
-    """Return the sum over rows of the density of each draw divided by the mean density; not a number without a score."""
+    """Return the sum over rows of the density of each draw divided by the mean density; NaN without a score."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.exp(log_density - score[:, None, None]).sum(axis=0))
 
@@ -147,7 +147,7 @@ def log_mean_density(
         log_density: of each row at each draw, float64, in nats.
 
     Returns:
-        Both (row,). Of a row with a value that is not a number, or minus infinity at all draws, minus infinity and infinity.
+        Both (row,). For a row with a NaN, or with minus infinity at all draws: minus infinity and infinity.
 
     >>> log_mean_density(np.log(np.array([[[0.1, 0.3]]])))[0].round(4)
     array([-1.6094])

@@ -1,7 +1,7 @@
 """The contract of an analysis: its inputs from finished experiments, its outputs, and their presentation.
 
 An analysis is one file ``analyses/<name>.py`` or one folder ``analyses/<name>/`` with its class in ``analysis.py``. Its
-name is the key with which an experiment asks for it. The class attributes below are read from the source text, so they
+name is the key with which an experiment requests it. The class attributes below are read from the source text, so they
 must be literals. Page and index load the class without JAX, so import modules that compute inside `Analysis.run` and
 `Analysis.check`.
 """
@@ -53,7 +53,7 @@ class Subject:
     Args:
         layout: the files of the experiment.
         bind: opens the data and binds the model to them; None if the analysis does not read them.
-        image_shape: rows and columns of the image in the field ``features``; None if it holds none.
+        image_shape: rows and columns of the image in the field ``features``; None if the field holds no image.
         reads_posterior: whether the analysis declares that it reads the draws.
     """
 
@@ -78,7 +78,7 @@ class Subject:
         """The draws; needs ``"posterior"`` in `Analysis.reads`.
 
         Raises:
-            ConfigError: the analysis does not declare that it reads them, so that others would not run it again.
+            ConfigError: the analysis does not declare that it reads them, so that other draws would not run it again.
         """
         if not self._reads_posterior:
             raise ConfigError("the analysis reads draws without declaring it", "add 'posterior' to its `reads`")
@@ -101,12 +101,13 @@ class Analysis(ABC):
 
     Attributes:
         pretty_name: heading of its section.
-        outputs: names of its output files, such as ``scores.csv``. The first is a file; names in ``.zarr`` are folders.
+        outputs: names of its output files, such as ``scores.csv``. The first is a file; names that end in ``.zarr`` are
+            folders.
         verb: name of its rule and its command-line verb; the name of the analysis by default.
-        folder: folder of its outputs, in that of the experiment; the name of the analysis by default.
+        folder: folder of its outputs, within that of the experiment; the name of the analysis by default.
         message: message of the workflow, containing ``{experiment}``.
         reads: inputs from each experiment: any of ``posterior``, ``data`` (shards and the model) and ``verdict``
-            (the tables of the diagnose stage). Other changes do not run it again.
+            (the tables of the diagnose stage). Changes of other inputs do not run it again.
         needs_of_source, needs_of_model: entries required in ``offers`` of the data source and the model. An experiment
             whose components lack one is refused before any job starts.
         checks_model: whether its section assesses the fit of the model; pages name it where no such check was requested.
@@ -145,7 +146,7 @@ class Analysis(ABC):
         """Read draws, compute, write all outputs, and return a line for the log.
 
         Args:
-            subject: the experiment that asks for the analysis.
+            subject: the experiment that requests the analysis.
             others: name -> experiment, for those named in `options`, in their order.
             files: output -> path, in an existing folder. Write each atomically (`bayesmesh.files`).
 
@@ -188,7 +189,7 @@ def check_chosen(key: str, kind: str, chosen: Sequence[int], number: int) -> Non
     """Check that chosen rows or columns of a watch matrix exist.
 
     Args:
-        key: with which they were chosen.
+        key: the key with which they were chosen.
         kind: what each is, such as ``film``.
         chosen: their positions.
         number: how many there are.
@@ -203,7 +204,7 @@ def check_chosen(key: str, kind: str, chosen: Sequence[int], number: int) -> Non
 
 @contextlib.contextmanager
 def asking_model(key: str, model: Model, fields: Sequence[str]) -> Iterator[None]:
-    """Convert errors of a model that cannot use the rows into a ConfigError of the analysis.
+    """Convert the errors of a model that cannot use the rows into a ConfigError of the analysis.
 
     Args:
         key: name of the analysis.
@@ -236,7 +237,7 @@ def check_predictive[T](key: str, model: Model, predictive: object, kind: type[T
 
 
 def draw_shapes(posterior: Posterior, dtype: str) -> Shapes:
-    """Return shape and dtype of every latent of one stored draw, floating-point ones in `dtype`."""
+    """Return shape and dtype of every latent of one stored draw, with floating-point latents in `dtype`."""
     arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
     # A broadcast scalar takes no memory, whatever its shape.
     return {

@@ -1,4 +1,4 @@
-"""Warn of draws of a kernel without an accept step, whose bias by the step size shows in no statistic of theirs."""
+"""Warn about draws of a kernel without an accept step: no statistic of theirs shows the bias due to the step size."""
 
 from __future__ import annotations
 

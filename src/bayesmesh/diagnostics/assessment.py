@@ -1,4 +1,4 @@
-"""Assess the draws of one dataset that are in memory."""
+"""Assess the draws of one dataset, held in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Draws(NamedTuple):
 
 
 def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings) -> list[GateResult]:
-    """Return the results of all gates, those that exist only where something is wrong first.
+    """Return the results of all gates, starting with those that exist only if missed.
 
     Args:
         table: convergence of the summaries, as for `evaluate_gates`.
@@ -69,7 +69,7 @@ def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
 
 
 def divergences(statistics: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the share of trajectories that diverged, and that of draws in which any did; NaN if not recorded.
+    """Return the share of trajectories that diverged, and the share of draws in which any did; NaN if not recorded.
 
     Args:
         statistics: of the sampler, name -> (chain, draw).

@@ -1,9 +1,9 @@
 """Autocovariances by FFT and the effective sample size by Geyer's initial monotone sequence, for many coordinates.
 
-Arrays are ``(coordinate, chain, draw)``, float64 and finite. One inverse transform serves all chains of a coordinate, and
-first only as many lags as most chains need. For short chains and for indicators the sum of two autocorrelations can be
-exactly zero, and rounding then decides where Geyer's sequence ends: such coordinates are computed once more, with sums
-in the order in which arviz_stats runs them.
+Arrays are ``(coordinate, chain, draw)``, float64 and finite. One inverse transform serves all chains of a coordinate;
+the first one covers only as many lags as most chains need. For short chains and for indicators, the sum of two
+autocorrelations can be exactly zero, and rounding then decides where Geyer's sequence ends. Such coordinates are
+computed again, with sums in the same order as in arviz_stats.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import scipy.fft
 from jaxtyping import Bool, Float
 
 _CONSTANT_RANGE = float(np.finfo(np.float64).resolution)
-"""Draws whose range is below this count as constant, and then as independent, as in arviz_stats."""
+"""Draws with a smaller range count as constant, and constant draws as independent, as in arviz_stats."""
 
 _FEWEST_LAGS = 32
-"""Lags of the first transform, or a quarter of the draws; slower chains take a second one with all lags."""
+"""Fewest lags of the first transform, which has a quarter of the draws if that is more; slower chains need a second
+transform, with all lags."""
 
 _UNDECIDED = 1e-11
 """Distance of a pair of autocorrelations from zero within which rounding may decide its sign."""
 
 
 class Centred(NamedTuple):
-    """Draws as distances from the means of their chains: what R-hat and effective sample sizes begin with.
+    """Draws centred about the means of their chains, from which R-hat and effective sample sizes are computed.
 
     Attributes:
         draws: as given.
         means: of each chain.
         deviations: draws less the mean of their chain.
-        within: mean over chains of the variance, one degree of freedom subtracted in each.
+        within: mean over chains of the variance, with ddof=1.
     """
 
     draws: Float[np.ndarray, "coordinate chain draw"]
@@ -41,7 +42,7 @@ class Centred(NamedTuple):
 
 
 def centre(x: Float[np.ndarray, "coordinate chain draw"]) -> Centred:
-    """Return the draws with the means and variances of their chains; the variance of single draws is NaN.
+    """Return the draws with the means and variances of their chains; the variance is NaN for one draw per chain.
 
     >>> centre(np.array([[[0.0, 2.0], [4.0, 8.0]]])).within
     array([5.])
@@ -100,7 +101,7 @@ def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Floa
 
 
 def effective_size(centred: Centred) -> Float[np.ndarray, " coordinate"]:
-    """Return the effective sample size of draws that are centred already; see `effective_sample_size`."""
+    """Return the effective sample size of draws that are already centred; see `effective_sample_size`."""
     _, num_chains, num_draws = centred.deviations.shape
     num_lags = min(num_draws, max(_FEWEST_LAGS, num_draws // 4))
     tau, is_open, is_undecided = _integrated_time(_autocorrelation(centred, num_lags), num_draws)
@@ -118,7 +119,7 @@ def effective_size(centred: Centred) -> Float[np.ndarray, " coordinate"]:
 
 
 def _autocorrelation(centred: Centred, num_lags: int) -> Float[np.ndarray, "coordinate lag"]:
-    """Return the autocorrelation of all chains together at the first lags; NaN for draws that do not vary."""
+    """Return the autocorrelation of all chains combined at the first lags; NaN for draws that do not vary."""
     _, num_chains, num_draws = centred.deviations.shape
     length = scipy.fft.next_fast_len(num_draws + num_lags, real=True)
     spectrum = scipy.fft.rfft(centred.deviations, n=length, axis=-1)
@@ -156,15 +157,15 @@ def _integrated_time(
     """Return Geyer's integrated autocorrelation time.
 
     Lags are combined in pairs (0, 1), (2, 3), ... up to the first pair whose sum is not positive. Sums of earlier pairs
-    are made monotone; of that pair only a positive even lag counts.
+    are made monotone; of the last pair, only a positive even lag counts.
 
     Args:
-        rho: autocorrelations, of all lags or of the first ones.
-        num_draws: number of all lags.
+        rho: autocorrelations, at all lags or at the first ones.
+        num_draws: total number of lags.
 
     Returns:
-        The time; NaN where autocorrelations are. Whether the sequence does not end within these lags, so that the time is
-        not known. Whether rounding may have decided where it ends.
+        The time, NaN where autocorrelations are NaN; whether the sequence continues beyond these lags, so that the time
+        is unknown; and whether rounding may have decided where it ends.
     """
     most = max((num_draws - 3) // 2, 0) + 1
     num_pairs = min(most, rho.shape[1] // 2)
@@ -179,7 +180,7 @@ def _integrated_time(
     is_counted = np.arange(last_pair) < end[:, None]
     rows = np.arange(len(rho))
     monotone = np.where(is_counted, np.minimum.accumulate(pair, axis=1), 0.0)
-    # One pair after another: the rounding of a sum depends on the number of terms, which the other coordinates decide.
+    # Summed one pair after another: otherwise rounding depends on the number of terms, which other coordinates determine.
     counted = np.cumsum(monotone, axis=1)[:, -1]
     last = even[rows, end]
     last = np.where((last > 0.0) | (pair[rows, end] >= 0.0), last, 0.0)

@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
 from bayesmesh.diagnostics.ranks import SINGLE, order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
 BLOCK_BYTES = 256 * 2**20
-"""Limit of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
+"""Limit on the working memory of `convergence_table`, in bytes; exceeded only if a single coordinate needs more."""
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 """Keys of a convergence table, in the order of the columns of summary.csv."""
@@ -36,15 +36,16 @@ def convergence_table(
 
     Args:
         x: draws, shape (chain, draw, coordinate), any real dtype; computed in float64.
-        block_bytes: limit of the working memory of all threads, in bytes; each processes one coordinate at least.
+        block_bytes: limit on the working memory of all threads, in bytes; each thread processes at least one
+            coordinate.
         num_threads: threads that share the coordinates; the values do not depend on their number.
 
     Returns:
-        One float64 array per statistic: `mean`; `sd` with one degree of freedom subtracted; `mcse_mean`, the Monte
+        One float64 array per statistic: `mean`; `sd`, with ddof=1; `mcse_mean`, the Monte
         Carlo standard error of the mean, in the variable's unit; `r_hat`, the larger of rank-normalised and folded
         split R-hat; `ess_bulk` and `ess_tail`, in draws.
-        NaN: everything of a coordinate with a draw that is not finite; R-hat of a constant coordinate and of one chain;
-        all but mean and sd with fewer than 4 draws per chain.
+        NaN: all statistics of a coordinate with a non-finite draw; R-hat of a constant coordinate or of a single chain;
+        everything except mean and sd with fewer than 4 draws per chain.
 
     Raises:
         ValueError: `x` does not have three axes, or has no draws.
@@ -63,7 +64,7 @@ def convergence_table(
     parts = coordinate_parts(x.shape, block_bytes, num_threads)
     keep_freed_memory(block_bytes)
     if num_threads > 1 and len(parts) > 1:
-        # NumPy and SciPy work on whole blocks without the interpreter's lock.
+        # NumPy and SciPy release the GIL while they work on a block.
         with ThreadPoolExecutor(num_threads) as pool:
             tables = list(pool.map(lambda part: part_table(x[:, :, part]), parts))
     else:
@@ -72,11 +73,12 @@ def convergence_table(
 
 
 def coordinate_parts(shape: Sequence[int], block_bytes: int = BLOCK_BYTES, num_threads: int = 1) -> list[slice]:
-    """Return parts of the coordinates of which as many threads can compute the tables within a limit of memory.
+    """Return slices of the coordinates, small enough for all threads to compute their tables within the memory limit.
 
     Args:
         shape: of the draws, (chain, draw, coordinate).
-        block_bytes: limit of the working memory of all threads, in bytes, unless they need more for a coordinate each.
+        block_bytes: limit on the working memory of all threads, in bytes; exceeded only if one coordinate per thread
+            needs more.
         num_threads: number of threads.
 
     >>> coordinate_parts((4, 1000, 20), num_threads=2)
@@ -110,12 +112,12 @@ def part_table(x: Real[np.ndarray, "chain draw coordinate"]) -> dict[str, Float[
 def join_tables(
     tables: Sequence[Mapping[str, Float[np.ndarray, " _"]]],
 ) -> dict[str, Float[np.ndarray, " coordinate"]]:
-    """Return the table of all coordinates from those of consecutive parts, at least one."""
+    """Join the tables of consecutive parts, at least one, into the table of all coordinates."""
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
 def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.ndarray, " coordinate"]:
-    """Return the potential scale reduction of half chains.
+    """Return the potential scale reduction factor of half chains.
 
     Args:
         z: draws or their normal scores, float64.
@@ -142,8 +144,8 @@ def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
 def keep_freed_memory(block_bytes: int) -> None:
     """Make glibc reuse the temporaries of one block for the next one.
 
-    Until it has freed a large array, its allocator returns freed arrays to the system; page faults then took half of
-    the time of a table. On other systems this does nothing.
+    Until it has freed one large array, its allocator returns every freed array to the system; page faults then took
+    half of the time of a table. With other allocators this has no effect.
     """
     primer = np.empty(min(block_bytes // 2, _PRIMER_BYTES), dtype=np.uint8)
     del primer
@@ -156,14 +158,14 @@ def _finite_block(
     num_coordinates, num_chains, num_draws = x.shape
     flat = x.reshape(num_coordinates, -1)
     is_constant = (flat == flat[:, :1]).all(axis=1)
-    # Rounding would give a constant a standard deviation of 1e-17, and its Monte Carlo error a plausible ratio.
+    # Rounding would give a constant coordinate an sd of 1e-17, and a plausible ratio of Monte Carlo error to sd.
     table = {"mean": np.where(is_constant, flat[:, 0], flat.mean(axis=1))}
     if flat.shape[1] > 1:
         table["sd"] = np.where(is_constant, 0.0, flat.std(axis=1, ddof=1))
     if num_draws < _MIN_DRAWS:
         return table
     ordered = order_draws(x, is_single=is_single)
-    # What has an effective sample size, and the folded scores: all together, because each call costs as much as many rows.
+    # Series that need an effective sample size, then the folded scores: one call, because each costs as much as many rows.
     series = np.empty((_NUM_SIZES + 1 if num_chains >= _MIN_CHAINS else _NUM_SIZES, *ordered.halves.shape))
     rank_normalise(ordered, out=series[0])
     for row, probability in enumerate(_TAIL, start=1):
@@ -179,7 +181,7 @@ def _finite_block(
     if num_chains >= _MIN_CHAINS:
         r_hats = _scale_reduction(centred).reshape(-1, num_coordinates)
         bulk, folded = r_hats[0], r_hats[_NUM_SIZES]
-        # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
+        # Two-valued draws may all be equally far from their median; folding is then uninformative, and only the bulk counts.
         table["r_hat"] = np.where(folded > bulk, folded, bulk)
     return table
 
@@ -194,7 +196,7 @@ def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: boo
 
 
 def worst_position(values: Float[np.ndarray, " n"], *, is_upper: bool) -> int | None:
-    """Return the position of the first value that is not finite, else of the worst; None without values.
+    """Return the position of the first non-finite value, or else of the worst value; None if there are no values.
 
     >>> worst_position(np.array([1.0, 3.0, 2.0]), is_upper=True), worst_position(np.array([1.0, np.inf]), is_upper=False)
     (1, 1)

@@ -1,4 +1,4 @@
-"""Assess many datasets, each by its own draws: verdicts.csv, and the worst of each gate."""
+"""Assess many datasets, each by its own draws: verdicts.csv, and the worst result of each gate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bayesmesh.store.posterior_coordinates import coordinate_index
 from bayesmesh.store.zarr_arrays import dimension_names, read_part
 
 BLOCK_BYTES = 128 * 2**20
-"""Limit of the draws of a block of datasets, in bytes; a block has one dataset at least."""
+"""Limit on the draws of a block of datasets, in bytes; a block has at least one dataset."""
 
 _MEASURES = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi")
 
@@ -38,7 +38,7 @@ class Assessed(NamedTuple):
 
 
 def dataset_names(group: zarr.Group, arrays: Mapping[str, zarr.Array]) -> list[str]:
-    """Return the names of the datasets, from the coordinate of a group; none where its arrays have no such axis."""
+    """Return the names of the datasets, from the coordinate of a group; empty if its arrays have no dataset axis."""
     if not any(dimension_names(array)[2:3] == (DATASET,) for array in arrays.values()):
         return []
     names = group[DATASET]
@@ -56,7 +56,8 @@ def assess_datasets(
     """Evaluate the gates for every dataset.
 
     Args:
-        monitored: convergence of all summaries, in the order of their arrays, of which the first axis is the dataset.
+        monitored: convergence of all summaries, rows in the order of their arrays, whose first axis after the draws is
+            the dataset.
         groups: summaries, latents and statistics of the sampler, arrays (chain, draw, dataset, ...).
         recorded: statistics that the kernel declares.
         gates: limits.
@@ -77,7 +78,7 @@ def assess_datasets(
 def _blocks(
     groups: Sequence[Mapping[str, zarr.Array]], total: int
 ) -> Iterator[tuple[int, list[list[dict[str, np.ndarray]]]]]:
-    """Yield the first number of a block of datasets, and for each of them the draws (chain, draw, ...) of all groups."""
+    """Yield blocks of datasets: the number of the first, and the draws (chain, draw, ...) of all groups for each."""
     arrays = [array for group in groups for array in group.values()]
     each = sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays) // total
     step = max(1, BLOCK_BYTES // max(1, each))
@@ -89,7 +90,7 @@ def _blocks(
 
 
 def _rows_of(table: pd.DataFrame, number: int, name: str, shape: tuple[int, ...]) -> pd.DataFrame:
-    """Return the rows of one dataset of a variable, with indices and labels that leave the dataset out."""
+    """Return the rows of one dataset of a variable, with indices and labels that omit the dataset."""
     size = math.prod(shape)
     rows = table.iloc[number * size : (number + 1) * size]
     return rows.assign(
@@ -137,13 +138,13 @@ def _worst(results: list[tuple[str, GateResult]], total: int) -> GateResult:
 
 
 def count_outcomes(datasets: Sequence[Assessed]) -> dict[Outcome, int]:
-    """Return how many datasets have which verdict, the worst first."""
+    """Return the number of datasets with each verdict, the worst first."""
     verdicts = [each.verdict for each in datasets]
     return {outcome: verdicts.count(outcome) for outcome in _OUTCOMES}
 
 
 def verdicts_table(datasets: Sequence[Assessed]) -> pd.DataFrame:
-    """Return one row for each dataset: its verdict, the gates that it misses, and the value of each measure."""
+    """Return one row for each dataset: its verdict, the gates that it misses, and the value of each statistic."""
     rows = []
     for each in datasets:
         values = {gate.name: gate.value for gate in each.gates}

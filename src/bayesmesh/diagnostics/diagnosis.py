@@ -58,13 +58,20 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         num_threads: threads for the statistics, which do not depend on their number.
 
     Returns:
-        The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
-        `movement`, and chains whose log density is another than that of the others, or that stay in one of two modes of a summary, a gate `modes`; chains
-        that descend from few draws of the prior warn by a gate `ancestors`, data or draws that float32 rounds miss a gate `precision`, a fast path that is not the sum over rows a gate `fast_path`,
-        a summary whose mean draws do not tell warns by a gate `tails`, a log likelihood that is the same in all draws by a gate `likelihood`, and draws of a kernel without an accept step by a gate `accept_step`. These
-        exist only then. A latent that a missed gate is likely to come from is named by a gate `drift` or `funnel`. If `energy` or
-        `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
-        a kernel that does not declare the statistic.
+        The verdict. Some gates exist only if they are missed:
+        `finite`: draws of summaries that are not finite.
+        `movement`: chains that stay at one point.
+        `modes`: chains whose log density differs from that of the others, or that stay in one of two modes of a summary.
+        `ancestors`, a warning: chains that descend from few draws of the prior.
+        `precision`: data or draws that float32 rounds too coarsely.
+        `fast_path`: a fast path that differs from the sum over rows.
+        `tails`, a warning: a summary whose mean the draws cannot estimate.
+        `likelihood`, a warning: a log likelihood that is the same in all draws.
+        `accept_step`, a warning: draws of a kernel without an accept step.
+        `drift`, `funnel`: the latent that is the likely cause of another missed gate.
+
+        If the kernel declares `energy` or `diverging` but does not record it, its gate is missed; a kernel that does
+        not declare the statistic has no such gate.
 
     Raises:
         ConfigError: superchains do not divide the chains.
@@ -84,7 +91,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
 
 
 def _efficiency(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Efficiency | None:
-    """Return the further statistics that the settings ask for.
+    """Return the additional statistics that the settings request; None if they request none.
 
     Raises:
         ConfigError: the number of superchains does not divide that of the chains.
@@ -130,7 +137,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))
     is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)
-    # Rounding may be why the others are missed, and tails are not.
+    # Rounding comes first because it may be why others are missed; heavy tails may not.
     further = (tails.gate(), _constant(sample_stats), accept_step_gate(is_adjusted))
     results = [*filter(None, (rounding, *results, *further))]
     totals = {name: event_size(array) for name, array in latents.items()}
@@ -153,7 +160,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
 
 
 def _constant(sample_stats: dict[str, zarr.Array]) -> GateResult | None:
-    """Return the warning of a likelihood without latents; of many datasets, none."""
+    """Return the warning about a likelihood that uses no latent; None for many datasets."""
     recorded = sample_stats.get("log_likelihood")
     return None if recorded is None or recorded.ndim > 2 else constant_gate(read_part(recorded))
 
@@ -186,12 +193,12 @@ def _assess(
 
 
 def _num_restarted(restarted: zarr.Array | None) -> int:
-    """Return how many chains went on from the places of others during warmup, by a statistic (chain, iteration, ...)."""
+    """Return how many chains warmup restarted at the positions of others, from a statistic (chain, iteration, ...)."""
     return 0 if restarted is None else int(np.count_nonzero(read_part(restarted).any(axis=1)))
 
 
 def _raised(warmup: zarr.Array | None, sampling: zarr.Array | None) -> float | None:
-    """Return the target acceptance of sampling, a statistic of (chain, iteration, ...), if warmup began with a lower one."""
+    """Return the target acceptance of sampling if warmup began with a lower one; both are (chain, iteration, ...)."""
     if warmup is None or sampling is None:
         return None
     last = float(read_part(sampling).max())
@@ -199,13 +206,13 @@ def _raised(warmup: zarr.Array | None, sampling: zarr.Array | None) -> float | N
 
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:
-    """Return the statistics that the kernel declares; those of Hamiltonian kernels where the store does not say."""
+    """Return the statistics that the kernel declares; if the store does not say, those of Hamiltonian kernels."""
     declared: object = sample_stats.attrs.get(DECLARED, ["energy", "diverging"])
     return set(map(str, declared)) if isinstance(declared, list) else set()
 
 
 def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]:
-    """Return the number of chains and of draws that all arrays share."""
+    """Return the numbers of chains and draws, which all arrays share."""
     shapes = {array.shape[:2]: name for name, array in arrays.items()}
     if len(shapes) != 1 or 0 in next(iter(shapes)):
         found = ", ".join(f"'{name}' {shape}" for shape, name in shapes.items()) or "no array"
@@ -249,5 +256,5 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
 
 
 def _by_chain(values: np.ndarray) -> np.ndarray:
-    """Return a statistic (chain, draw), with the chains of all datasets where it has an axis of them."""
+    """Return a statistic as (chain, draw), with the chains of all datasets concatenated if it has a dataset axis."""
     return values if values.ndim == 2 else np.moveaxis(values, 2, 0).reshape(-1, values.shape[1])

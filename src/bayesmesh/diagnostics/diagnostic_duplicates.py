@@ -1,4 +1,4 @@
-"""Tell a latent that is also a summary, so that it is listed once."""
+"""Recognise a latent that is also a summary, so that it is listed once."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
     of_both = [*STATISTICS, "index"]
     other = summaries.loc[summaries["variable"] == latent["variable"].iloc[0], of_both].set_index("index")
     own = latent[of_both].set_index("index")
-    # Of many coordinates, only some of a latent may be listed. NaN equals NaN.
+    # Only some coordinates of a large latent may be listed. NaN equals NaN here.
     return bool(own.index.isin(other.index).all()) and own.equals(other.loc[own.index])

@@ -42,13 +42,13 @@ from bayesmesh.store.posterior_coordinates import (
 )
 
 READ_BYTES = 64 * 2**20
-"""Limit of the draws in memory, in bytes, and of the data read at a time."""
+"""Limit on the draws in memory, and on the data read at a time, in bytes."""
 
 _SPECIAL = frozenset('"\r\n')
-"""Characters of names that need more than quotes around them."""
+"""Characters of a name that call for the csv writer; other names need at most quotes around them."""
 
 SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
-"""Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
+"""Columns of summary.csv; a label is the index written with names of levels and columns, for axes that have them."""
 
 
 class Names(NamedTuple):
@@ -59,7 +59,7 @@ class Names(NamedTuple):
     labels: list[str]
 
     def places(self) -> list[str]:
-        """Return whole names, such as ``b_species[elm]``."""
+        """Return full names, such as ``b_species[elm]``."""
         pairs = zip(self.labels, self.indices, strict=True)
         return [f"{self.variable}[{label or index}]" if label or index else self.variable for label, index in pairs]
 
@@ -76,12 +76,12 @@ def _names(
 
 
 class Part(NamedTuple):
-    """Statistics of a part of the coordinates of a block.
+    """Statistics of some of the coordinates of a block.
 
     Attributes:
-        names, table: of the coordinates.
-        rows: in summary.csv.
-        further_rows: in efficiency.csv; empty without it.
+        names, table: of these coordinates.
+        rows: their rows of summary.csv.
+        further_rows: their rows of efficiency.csv; empty if it is not written.
     """
 
     names: Names
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Coordinates of a variable that were in memory together.
+    """Coordinates of a variable that are in memory together.
 
     Attributes:
         draws: (chain, draw, coordinate).
@@ -103,11 +103,11 @@ class Block(NamedTuple):
 
 
 class Efficiency(NamedTuple):
-    """Further statistics of every coordinate that are asked for.
+    """Additional statistics to write for every coordinate.
 
     Attributes:
         path: of their file.
-        superchains: number of the superchain of each chain; None without them.
+        superchains: superchain number of each chain; None without superchains.
     """
 
     path: Path
@@ -116,12 +116,12 @@ class Efficiency(NamedTuple):
 
 @contextlib.contextmanager
 def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None = None) -> Iterator[SummaryFile]:
-    """Yield a new summary file, which replaces the present one on success.
+    """Yield a new summary file, which replaces the existing one on success.
 
     Args:
-        path: the file; draws that are put in another order lie in a temporary file in its folder.
+        path: the file; draws that must be reordered go through a temporary file in its folder.
         num_threads: threads for the statistics.
-        efficiency: further statistics, in a file of their own with the same coordinates; None for none.
+        efficiency: additional statistics, written to a file of their own with the same coordinates; None for none.
     """
     with contextlib.ExitStack() as at_end:
 
@@ -131,7 +131,7 @@ def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None 
 
         file, further = opened(path), None if efficiency is None else opened(efficiency.path)
         pool = ThreadPoolExecutor(num_threads)
-        # After an error nothing that waits is begun.
+        # After an error, waiting tasks are cancelled.
         at_end.callback(pool.shutdown, cancel_futures=True)
         yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency)
 
@@ -164,16 +164,16 @@ class SummaryFile:
         stays: ModeStays,
         tails: HeavyTails,
     ) -> pd.DataFrame:
-        """Write all coordinates of the arrays that gates assess.
+        """Write all coordinates of the arrays that the gates assess.
 
         Args:
             group: of the arrays.
             arrays: name -> dimensions (chain, draw, ...).
-            limit: R-hat above which its chance is computed.
-            movement, non_finite, stays, tails: collect what the draws show.
+            limit: R-hat above which its probability under agreement is computed, see `chance_of_r_hat`.
+            movement, non_finite, stays, tails: collectors to which the draws are added.
 
         Returns:
-            The columns of the file and `chance`, which is 1 up to the limit of R-hat.
+            The columns of the file, and `chance`, which is 1 where R-hat is within the limit.
         """
         found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance")})]
         for name, array in arrays.items():
@@ -199,18 +199,18 @@ class SummaryFile:
         monitored: pd.DataFrame,
         movement: Movement,
     ) -> int:
-        """Write the coordinates of a latent, at most `most` of them, but none that summaries repeat.
+        """Write at most `most` coordinates of a latent, or none if a summary repeats it.
 
         Args:
             group: of the array.
             name: of the latent.
             array: dimensions (chain, draw, ...).
-            most: coordinates, evenly spaced; all if None.
+            most: largest number of coordinates, evenly spaced; None for all.
             monitored: rows of the summaries, as `add_monitored` returns them.
-            movement: collects what the draws show.
+            movement: collector to which the draws are added.
 
         Returns:
-            The number of coordinates looked at.
+            The number of coordinates read.
         """
         count, held = 0, list[Part]()
         for block in self._blocks(group, name, array, most, movement):
@@ -226,7 +226,7 @@ class SummaryFile:
     def _blocks(
         self, group: zarr.Group, name: str, array: zarr.Array, most: int | None, movement: Movement
     ) -> Iterator[Block]:
-        """Yield blocks of coordinates; each is read while the threads compute the one before it."""
+        """Yield blocks of coordinates; each is read while the threads process the previous one."""
         total, labels = event_size(array), read_labels(group, array)
         positions = choose_coordinates(total, total if most is None else most)
 
@@ -258,14 +258,14 @@ class SummaryFile:
 
 
 def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:
-    """Return the rows of some coordinates as they stand in the file."""
+    """Return the CSV rows of some coordinates."""
     columns = [_numbers(column) for column in table.values()]
     named = [[names.variable] * len(names.indices), names.indices, names.labels]
     if not _SPECIAL.isdisjoint("".join([names.variable, *names.labels])):
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
         return text.getvalue()
-    # The writer of the library takes twice as long.
+    # csv.writer takes twice as long.
     quoted = [[f'"{name}"' if "," in name else name for name in each] for each in named]
     return "".join(f"{line}\n" for line in map(",".join, zip(*quoted, *columns, strict=True)))
 

@@ -1,7 +1,7 @@
-"""Name a latent that nothing bounds, where a posterior misses its gates: chains drift far along it, at the same log density.
+"""Name a latent that nothing bounds if gates are missed: chains drift far along it at the same log density.
 
 Flat priors on terms that offset each other, or on a coefficient that separates the outcomes, leave a density without a
-finite integral, and no number of draws helps (Gelman et al. 2013, "Bayesian Data Analysis", section 4.3).
+finite integral, so no number of draws helps (Gelman et al. 2013, "Bayesian Data Analysis", section 4.3).
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from bayesmesh.diagnostics.gate_messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult, Outcome
 
 FAR = 1e3
-"""Standard deviation from which a latent is looked at: chains start within 2 of 0, or where the prior and the data say."""
+"""Standard deviation above which a latent is examined: chains start within 2 of 0, or where prior and data suggest."""
 
 MOST_EFFECTIVE = 3.0
-"""Bulk effective sample size per chain up to which a chain does not return to where it was; random walks have 1.1 to 1.7."""
+"""Bulk effective sample size per chain below which chains do not return to where they were; random walks have 1.1 to
+1.7."""
 
 LEAST_FALL = 0.5
-"""Nats by which the log density must fall from the third of the draws that is nearest to the median to the farthest third.
-It falls by 1.1 for a normal distribution, whatever the number of other latents, and by more with heavier tails."""
+"""Smallest fall of the mean log density, in nats, from the third of draws nearest the median to the farthest third, for
+a latent to count as bounded. It is 1.1 for a normal distribution, whatever the number of other latents, and more with
+heavier tails."""
 
 
 def fall_of_density(lp: Float[np.ndarray, "chain draw"], draws: Real[np.ndarray, "chain draw"]) -> float:
-    """Return how much lower the mean log density of the third of draws farthest from the median is than that of the nearest, nats.
+    """Return the mean log density of the third of draws nearest the median minus that of the farthest third, in nats.
 
     >>> fall_of_density(-0.5 * np.array([[0.0, 1.0, 4.0, 9.0, 4.0, 9.0]]), np.array([[0.0, 1.0, 2.0, 3.0, -2.0, -3.0]]))
     3.0

@@ -1,7 +1,7 @@
-"""Compute further statistics of convergence: of quantiles, of small intervals, of many short chains, and as draws grow.
+"""Compute additional convergence statistics: for quantiles, intervals, many short chains, and growing numbers of draws.
 
-Equal to ``arviz_stats`` 1.3 up to rounding, for many coordinates at once. Each costs as much as the whole of
-`convergence_table` or more, so pages compute them for the worst summaries, and `efficiency_table` only where it is asked for.
+Equal to ``arviz_stats`` 1.3 up to rounding, for many coordinates at once. Each costs at least as much as all of
+`convergence_table`, so pages compute them for the worst summaries only, and `efficiency_table` is computed on request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LISTED_QUANTILES = (0.05, 0.5, 0.95)
 _MIN_DRAWS = 4
 
 _BLOCK_DRAWS = 2**17
-"""Draws that are sorted at a time."""
+"""Number of draws sorted at a time."""
 
 _ONE_SD = (0.1586553, 0.8413447)
 """Probabilities one standard deviation below and above the mean of a normal distribution, as arviz_stats rounds them."""
@@ -47,14 +47,14 @@ _ONE_SD = (0.1586553, 0.8413447)
 def quantile_ess(
     x: Real[np.ndarray, "chain draw coordinate"], probabilities: Sequence[float]
 ) -> Float[np.ndarray, "probability coordinate"]:
-    """Return the effective sample sizes of the estimates of quantiles.
+    """Return the effective sample sizes of quantile estimates.
 
     Args:
-        x: draws, at least four of each chain, any real dtype; computed in float64.
+        x: draws, at least four per chain, any real dtype; computed in float64.
         probabilities: of the quantiles.
 
     Returns:
-        Effective draws of each; NaN for a coordinate with a draw that is not finite.
+        Effective sample size of each, in draws; NaN for a coordinate with a non-finite draw.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4.
@@ -74,14 +74,14 @@ def quantile_ess(
 def local_ess(
     x: Real[np.ndarray, "chain draw coordinate"], num_intervals: int
 ) -> Float[np.ndarray, "interval coordinate"]:
-    """Return the effective sample sizes of the probabilities of intervals between evenly spaced quantiles.
+    """Return the effective sample sizes of the probabilities of small intervals between evenly spaced quantiles.
 
     Args:
-        x: draws, at least four of each chain, any real dtype; computed in float64.
+        x: draws, at least four per chain, any real dtype; computed in float64.
         num_intervals: intervals of equal probability, from the smallest draw to the largest.
 
     Returns:
-        Effective draws of each; NaN for a coordinate with a draw that is not finite.
+        Effective sample size of each, in draws; NaN for a coordinate with a non-finite draw.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on the efficiency of small intervals.
@@ -101,12 +101,12 @@ def quantile_mcse(
     """Return the Monte Carlo standard errors of quantiles, in the unit of the draws.
 
     Args:
-        x: draws, at least four of each chain, any real dtype; computed in float64.
+        x: draws, at least four per chain, any real dtype; computed in float64.
         probabilities: of the quantiles.
 
     Returns:
-        Half the distance between the draws at the quantiles of a beta distribution, which has the effective draws of the
-        quantile's estimate; NaN for a coordinate with a draw that is not finite.
+        Half the distance between the order statistics at two quantiles of a beta distribution, whose parameters follow
+        from the effective sample size of the quantile estimate; NaN for a coordinate with a non-finite draw.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on Monte Carlo errors of quantiles.
@@ -123,7 +123,7 @@ def quantile_mcse(
 def _quantile_error(
     ordered: Ordered, p: float, ess: Float[np.ndarray, " coordinate"]
 ) -> Float[np.ndarray, " coordinate"]:
-    """Return the Monte Carlo standard errors of a quantile from the effective sample sizes of its estimates."""
+    """Return the Monte Carlo standard errors of a quantile from the effective sample sizes of its estimate."""
     size, rows = ordered.all_values.shape[1], np.arange(len(ordered.all_values))
     low, high = (betaincinv(ess * p + 1, ess * (1 - p) + 1, side) * size - 1 for side in _ONE_SD)
     first = np.floor(np.maximum(low, 0)).astype(np.int64)
@@ -139,18 +139,18 @@ def efficiency_columns(*, has_superchains: bool) -> tuple[str, ...]:
 def efficiency_table(
     x: Real[np.ndarray, "chain draw coordinate"], superchains: Int[np.ndarray, " number"] | None = None
 ) -> dict[str, Float[np.ndarray, " coordinate"]]:
-    """Return what of the further statistics is listed for every coordinate, from one sort of each.
+    """Return the additional statistics listed for every coordinate; each coordinate is sorted once.
 
     Args:
         x: draws, any real dtype; computed in float64.
-        superchains: number of the superchain of each chain (`nested_r_hat`); None without them.
+        superchains: superchain number of each chain, for `nested_r_hat`; None without superchains.
 
     Returns:
-        `ess_quantile`, the smallest effective sample size of the quantiles `QUANTILES`, and `quantile`, the probability of
-        that one; `ess_local`, the smallest of `NUM_INTERVALS` intervals of equal probability, and `interval`, the
-        probability at the middle of that one; `mcse_q5`, `mcse_q50` and `mcse_q95`, Monte Carlo standard errors of
-        quantiles in the unit of the draws; with superchains `nested_r_hat`. NaN for a coordinate with a draw that is not
-        finite, and with fewer than four draws of a chain.
+        `ess_quantile`, the smallest effective sample size over the quantiles `QUANTILES`, and `quantile`, the
+        probability of that quantile; `ess_local`, the smallest over `NUM_INTERVALS` intervals of equal probability, and
+        `interval`, the probability at the middle of that interval; `mcse_q5`, `mcse_q50` and `mcse_q95`, Monte Carlo
+        standard errors of quantiles, in the unit of the draws; with superchains, `nested_r_hat`. NaN for a coordinate
+        with a non-finite draw, and with fewer than four draws per chain.
 
     Raises:
         ValueError: see `nested_r_hat`.
@@ -180,18 +180,19 @@ def efficiency_table(
 def nested_r_hat(
     x: Real[np.ndarray, "chain draw coordinate"], superchains: Int[np.ndarray, " number"]
 ) -> Float[np.ndarray, " coordinate"]:
-    """Return nested R-hat, which tells many chains that are too short for R-hat from chains that disagree.
+    """Return nested R-hat, which tells chains that are many but too short for R-hat from chains that disagree.
 
     Args:
-        x: draws, at least four of each chain, any real dtype; computed in float64.
-        superchains: number of the superchain of each chain: chains that began at the same point, as many in each.
+        x: draws, at least four per chain, any real dtype; computed in float64.
+        superchains: superchain number of each chain. The chains of a superchain start at the same point; all
+            superchains are of equal size.
 
     Returns:
-        The larger of rank-normalised and folded nested R-hat of half chains; NaN for a coordinate with a draw that is not
-        finite, or of which all are equal.
+        The larger of rank-normalised and folded nested R-hat of half chains; NaN for a coordinate with a non-finite
+        draw, or with all draws equal.
 
     Raises:
-        ValueError: superchains differ in size, there is only one, or their numbers are not those of all chains.
+        ValueError: superchains differ in size, there is only one, or there is not one number per chain.
 
     Reference:
         Margossian et al. 2024, "Nested R-hat: assessing the convergence of Markov chain Monte Carlo when running many
@@ -222,7 +223,7 @@ def _nested_of(ordered: Ordered, members: Int[np.ndarray, "superchain member"]) 
 
 
 def _nested(z: Halves, members: Int[np.ndarray, "superchain member"]) -> Float[np.ndarray, " coordinate"]:
-    """Return nested R-hat of normal scores, with the half chains of each superchain."""
+    """Return nested R-hat of normal scores, given the half chains of each superchain."""
     means, variances = z.mean(axis=-1)[:, members], z.var(axis=-1, ddof=1)[:, members]
     within = (variances.mean(axis=-1) + means.var(axis=-1, ddof=1)).mean(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,7 +239,7 @@ def growing_ess(
 
     Args:
         x: draws, any real dtype; computed in float64.
-        num_draws: numbers of draws of each chain, at least four.
+        num_draws: numbers of draws per chain, each at least four.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 5, on the change of effective sample sizes with draws.

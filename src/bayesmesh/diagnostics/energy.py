@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Real
 def bfmi(energy: Real[np.ndarray, "..."]) -> Float[np.ndarray, " chain"]:
     """Return the Bayesian fraction of missing information of each chain.
 
-    Low values mean that momentum resampling explores the energies slowly: heavy tails, or a bad mass matrix.
+    Low values mean that momentum resampling explores the energies slowly: heavy tails, or a poorly adapted mass matrix.
 
     Args:
         energy: Hamiltonian at each draw, in nats, shape (chain, draw), any real dtype; computed in float64.
@@ -47,10 +47,11 @@ def divergence_share(diverging: Bool[np.ndarray, "chain draw"] | Real[np.ndarray
     """Return the share of trajectories that diverged.
 
     Args:
-        diverging: one flag per draw, bool or 0 and 1; or, where a draw takes several trajectories, the share of these.
+        diverging: one flag per draw, bool or 0 and 1; or, if a draw takes several trajectories, the divergent share of
+            them.
 
     Returns:
-        Share between 0 and 1; NaN without draws, or if one is not a number.
+        Share between 0 and 1; NaN without draws, or if a value is NaN.
 
     Reference:
         Betancourt 2017, "A conceptual introduction to Hamiltonian Monte Carlo", arXiv:1701.02434.

@@ -1,4 +1,4 @@
-"""Find draws of summaries that are not finite, and miss a gate of their own because of them."""
+"""Detect non-finite draws of summaries, and report them by a gate of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NonFinite:
 
     Attributes:
         count: number of values.
-        first: chain -> its first such draw, and the coordinate.
+        first: chain -> its first non-finite draw, and the coordinate.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class NonFinite:
         self.first: dict[int, tuple[int, str]] = {}
 
     def add(self, draws: Shaped[np.ndarray, "chain draw coordinate"], places: Sequence[str]) -> None:
-        """Look through a block of draws.
+        """Add a block of draws.
 
         Args:
             draws: any real dtype.

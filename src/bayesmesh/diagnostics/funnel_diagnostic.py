@@ -1,7 +1,7 @@
-"""Name a funnel where a posterior misses its gates: a latent on which the scale of others depends.
+"""Name the latent behind a funnel, on which the scale of others depends, if a posterior misses its gates.
 
-Of a posterior that is not far from normal no single latent says how high the log density is. In a funnel one does: where
-a scale is small, the density of all that it scales is high (Betancourt and Girolami 2015, "Hamiltonian Monte Carlo for
+In a nearly normal posterior, no single latent predicts the log density. In a funnel one does: where a scale is small,
+the density of everything that it scales is high (Betancourt and Girolami 2015, "Hamiltonian Monte Carlo for
 hierarchical models").
 """
 
@@ -18,20 +18,21 @@ from bayesmesh.diagnostics.gates import has_edge, put_first, withdraw_isolated
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
-"""Rank correlation within chains from which a latent counts: it is 0.9 in funnels, and below 0.4 in posteriors that
-are sampled with ease."""
+"""Smallest rank correlation within chains for a latent to count: it is 0.9 in funnels, and below 0.4 in posteriors that
+are easy to sample."""
 
 MOST_LATENTS = 200
-"""Coordinates of a latent that are looked at, evenly spaced; scales on which others depend are seldom many."""
+"""Largest number of coordinates of a latent to examine, evenly spaced; scales on which others depend are seldom
+many."""
 
 FEWEST_COORDINATES = 3
-"""With fewer, the log density depends on each of them anyway."""
+"""Fewest coordinates to examine; with fewer, the log density depends on each of them anyway."""
 
 
 def rank_correlations(
     lp: Float[np.ndarray, "chain draw"], draws: Shaped[np.ndarray, "chain draw coordinate"]
 ) -> Float[np.ndarray, " coordinate"]:
-    """Return the median, over chains that move, of the rank correlation with the log density; NaN for a constant coordinate.
+    """Return rank correlations with the log density, the median over chains that move; NaN for a constant coordinate.
 
     Args:
         lp: log density of every draw, nats.
@@ -40,7 +41,7 @@ def rank_correlations(
     >>> rank_correlations(np.array([[1.0, 2.0, 3.0]]), np.array([[[9.0], [4.0], [1.0]]])).tolist()
     [-1.0]
     """
-    from scipy.stats import rankdata  # a seventh of all imports, for posteriors that miss a gate
+    from scipy.stats import rankdata  # a seventh of the import time, only for posteriors that miss a gate
 
     moves = lp.min(axis=1) < lp.max(axis=1)
     if not moves.any():
@@ -58,7 +59,7 @@ def funnel_gate(
     blocks: Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]],
     outcome: Outcome,
 ) -> GateResult | None:
-    """Return a missed gate that names the latent which the log density follows most; None if it follows none.
+    """Return a missed gate that names the latent most correlated with the log density; None without a strong one.
 
     Args:
         lp: log density of every draw, nats.
@@ -90,9 +91,10 @@ def judge_funnel(
     lp: Float[np.ndarray, "chain draw"],
     blocks: Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]],
 ) -> list[GateResult]:
-    """Return the results of all gates, with a first one that names a funnel if one is missed and there is a funnel.
+    """Return the results of all gates, preceded by one that names a funnel if a gate is missed and a funnel is found.
 
-    Divergences that are isolated do not excuse the draws of a funnel. Where most trajectories diverge, they have another cause.
+    Isolated divergences do not excuse the draws of a funnel. If most trajectories diverge, the cause is not a funnel,
+    and none is sought.
 
     Args:
         results: of the other gates.
@@ -112,16 +114,16 @@ def complete_gates(
     lp: Float[np.ndarray, "chain draw"] | None,
     read_blocks: Callable[[], Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]]],
 ) -> list[GateResult]:
-    """Return the results of all gates, with those that exist only where something is wrong.
+    """Return the results of all gates, including those that exist only if missed.
 
     Args:
         results: of the gates that every run has.
-        found: gates on draws that are not finite, on chains that do not move, and on modes. Where the first or the last is
-            missed, correlations with the log density do not reflect the geometry, and the search for a funnel is skipped.
-            Chains that drift are looked for unless draws are not finite, or chains stay in several modes.
-        ancestors: a gate that says nothing about the geometry, and so does not start these searches.
+        found: gates on non-finite draws, on chains that do not move, and on modes. If the first or the last is missed,
+            correlations with the log density do not reflect the geometry, and the search for a funnel is skipped. The
+            search for drifting chains is skipped if draws are non-finite or chains stay in several modes.
+        ancestors: a gate that says nothing about the geometry, and therefore does not trigger these searches.
         lp: log density of every draw, nats.
-        read_blocks: starts to read the names and draws of latents.
+        read_blocks: returns an iterator over names and draws of latents.
     """
     drift = None
     if (

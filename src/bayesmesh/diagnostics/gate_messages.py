@@ -1,4 +1,4 @@
-"""The words of each gate: in its message, in the tables of a page, and what to do when it is missed."""
+"""The words of each gate: for its message, for the tables of a page, and for the remedies when it is missed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORDINGS = {name: Wording(**words) for name, words in yaml.safe_load(_FILE.read_
 
 
 def wording(name: str) -> Wording:
-    """Return the words of a gate; of one that only another version has, its name."""
+    """Return the words of a gate; for one that only another version has, words made from its name."""
     plain = name.replace("_", " ")
     remedy = "Use more draws, a longer warmup, or another parametrisation of the model; then check the same gate again."
     return WORDINGS.get(name) or Wording(plain, plain.capitalize(), plain, "at most", "", (remedy,))

@@ -18,16 +18,18 @@ from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
 MOST_ISOLATED = 1e-3
-"""Share of draws with a divergence up to which these are isolated, and the gate may warn: so few draws, whatever they would
-have been, move no mean by a tenth of a standard deviation unless they are a hundred standard deviations away. They may
-still be the edge of a region that chains do not enter, and that a warning says. Draws are counted even where they take a
-trajectory of each of many units: one unit that always diverges has a small share of these, and is wrong."""
+"""Share of draws with a divergence up to which divergences count as isolated, so that the gate may warn instead of
+fail. So few draws, whatever values they would have had, move no mean by a tenth of a standard deviation unless they lie
+a hundred standard deviations away. They may still mark the edge of a region that chains do not enter; the warning says
+so. Draws are counted even if each takes one trajectory for each of many units: a unit that always diverges has only a
+small share of the trajectories, and is wrong."""
 
 _IS_PRIOR = "log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
 
 MOST_DIVERGENT = 0.5
-"""Share of divergent trajectories beyond which they have another cause than curvature: warmup would have found shorter steps.
-Funnels have up to 5%; where a latent has no bound at which the density falls to 0, nearly all trajectories meet that edge."""
+"""Share of divergent trajectories above which curvature is not the cause: warmup would have found smaller steps.
+Funnels have up to 5%. If the density falls to 0 at an edge that the support of the latent does not have, nearly all
+trajectories hit that edge."""
 
 _HAS_EDGE = "most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
 
@@ -36,7 +38,7 @@ _ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mea
 _NOT_ALLOWED = "few, but in a funnel they are the edge of a neck that chains do not enter"
 
 _OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
-"""Gates that are missed where chains of any length disagree, whatever the cause."""
+"""Gates that are missed if chains of any length disagree, whatever the cause."""
 
 
 def evaluate_gates(
@@ -49,18 +51,20 @@ def evaluate_gates(
     """Compare a convergence table with the gates.
 
     Args:
-        table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index in names, or empty), sd, mcse_mean, r_hat, ess_bulk,
-            ess_tail, and chance, the probability of an R-hat above its limit if chains agree (`chance_of_r_hat`).
-        divergence_share: share of divergent trajectories, between 0 and 1; NaN if not recorded, None for a kernel that
-            records none, which has no such gate.
-        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
-            without energies.
+        table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index written with
+            names, or empty), sd, mcse_mean, r_hat, ess_bulk, ess_tail, and chance: for an R-hat above its limit, the
+            probability of one at least as large if chains agree (`chance_of_r_hat`).
+        divergence_share: share of divergent trajectories, between 0 and 1; NaN if not recorded; None, without a gate,
+            for a kernel that does not record divergences.
+        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown; None, without a
+            gate, for a kernel without energies.
         gates: limits and severities.
         share_of_draws: share of draws in which any trajectory diverged; `divergence_share` by default.
 
     Returns:
-        One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
-        above the limit, and for isolated divergences if the settings say so; see also `withdraw_isolated`.
+        One result per gate. The verdict of a missed gate is its severity, with two exceptions that only warn: R-hat if
+        chance explains every value above the limit, and isolated divergences if the settings allow them; see also
+        `withdraw_isolated`.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
@@ -100,9 +104,10 @@ def evaluate_gates(
 
 
 def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult]) -> list[GateResult]:
-    """Return all results, those that exist only where something is wrong first.
+    """Return all results, starting with those of gates that exist only if missed.
 
-    Where chains stay in several modes, or drift, more draws or a longer warmup make no R-hat smaller, so that the others refer to that gate.
+    If chains stay in several modes, or drift, neither more draws nor a longer warmup makes R-hat smaller; the gates on
+    all chains then refer to the gate that says so.
     """
     first = [gate for gate in found if gate is not None]
     cause = next((gate.name for gate in first if gate.beyond_draws), None)
@@ -110,7 +115,7 @@ def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult])
 
 
 def _defer(result: GateResult, cause: str) -> GateResult:
-    """Return a missed gate on all chains with the gate that found the cause in place of its own remedy; all else as it is."""
+    """Replace the remedy of a missed gate on all chains by the gate that found the cause; return others unchanged."""
     if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
         return result
     follows = f"it follows from the {cause}, whose remedy comes first"
@@ -122,9 +127,10 @@ def _noted(result: GateResult, note: str, **changed: object) -> GateResult:
 
 
 def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without that of a log likelihood which is constant while the log density is not: a posterior that is the prior.
+    """Drop the row of a constant log likelihood if the log density varies: the posterior is then the prior.
 
-    It is a sum that the sampler makes, not a coordinate that could be stuck: those are judged by their own rows.
+    The log likelihood is a sum that the sampler computes, not a coordinate that could be stuck; coordinates are
+    assessed by their own rows.
     """
     constant = table["sd"] == 0
     said = constant & (table["variable"] == "log_likelihood") if constant.any() else constant
@@ -133,7 +139,7 @@ def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateResult:
-    """Return the gate on divergences as a warning where it is missed and they are isolated; all else as it is."""
+    """Turn a missed gate on divergences into a warning if they are isolated; return other results unchanged."""
     is_missed = result.name == "divergences" and result.verdict != "pass"
     if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
@@ -141,17 +147,17 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
 
 
 def has_edge(result: GateResult) -> bool:
-    """Return whether most trajectories diverge, by the result of the gate on divergences, which is missed."""
+    """Return whether a result is the missed gate on divergences, with most trajectories divergent."""
     return result.name == "divergences" and result.value > MOST_DIVERGENT and result.verdict != "pass"
 
 
 def _with_edge(result: GateResult) -> GateResult:
-    """Return the gate on divergences with the likely cause where most trajectories diverge; all else as it is."""
+    """Add the likely cause to the gate on divergences if most trajectories diverge; return other results unchanged."""
     return _noted(result, _HAS_EDGE, hint="") if has_edge(result) else result
 
 
 def withdraw_isolated(result: GateResult) -> GateResult:
-    """Return the gate on divergences as missed where only their being isolated made it a warning; all else as it is.
+    """Restore the severity of a gate on divergences that warns only because they are isolated; return others unchanged.
 
     In a funnel a few divergences are the only trace of a neck that chains do not enter.
     """
@@ -161,14 +167,14 @@ def withdraw_isolated(result: GateResult) -> GateResult:
 
 
 def withdraw_prior(result: GateResult) -> GateResult:
-    """Return the gate on R-hat without the claim that the posterior is the prior: rounding makes a log likelihood constant, too."""
+    """Drop the claim that the posterior is the prior: rounding, too, can make a log likelihood constant."""
     return result.model_copy(update={"notes": tuple(note for note in result.notes if note != _IS_PRIOR)})
 
 
 def _allow_for_chance(
     result: GateResult, r_hat: np.ndarray, is_explained: np.ndarray, places: Sequence[str]
 ) -> GateResult:
-    """Return the gate on R-hat as a warning where chance explains every value above the limit, else with how many it does not."""
+    """Make the gate on R-hat a warning if chance explains all values above the limit; else add how many it does not."""
     is_missed = ~within(r_hat, result.limit, is_upper=True)
     beyond = np.flatnonzero(is_missed & ~is_explained)
     if not is_missed.any() or beyond.size == is_missed.sum():
@@ -199,7 +205,7 @@ def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], 
         name: its name.
         values: shape (n,), float64.
         places: position of each value, n.
-        reasons: possible reason for each value not to be finite, in words, n.
+        reasons: the reason why each value may be non-finite, in words, n.
     """
     direction = WORDINGS[name].direction
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.

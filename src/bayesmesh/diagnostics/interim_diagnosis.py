@@ -1,6 +1,6 @@
-"""Looks at chains that are still running: when to look, and whether the draws so far meet the targets.
+"""Decide when to look at chains that are still running, and whether the draws so far meet the targets.
 
-A run that ends on a noisy estimate of its own precision ends too early more often than too late. `bayesmesh study
+A run that stops on a noisy estimate of its own precision stops too early more often than too late. `bayesmesh study
 stopping` measures the effect.
 """
 
@@ -25,7 +25,7 @@ TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_h
 def look_numbers(first: int, growth: float, last: int) -> list[int]:
     """Return the numbers of draws at which to look: ``first * growth**k``, rounded, up to `last`.
 
-    They do not depend on segments, commits or clocks: a run that is cut anywhere takes the same looks.
+    They do not depend on segments, commits or clocks: a run that is interrupted anywhere looks at the same draws.
 
     >>> look_numbers(100, 1.5, 600), look_numbers(1, 1.1, 4)
     ([100, 150, 225, 338, 506], [1, 2, 3, 4])
@@ -47,11 +47,11 @@ def evaluate_targets(
     Args:
         draws: summary -> draws, of the summaries that the rule names; others are not monitored.
         rule: targets and summaries.
-        axes: names of the entries of summaries, for where the worst value is.
+        axes: names of the entries of summaries, to say where the worst value is.
 
     Returns:
-        One entry per target that concerns at least one of the summaries, strict JSON. With fewer than four draws, or one
-        chain for R-hat, there are no values, and no target is met.
+        One entry per target that concerns at least one of the summaries, as strict JSON. With fewer than four draws, or
+        with one chain for R-hat, the value is None and the target is not met.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, for the statistics; Flegal, Haran and Jones 2008, "Markov chain Monte
@@ -82,7 +82,7 @@ def _entry(
     shapes: Mapping[str, tuple[int, ...]],
     axes: NamedAxes,
 ) -> TargetEntry:
-    """Return one target with the worst value of all coordinates: the first that is not finite, where there is one."""
+    """Return one target with the worst value over all coordinates, or the first non-finite one if there is any."""
     every = np.concatenate(list(values.values()))
     entry: TargetEntry = {"name": key, "target": target, "value": None, "where": "", "is_met": False}
     is_upper = key.startswith("max")

@@ -1,6 +1,7 @@
-"""Warn where the log likelihood is the same in all draws: nothing was learned from the data, and the posterior is the prior.
+"""Warn if the log likelihood is the same in all draws: the data say nothing, and the posterior is the prior.
 
-A likelihood that uses no latent, as by a misspelt name or a comparison that is never true, passes every other gate.
+A likelihood that uses no latent, for example because of a misspelt name or a comparison that is never true, passes
+every other gate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from bayesmesh.diagnostics.verdict import GateResult
 
 
 def constant_gate(log_likelihood: Float[np.ndarray, "chain draw"]) -> GateResult | None:
-    """Return a warning if all draws have one finite log likelihood, nats; None if not, or if there is one draw.
+    """Return a warning if all draws have the same finite log likelihood, in nats; None if not, or if there is one draw.
 
     >>> constant_gate(np.array([[-3.0, -2.9]])) is None
     True

@@ -1,4 +1,4 @@
-"""Find chains that are in another mode, lost or late, by their log density, and miss a gate of their own because of them."""
+"""Detect chains in another mode, lost or late, by their log density, and report them by a gate of their own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from bayesmesh.diagnostics.verdict import GateResult
 
 SEPARATION = 5.0
 """Distance of a chain's mean log density from the median chain's, in standard deviations within chains, beyond which
-they have hardly a value in common; correlated draws explain one or two."""
+the two hardly share a value; autocorrelation explains one or two."""
 
 FEWEST_NATS = 3.0
-"""Distance that chains are allowed where the density hardly varies within them."""
+"""Distance in nats that chains are always allowed, even if the log density hardly varies within them."""
 
 
 NUM_PARTS = 10
-"""Parts of the draws by which late chains are found."""
+"""Number of parts into which draws are cut to find late chains."""
 
 FEWEST_DRAWS = 20
-"""Draws of a part from which its mean says where the chain was."""
+"""Fewest draws per part for its mean to say where the chain was."""
 
 
 def separated_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, float]:
-    """Return chain -> its mean log density less the median chain's, in nats, for chains apart from the others.
+    """Return chain -> its mean log density minus the median chain's, in nats, for chains apart from the others.
 
     Args:
         lp: log density of every draw, nats; a chain with a value that is not finite is left out.
@@ -43,17 +43,17 @@ def separated_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, float]:
 
 
 def late_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, tuple[int, float]]:
-    """Return chain -> its first draws apart from the others, in whole parts, and their distance in nats.
+    """Return late chain -> how many of its first draws, in whole parts, are apart from the others, and how far in nats.
 
-    A chain that was apart all the time is one of `separated_chains`; one of fewer than `NUM_PARTS * FEWEST_DRAWS` draws is
-    not looked at.
+    A chain that is apart throughout is one of `separated_chains`; chains with fewer than `NUM_PARTS * FEWEST_DRAWS`
+    draws are not examined.
     """
     usable, kept, _ = _usable(lp)
     length = lp.shape[1] // NUM_PARTS
     if not usable.size or length < FEWEST_DRAWS:
         return {}
     cut = kept[:, : NUM_PARTS * length].reshape(len(kept), NUM_PARTS, length)
-    # Within parts, because a chain that leaves a mode has two levels; and their end, where all may have arrived.
+    # Spread within parts, because a chain that leaves a mode has two levels; level of the end, where all may have arrived.
     parts, limit = cut.mean(axis=2), max(SEPARATION * float(np.median(cut.std(axis=2))), FEWEST_NATS)
     apart = parts - np.median(parts[:, -1])
     num_first = np.cumprod(np.abs(apart) > limit, axis=1).sum(axis=1)
@@ -73,7 +73,7 @@ def _usable(lp: Float[np.ndarray, "chain draw"]) -> tuple[np.ndarray, np.ndarray
 
 
 def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
-    """Return a failed gate that names the chains; None if all have the same log densities throughout."""
+    """Return a failed gate that names the chains; None if the log densities of all chains agree throughout."""
     found, late = _find(lp)
     if not (found or late):
         return None
@@ -91,10 +91,10 @@ def chains_apart(lp: Float[np.ndarray, "chain draw"]) -> list[int]:
 
 
 def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[int, tuple[int, float]]]:
-    """Return chains that are apart from the others, and others that were apart at first."""
+    """Return the chains that are apart from the others, and those that were apart only at first."""
     late = late_chains(lp)
     arrived = max((num_draws for num_draws, _ in late.values()), default=0)
-    # A late chain is not in another mode, although its first draws alone may bring its mean far from the others.
+    # A late chain is not in another mode, although its first draws alone may pull its mean far from the others.
     still = separated_chains(lp[:, arrived:])
     found = {chain: nats for chain, nats in separated_chains(lp).items() if chain in still}
     # One that left another mode before the last late chain came is seen beside those that were on time.
@@ -113,9 +113,9 @@ def failed_by_modes(num_chains: int, where: str, message: str, *, is_second: boo
 
     Args:
         num_chains: how many are in another mode or came late.
-        where: a place where that is seen.
-        message: words for both; of chains that came late also the remedy.
-        is_second: whether any stays in another mode, so that more draws do not bring chains together.
+        where: a place where this shows.
+        message: the finding, for both cases; for chains that came late, also the remedy.
+        is_second: whether any chain stays in another mode, so that more draws do not bring chains together.
     """
     return GateResult(
         name="modes", limit=0.0, direction="at most", value=float(num_chains), where=where, severity="fail", verdict="fail",
@@ -144,13 +144,13 @@ def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
 
 
 def describe_late(chains: Sequence[int], far: str, num_draws: int) -> str:
-    """Return words for chains that came late, what they had until then, and the remedy."""
+    """Describe the chains that came late, what set them apart until then, and the remedy."""
     ran = f"until draw {num_draws:,}; run a longer warmup (sampling.warmup)"
     return f"chains that came late, from a second mode or a far start: {name_chains(chains)} had {far} {ran}"
 
 
 def name_chains(chains: Sequence[int]) -> str:
-    """Return words for some chains, the first few by number."""
+    """Name some chains, the first few by number."""
     named = [str(chain) for chain in chains[:MOST_CHAINS]]
     if len(chains) > MOST_CHAINS:
         named.append(f"{len(chains) - MOST_CHAINS} more")

@@ -1,8 +1,9 @@
-"""Find modes between which chains seldom go, by the draws of a quantity on both sides of a threshold.
+"""Find modes between which chains seldom move, from the draws of a quantity on the two sides of a threshold.
 
-Modes of equal density, such as those that exchange the components of a mixture, do not differ in log density, so
-`mode_gate` cannot tell their chains apart. Here a second mode is seen by how long chains stay on one side: many times as
-long as on one side of the median of that mode, in which they agree. A slow chain of a single mode stays long everywhere.
+Modes of equal density, such as those that permute the components of a mixture, do not differ in log density, so
+`mode_gate` cannot tell their chains apart. Here a second mode shows in how long chains stay on one side of the
+threshold: many times as long as on one side of the median within that mode, where chains agree. A slow chain in a
+single mode stays long on one side of any threshold.
 """
 
 from __future__ import annotations
@@ -19,27 +20,29 @@ from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates
 
 LOG_DENSITIES = ("log_density", "log_likelihood")
-"""Summaries whose chains `mode_gate` tells apart."""
+"""Summaries that are not examined: `mode_gate` tells their chains apart."""
 
 FEWEST_DRAWS = 100
-"""Draws of each chain from which it is said where chains stay."""
+"""Fewest draws per chain from which modes are sought."""
 
 LEAST_STAY = 50.0
-"""Ratio of stays beyond which two sides are two modes. With 1,000 draws of 4 and 32 chains it is above 200 where a mixture
-exchanges its components, below 2 where chains mix, 6 in a funnel, and at most 38 in 400 runs of autoregression by 0.999."""
+"""Ratio of stays from which the two sides count as two modes. With 1,000 draws of 4 and of 32 chains, it is above 200
+where a mixture permutes its components, below 2 where chains mix, 6 in a funnel, and at most 38 in 400 runs of a
+first-order autoregression with coefficient 0.999."""
 
 MOST_SPREAD = 0.5
-"""Variance of the means of half chains on a side, over that within them, up to which the side is one mode that chains explore:
-it is 0.02 for 500 draws of an autoregression by 0.8, and above 1 for chains that are too slow to meet."""
+"""Variance of the means of half chains on a side, divided by the variance within them, up to which the side counts as
+one mode that chains explore. It is 0.02 for 500 draws of an autoregression with coefficient 0.8, and above 1 for chains
+too slow to meet."""
 
 FEWEST_OF_HALF = 50
-"""Draws of half a chain on a side whose mean counts."""
+"""Fewest draws of a half chain on a side for its mean to count."""
 
 NUM_THRESHOLDS = 39
-"""Values between quantiles that are tried."""
+"""Number of thresholds to try, between quantiles."""
 
 MOST_COORDINATES = 50
-"""Coordinates of a block that are looked at, evenly spaced."""
+"""Largest number of coordinates of a block to examine, evenly spaced."""
 
 
 class TwoModes(NamedTuple):
@@ -48,7 +51,8 @@ class TwoModes(NamedTuple):
     Attributes:
         place: name of the coordinate.
         threshold: value between them.
-        ratio: mean length of stays on a side over that of stays on a side of its own median; the smaller of both sides.
+        ratio: mean length of stays on a side, divided by that of stays on one side of its own median; the smaller of
+            the two.
         is_above: (chain, draw), whether a draw is above the threshold.
     """
 
@@ -59,12 +63,12 @@ class TwoModes(NamedTuple):
 
     @property
     def chains(self) -> list[int]:
-        """Chains that came late, if it is only that, else those that are mostly in the rarer mode."""
+        """Chains that came late, if that is all, and otherwise those mostly in the rarer mode."""
         return chains_that_went_over(self.is_above) or chains_on_rarer_side(self.is_above)
 
 
 class ModeStays:
-    """The coordinate with the clearest two modes, over all blocks of draws that are added."""
+    """The coordinate with the clearest two modes, over all blocks of draws added."""
 
     def __init__(self) -> None:
         self.clearest: TwoModes | None = None
@@ -76,13 +80,13 @@ class ModeStays:
         places: Sequence[str],
         chance: Float[np.ndarray, " coordinate"],
     ) -> None:
-        """Look through coordinates of an array whose chains disagree beyond chance.
+        """Examine the coordinates of an array on which chains disagree beyond chance.
 
         Args:
             name: of the array.
             draws: of any real dtype.
             places: names of the coordinates.
-            chance: probabilities of their R-hat if chains agree.
+            chance: probabilities of R-hats at least as large as theirs if chains agree.
         """
         disagree = np.flatnonzero(chance < LEVEL) if name not in LOG_DENSITIES else np.zeros(0, int)
         for position in disagree[choose_coordinates(len(disagree), MOST_COORDINATES)] if disagree.size else ():
@@ -101,7 +105,7 @@ class ModeStays:
 
 
 def chains_that_went_over(is_above: Bool[np.ndarray, "chain draw"]) -> list[int]:
-    """Return the chains that went over once, where all chains end on one side; none otherwise."""
+    """Return the chains that crossed, if all chains end on the same side and none crosses twice; otherwise none."""
     moves = np.count_nonzero(is_above[:, 1:] != is_above[:, :-1], axis=1)
     ends = is_above[:, -1]
     if moves.max(initial=0) > 1 or (ends.any() and not ends.all()):
@@ -151,13 +155,13 @@ def find_modes(draws: Shaped[np.ndarray, "chain draw"], place: str) -> TwoModes 
     if draws.shape[1] < FEWEST_DRAWS or not np.isfinite(draws).all():
         return None
     values = draws.astype(np.float64)
-    # A single chain in the other mode has to have a quantile of its own.
+    # The outermost quantiles must be able to fall within a single chain in the other mode.
     least = min(0.05, 0.5 / len(values))
     quantiles = np.quantile(values, np.linspace(least, 1 - least, NUM_THRESHOLDS + 1))
     thresholds = (quantiles[1:] + quantiles[:-1]) / 2
     crossings = np.array([_count_changes(values > threshold) for threshold in thresholds])
     crossings[(thresholds <= values.min()) | (thresholds >= values.max())] = values.size
-    # Of those that are crossed least, the one in the widest gap.
+    # Among the thresholds that are crossed least often, the one in the widest gap.
     best = int(np.lexsort((-np.diff(quantiles), crossings))[0])
     is_above = values > thresholds[best]
     if is_above.all() or not is_above.any():
@@ -173,7 +177,7 @@ def _count_changes(side: Bool[np.ndarray, "chain draw"]) -> int:
 
 
 def _relative_stay(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarray, "chain draw"]) -> float:
-    """Return the mean length of stays on a side, over that of stays on one side of the median of its draws."""
+    """Return the mean length of stays on a side, divided by that of stays on one side of the median of its draws."""
     num_stays = np.count_nonzero(side[:, 0]) + np.count_nonzero(side[:, 1:] & ~side[:, :-1])
     is_high = values > np.median(values[side])
     num_inner = np.count_nonzero(side[:, 1:] & side[:, :-1] & (is_high[:, 1:] != is_high[:, :-1]))
@@ -181,7 +185,7 @@ def _relative_stay(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarra
 
 
 def _is_explored(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarray, "chain draw"]) -> bool:
-    """Whether half chains on a side agree: else chains are too slow to tell modes from places that they happen to be in."""
+    """Return whether half chains on a side agree; if not, chains are too slow to tell modes apart."""
     of_chains = [values[chain, own] for chain, own in enumerate(side)]
     halves = [half for own in of_chains for half in np.array_split(own, 2) if len(own) >= 2 * FEWEST_OF_HALF]
     if len(halves) < 2:

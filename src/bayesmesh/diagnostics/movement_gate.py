@@ -1,4 +1,4 @@
-"""Find chains that stay at one point, and miss a gate of their own because of them."""
+"""Detect chains that stay at one point, and report them by a gate of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from bayesmesh.diagnostics.finite_gate import MOST_CHAINS
 from bayesmesh.diagnostics.verdict import GateResult
 
 FEWEST_DRAWS = 100
-"""Draws at one point from which a chain counts as stuck; a random walk that rejects three of four stays for a dozen."""
+"""Fewest draws at one point for a chain to count as stuck; a random walk that rejects three proposals of four stays for
+a dozen."""
 
 
 _WINDOW = 4096
-"""Coordinates that are looked at together."""
+"""Number of coordinates compared at a time."""
 
 
 class Stay(NamedTuple):
@@ -38,10 +39,10 @@ class Movement:
         self._moved: Bool[np.ndarray, "chain step"] | None = None
 
     def add(self, draws: Shaped[np.ndarray, "chain draw coordinate"]) -> None:
-        """Look through a block of draws, of any real dtype."""
+        """Add a block of draws, of any real dtype."""
         if self._moved is None:
             self._moved = np.zeros((draws.shape[0], draws.shape[1] - 1), bool)
-        # Most steps move every coordinate: those that have moved in one are not looked at again.
+        # Most steps move every coordinate: a step that has moved one coordinate is not compared again.
         edges = sorted({0, 1, *range(_WINDOW, draws.shape[2], _WINDOW), draws.shape[2]})
         for low, high in itertools.pairwise(edges):
             part = draws[:, :, low:high]
@@ -66,8 +67,8 @@ class Movement:
     def gate(self) -> GateResult | None:
         """Return a missed gate that names the chains; None if all chains move.
 
-        A chain that is constant fails it. One that stays at a point for more than half of the draws, and for
-        `FEWEST_DRAWS`, is a warning: R-hat decides whether the others agree with it.
+        A constant chain fails the gate. A chain that stays at one point for more than half of the draws, and for at
+        least `FEWEST_DRAWS`, causes a warning: R-hat decides whether the others agree with it.
         """
         stays, num_draws = self.stays(), 0 if self._moved is None else self._moved.shape[1] + 1
         constant = [stay.chain for stay in stays if 1 < num_draws == stay.stop - stay.start]

@@ -1,4 +1,4 @@
-"""Miss a gate of its own where float32 rounds away what the data or the draws are about, or a fast path sums something else."""
+"""Detect float32 rounding too coarse for data or draws, and a fast path that differs from the sum over rows."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.layout import MOST_ROUNDED
 
 MOST = 1.0
-"""Rounding beyond which the posterior is that of other data: a location of the values has no finer steps than they have, and
-its posterior is about one standard error wide."""
+"""Rounding, in standard errors, above which the posterior is that of other data: a location parameter of the values has
+no finer steps than they have, and its posterior is about one standard error wide."""
 
 WIDEST = 1.0
-"""Step between numbers of float32, in standard deviations of the draws there: with it they are 4% too large."""
+"""Largest step between float32 numbers, in standard deviations of the draws there; at this step, standard deviations
+are 4% too large."""
 
 MOST_NATS = 0.2
-"""Rounding of the log likelihood, in nats: a posterior mean moves by up to that many posterior standard deviations."""
+"""Largest rounding of the log likelihood, in nats; a posterior mean moves by up to that many posterior standard
+deviations."""
 
 NOT_FINITE = 1e300
 """Values above this stand for a log likelihood that is infinite or NaN in float64."""
 
 FAR_TOO_MANY_NATS = 1.0
-"""Such rounding with which means may be a standard deviation off."""
+"""Rounding of the log likelihood, in nats, at which means may be off by a standard deviation."""
 
 FAR_TOO_WIDE = 2.0
-"""Such a step with which standard deviations are 15% too large, and from which on means follow the steps."""
+"""Step, in standard deviations, at which standard deviations are 15% too large and above which means follow the
+steps."""
 
 
 def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
-    """Return a warning, or a failure, where the values of a field are rounded by more than the limit, else None.
+    """Return a warning or a failure if the values of a field are rounded by more than the limit; otherwise None.
 
     Args:
-        rounded: field -> standard errors of its mean by which its values are rounded.
+        rounded: field -> rounding of its values, in standard errors of their mean.
 
     >>> precision_gate({}), precision_gate({"year": 0.02}), precision_gate({"time": 0.3, "y": 20.0}).verdict
     (None, None, 'fail')
@@ -51,12 +54,12 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
 
 
 def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str = "") -> GateResult | None:
-    """Return a warning, or a failure, where the log likelihood as it was sampled differs from the exact one by more than the limit, else None.
+    """Return a warning or a failure if the sampled log likelihood is off by more than the limit; otherwise None.
 
-    It is a gate `fast_path` where the model's own method must be why, and else a gate `precision`.
+    The gate is `fast_path` if only the model's own method can be the cause, and `precision` otherwise.
 
     Args:
-        nats: standard deviation over draws of their difference; None if they were not compared.
+        nats: standard deviation over draws of the sampled minus the exact value; None if they were not compared.
         is_float32: whether it was sampled in float32.
         fast_path: the model's own method by which it was sampled; empty if it has none.
 
@@ -84,7 +87,7 @@ def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str 
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
-    """Return a warning, or a failure, where draws vary by less than the steps of float32 at their mean, else None.
+    """Return a warning or a failure if draws vary by less than the step of float32 at their mean; otherwise None.
 
     Args:
         table: one row per coordinate, columns variable, index, label, mean and sd.
@@ -113,7 +116,7 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
 
 
 def worst_of(*found: GateResult | None) -> GateResult | None:
-    """Return the first failure, else the first warning, of those that exist."""
+    """Return the first failing gate, or else the first warning; None if there are none."""
     there = [gate for gate in found if gate is not None]
     return min(there, key=lambda gate: gate.verdict != "fail", default=None)
 

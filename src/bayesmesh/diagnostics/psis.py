@@ -13,12 +13,13 @@ from scipy.special import logsumexp
 
 _WORK_BYTES = 16 * 2**20
 NEGLIGIBLE = 1e-3
-"""Log ratios this close change no estimate by as much, and in float32 the shape of their tail is that of rounding."""
+"""Log ratios within this range change no estimate by as much, and in float32 the shape of their tail is only
+rounding."""
 
 _MIN_TAIL = 5
 """Fewest draws to which a tail is fitted."""
 _PRIOR_DRAWS, _PRIOR_K = 10, 0.5
-"""Weight of the prior of k in draws, and its mean."""
+"""Weight of the prior on k, in draws, and its mean."""
 
 
 def good_k(num_draws: int) -> float:
@@ -43,8 +44,8 @@ def smooth_weights(
         r_eff: effective sample size of the weighted quantity divided by the number of draws.
 
     Returns:
-        Log weights; and k: infinite where the tail has fewer than five draws or no spread at its lower end, and the
-        weights are then as they were; 0 where the log ratios of all draws lie within `NEGLIGIBLE` nats.
+        Log weights, and k. Where the tail has fewer than five draws or no spread at its lower end, k is infinite and
+        the weights are not smoothed; where the log ratios of all draws lie within `NEGLIGIBLE` nats, k is 0.
 
     Reference:
         Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance sampling", arXiv:1507.02646.
@@ -84,7 +85,7 @@ def _num_points(length: int) -> int:
 def _smooth_tails(
     weights: Float[np.ndarray, "row draw"], length: int
 ) -> tuple[Float[np.ndarray, "row draw"], Float[np.ndarray, " row"]]:
-    """Replace the largest ratios of each row, whose largest is 0, by quantiles of the fitted distribution."""
+    """Replace the largest log ratios of each row, whose maximum is 0, by quantiles of the fitted distribution."""
     first = weights.shape[1] - length
     order = np.argpartition(weights, (first - 1, first), axis=1)[:, first - 1 :]
     cutoff = np.exp(np.take_along_axis(weights, order[:, :1], axis=1))
@@ -100,7 +101,7 @@ def _smooth_tails(
         k[fits], sigma = fit_tail(excess[fits])
         below = np.log1p(-(np.arange(length) + 0.5) / length)
         quantiles = cutoff[fits] + sigma[:, None] * np.expm1(-k[fits, None] * below[None]) / k[fits, None]
-        # No draw gets a larger weight than the largest had.
+        # No smoothed weight exceeds the largest raw weight.
         largest[fits] = np.minimum(np.log(quantiles), 0.0)
         np.put_along_axis(weights, places, largest, axis=1)
     return weights, k
@@ -119,7 +120,7 @@ def fit_tail(
         excess: excesses over a threshold, ascending; the first quartile is larger than the first entry.
 
     Reference:
-        Zhang and Stephens 2009, doi:10.1198/tech.2009.08017, with the prior of k of arXiv:1507.02646, appendix C.
+        Zhang and Stephens 2009, doi:10.1198/tech.2009.08017, with the prior on k from arXiv:1507.02646, appendix C.
     """
     length = excess.shape[1]
     num_points = _num_points(length)

@@ -13,27 +13,28 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 _BLOM = 3 / 8
-"""Fractional offset of Blom (1958), as Vehtari et al. (2021), equation 14."""
+"""Fractional offset of Blom (1958), as in Vehtari et al. (2021), equation 14."""
 
 SINGLE = frozenset(map(np.dtype, ("float32", "float16", "int16", "uint16", "int8", "uint8", "bool")))
-"""Dtypes whose numbers float32 has."""
+"""Dtypes whose values float32 represents exactly."""
 
 Halves = Float[np.ndarray, "coordinate half_chain half_draw"]
 """Draws of half chains, or scores of them."""
 
 Flat = Float[np.ndarray, "coordinate position"]
-"""The same, all half chains of a coordinate one after another."""
+"""The same, with all half chains of a coordinate concatenated."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ordered:
-    """Half chains of a block of coordinates with their order.
+    """Half chains of a block of coordinates, and their order.
 
     Attributes:
         halves: draws, 2 * chain half chains of draw // 2; all first halves, then all second halves.
-        order: by increasing value of each coordinate, positions in `halves` laid out flat, of all coordinates.
+        order: positions in `halves`, flattened over all coordinates, by increasing value within each coordinate.
         values: `halves` in that order.
-        all_values: every draw in increasing order, with the middle draw that odd chains leave out of `halves`.
+        all_values: every draw in increasing order, including the middle draw that `halves` omits if chains have odd
+            length.
     """
 
     halves: Halves
@@ -43,15 +44,15 @@ class Ordered:
 
 
 def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: bool = False) -> Ordered:
-    """Split chains in halves and sort each coordinate once.
+    """Split chains into halves and sort each coordinate once.
 
     Args:
         x: draws, float64, finite, at least two.
-        is_single: whether all of them are numbers of float32, which are sorted faster; tied draws may then have another
-            order among themselves, on which no statistic depends.
+        is_single: whether float32 represents all of them exactly, so that a faster sort applies; it may order tied
+            draws differently, on which no statistic depends.
 
     Returns:
-        Halves and their order. Of an odd number of draws, quantiles include the middle one and halves leave it out.
+        Halves and their order. If the number of draws is odd, quantiles include the middle draw and halves omit it.
 
     >>> order_draws(np.array([[[5.0, 1.0, 9.0, 2.0, 4.0]]])).values
     array([[1., 2., 4., 5.]])
@@ -76,12 +77,12 @@ def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: boo
 
 
 def _order_single(flat: Flat) -> Int[np.ndarray, "coordinate position"]:
-    """Return the positions of numbers of float32 by increasing value, by a radix sort of their two halves.
+    """Return the positions of float32 values in increasing order, by a radix sort of their lower and upper 16 bits.
 
-    NumPy sorts integers of 16 bits stably by radix, in a sixth of the time of a sort of numbers with their positions.
+    NumPy's stable sort of 16-bit integers is a radix sort, which takes a sixth of the time of an argsort of the values.
     """
     bits = flat.astype(np.float32).view(np.uint32)
-    # As integers, negative numbers of floating point are in descending order, behind the others.
+    # Read as unsigned integers, negative floats come after the others, in descending order.
     is_negative = bits >> 31
     bits ^= (np.uint32(0) - is_negative) | np.uint32(2**31)
     first_places = _first_places(*flat.shape)

@@ -1,7 +1,7 @@
-"""Find summaries with tails so heavy that draws do not tell their mean, and miss a gate of their own because of them.
+"""Detect summaries with tails so heavy that draws cannot estimate their mean, and report them by a gate of their own.
 
-Monte Carlo standard errors do not see it: where the variance is infinite, the error is in proportion to a standard deviation
-that grows with the draws.
+Monte Carlo standard errors do not reveal it: if the variance is infinite, they are proportional to a standard deviation
+that grows with the number of draws.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LIMIT = 0.7
 """Pareto k above which the error of a mean cannot be estimated; from 1 on, the mean does not exist."""
 
 _FARTHEST = 20.0
-"""Standard deviations from the mean within which no tail is fitted: with an infinite variance a few draws are nearly all of
-that of the draws, and of 4,000 draws of a Pareto distribution at the limit the farthest lies beyond 20 in 98 of 100 runs (of
-1,000, in half of them)."""
+"""Distance from the mean, in standard deviations, that a draw must exceed for a tail to be fitted. If the variance is
+infinite, a few draws make up nearly all of the sample variance: among 4,000 draws of a Pareto distribution at the
+limit, the farthest lies beyond 20 in 98 of 100 runs (among 1,000 draws, in half of them)."""
 
 _FEWEST = 25
-"""Draws of a tail that is fitted."""
+"""Fewest draws in a tail for it to be fitted."""
 
 
 class HeavyTails:
@@ -44,7 +44,7 @@ class HeavyTails:
         mean: Float[np.ndarray, " coordinate"],
         sd: Float[np.ndarray, " coordinate"],
     ) -> None:
-        """Look through a block of draws, of any real dtype.
+        """Add a block of draws, of any real dtype.
 
         >>> found = HeavyTails()
         >>> draws = np.random.default_rng(0).standard_cauchy((4, 1000, 1))
@@ -62,7 +62,7 @@ class HeavyTails:
                 self.found[places[at]] = k
 
     def gate(self) -> GateResult | None:
-        """Return a warning that names the coordinate with the heaviest tail; None without any."""
+        """Return a warning that names the coordinate with the heaviest tail; None if there is none."""
         if not self.found:
             return None
         worst = max(self.found, key=lambda place: self.found[place])
@@ -76,7 +76,7 @@ class HeavyTails:
 
 
 def _pareto_k(values: Float[np.ndarray, " draw"]) -> float:
-    """Return Pareto k of the upper tail; minus infinity where it is too short, or has one value for a quarter.
+    """Return Pareto k of the upper tail; minus infinity if it is too short, or its lowest quarter is one value.
 
     Reference:
         Vehtari et al. 2024, "Pareto smoothed importance sampling", arXiv:1507.02646, section 3.

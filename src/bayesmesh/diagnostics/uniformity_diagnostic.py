@@ -1,4 +1,4 @@
-"""Test whether values are uniform on the unit interval, with bands that hold for the whole distribution function."""
+"""Test whether values are uniform on the unit interval, with simultaneous bands for the distribution function."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jaxtyping import Float
 from scipy.stats import binom
 
 NUM_SIMULATIONS = 4000
-"""Simulated samples from which bands and the p value come."""
+"""Number of simulated samples that determine the bands and the p value."""
 
 MOST_POINTS = 100
-"""Points at which distribution functions are compared."""
+"""Largest number of points at which distribution functions are compared."""
 
 
 class Uniformity(NamedTuple):
-    """The distribution function of values, beside that of as many uniform ones.
+    """The empirical distribution function of values, beside that of as many uniform values.
 
     Attributes:
         points: (point,) in (0, 1).
-        shares: (point,), of values up to each point.
+        shares: (point,), share of values up to each point.
         low, high: (point,), band that holds at all points together with probability 1 - `level`.
-        p_value: share of uniform samples that leave narrower bands than the values do.
+        p_value: share of uniform samples at least as extreme as the values.
         level: of the band.
     """
 

@@ -30,7 +30,7 @@ Number = Annotated[
     BeforeValidator(lambda value: math.nan if value is None else value),
     PlainSerializer(lambda value: value if math.isfinite(value) else None, when_used="json"),
 ]
-"""A float that may be NaN here and is then null in strict JSON."""
+"""A float; NaN becomes null in strict JSON."""
 
 
 class _Record(BaseModel):
@@ -43,10 +43,10 @@ class GateResult(_Record):
     """One gate: its worst value, the position of that value, and the outcome; a non-finite value never passes.
 
     Attributes:
-        found: what was found, in words; another version may have the whole message here.
-        notes: what else is known about it, such as its cause.
+        found: the finding, in words; another version may have the whole message here.
+        notes: further remarks, such as the cause.
         hint: remedies in brief.
-        follows: another gate, whose finding is the cause that this one is missed, and whose remedies are the right ones.
+        follows: name of another gate, whose finding explains why this one is missed, and whose remedies apply instead.
         beyond_draws: whether chains of any length would disagree.
     """
 
@@ -66,7 +66,7 @@ class GateResult(_Record):
     @computed_field  # type: ignore[prop-decorator]  # as Pydantic documents
     @property
     def message(self) -> str:
-        """All of it in one line."""
+        """Finding, notes and hint, in one line."""
         return "; ".join(filter(None, (self.found, *self.notes, self.hint)))
 
 
@@ -98,21 +98,21 @@ class Verdict(_Record):
     num_divergences: int | None
     """Draws in which any trajectory diverged."""
     divergence_share: Number
-    """Of all trajectories; most kernels take one a draw."""
+    """Divergent share of all trajectories; most kernels take one per draw."""
     bfmi: tuple[Number, ...]
     acceptance_rate: float | None
     num_restarted: int = 0
-    """Chains that warmup found in a mode of negligible mass, and that went on from the places of others."""
+    """Chains that warmup found in a mode of negligible mass and restarted at the positions of others."""
     raised_target_acceptance: float | None = None
-    """Acceptance that warmup adapted the step size to in the end, if it raised the kernel's option."""
+    """Target acceptance to which warmup finally adapted the step size, if that is above the kernel's option."""
     is_adjusted: bool = True
-    """Whether the kernel has an accept step; without one, draws have a bias, of which the gate `accept_step` warns."""
+    """Whether the kernel has an accept step; without one, draws are biased, and the gate `accept_step` warns."""
     datasets: dict[Outcome, int] | None = None
-    """Of many datasets, how many have which verdict; the gates are then the worst of all, and so is the verdict."""
+    """For many datasets, the number with each verdict; gates and verdict are then the worst of all datasets."""
 
     @property
     def missed(self) -> tuple[GateResult, ...]:
-        """Gates that do not pass, failing before warning ones."""
+        """Gates that do not pass, failures before warnings."""
         return tuple(sorted((g for g in self.gates if g.verdict != "pass"), key=lambda g: g.verdict != "fail"))
 
     def gate(self, name: str) -> GateResult | None:

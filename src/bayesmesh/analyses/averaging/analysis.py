@@ -28,7 +28,7 @@ class Averaging(Analysis):
         check_averaging(bound.model, latents, bound.shards.test_rows())
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Average and score; return the accuracies as text."""
+        """Average the probabilities and score them; return the accuracies as text."""
         from bayesmesh.analyses.averaging.average import average
 
         del others

@@ -1,4 +1,4 @@
-"""Show which classes are taken for which, and the cases that the average is least certain about."""
+"""Tabulate which classes are mistaken for which, and the cases that the average is least certain about."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Z = 1.96
 
 
 class ClassRow(NamedTuple):
-    """A row of the confusion matrix: a class, its predictions, and the share that is right, with a 95% interval."""
+    """A row of the confusion matrix: a class, its predictions, and the share of correct ones, with a 95% interval."""
 
     name: str
     counts: tuple[int, ...]
@@ -40,7 +40,7 @@ class Case(NamedTuple):
         label, first, second: names of classes.
         p_first, p_second: their averaged probabilities.
         entropy: of the averaged probabilities.
-        share: part of the entropy that is disagreement between draws.
+        share: part of the entropy due to disagreement between draws.
     """
 
     row: int
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Mistakes:
-    """The confusion matrix and the least certain cases; `largest` is the largest count beside the diagonal."""
+    """The confusion matrix and the least certain cases; `largest` is the largest off-diagonal count."""
 
     names: Sequence[str]
     rows: Sequence[ClassRow]
@@ -65,7 +65,7 @@ class Mistakes:
 
 
 def wilson(right: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of Wilson's 95% interval of shares: inside [0, 1], of positive width even if all rows are right.
+    """Return the ends of Wilson's 95% interval for shares: within [0, 1], of positive width even for shares of 1.
 
     Args:
         right: shares, any shape.
@@ -80,7 +80,7 @@ def wilson(right: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def read_mistakes(path: Path, probabilities: np.ndarray, labels: np.ndarray) -> Mistakes | None:
-    """Return what is shown of predictions; None with too many classes.
+    """Return the confusion matrix and the least certain cases; None with too many classes.
 
     Args:
         path: group of the predictions.
@@ -138,6 +138,6 @@ def _cases(group: zarr.Group, probabilities: np.ndarray, labels: np.ndarray, nam
 
 
 def _image(pixels: np.ndarray, shape: tuple[int, ...], of_all: np.ndarray) -> str:
-    """Return an image, dark where values are large, all on one scale."""
+    """Return an image, dark where values are large, on the same scale for all images."""
     low, high = float(of_all.min()), float(of_all.max())
     return png_address((255 * (1 - (pixels.reshape(shape) - low) / ((high - low) or 1.0))).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""Predictive probabilities of blocks of draws on tiles of test rows, reduced on the device.
+"""Compute predictive probabilities of blocks of draws on tiles of test rows, and reduce them on the device.
 
 Only one sum over draws per row and class and a few sums over rows per draw leave the device; the probabilities of all
 draws on all rows never exist at once.
@@ -22,7 +22,7 @@ from bayesmesh.models.base import Latents, Model, Rows
 KEY = "averaging"
 
 WORK_BYTES = 8 * 2**20
-"""Limit on probabilities (draws of a block x rows of a tile x classes) on a device at a time, in bytes."""
+"""Limit on the probabilities on a device at a time (draws per block x rows per tile x classes), in bytes."""
 
 _BYTES_PER_CELL = 16
 """A probability, its logit, and room for one float64 copy."""
@@ -34,7 +34,7 @@ class RowTiles(NamedTuple):
     Attributes:
         inputs: name -> (tiles, tile rows, ...), dtypes as on disk.
         labels: (tiles, tile rows) int32.
-        group: (tiles, tile rows) int32, the jackknife's group of each row, -1 for padding.
+        group: (tiles, tile rows) int32, jackknife group of each row, -1 for padding.
     """
 
     inputs: dict[str, Any]
@@ -144,7 +144,7 @@ class Predictor:
         inputs: name -> (rows, ...), the test rows.
         labels: (rows,), integers in [0, num_classes).
         num_classes: classes of the predictive distribution.
-        block_draws: draws of every block; one shape means one compilation per device.
+        block_draws: draws per block; one shape means one compilation per device.
         num_bins: confidence bins of the calibration error.
         work_bytes: see `WORK_BYTES`.
     """

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 LOG_FLOOR = float(np.finfo(np.float32).tiny)
-"""Smallest probability that the log score distinguishes: 1.18e-38, or -87.3 nats; a smaller one counts as this."""
+"""Smallest probability that the log score distinguishes: 1.18e-38, or -87.3 nats; smaller ones count as this."""
 
 
 class Scores(NamedTuple):
@@ -126,7 +126,7 @@ def score_probabilities(probabilities: np.ndarray, labels: np.ndarray, num_bins:
 
 
 def row_groups(num_rows: int) -> np.ndarray:
-    """Return the jackknife's group of each row, (rows,) int32; neighbouring rows lie in different groups.
+    """Return the jackknife group of each row, (rows,) int32; neighbouring rows lie in different groups.
 
     >>> row_groups(22)[[0, 1, 20]]
     array([0, 1, 0], dtype=int32)

@@ -1,4 +1,4 @@
-"""The test rows that the average is least certain about, and why: the data leave them open, or the draws disagree."""
+"""Find the test rows of which the average is least certain, and whether single draws are uncertain or disagree."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Entropies(NamedTuple):
 
     Attributes:
         total: entropy of the averaged probabilities.
-        of_draws: mean entropy of the probabilities of single draws: what would stay if the parameters were known. The
-            rest, the mutual information of outcome and parameters, is disagreement between draws.
+        of_draws: mean entropy of the probabilities of single draws: the uncertainty that would remain if the parameters
+            were known. The rest, the mutual information of outcome and parameters, is disagreement between draws.
 
     Reference:
         Depeweg et al. 2018, "Decomposition of uncertainty in Bayesian deep learning", arXiv:1710.07283, section 3.
@@ -42,7 +42,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     array([0.6931, 0.    ])
     """
     logs = np.log(np.where(probabilities > 0, probabilities, 1.0))
-    # From 0, because minus 0 would be shown as such.
+    # Subtracted from 0, because a negated 0 would be shown as -0.
     return np.asarray(0.0 - (probabilities * logs).sum(axis=-1))
 
 
@@ -53,7 +53,7 @@ def write_cases(
     image_shape: tuple[int, int] | None,
     classes: Sequence[str],
 ) -> None:
-    """Add entropies of all rows, the rows with the largest, and their images, to the predictions.
+    """Add the entropies of all rows, the rows with the largest entropies, and their images to the predictions.
 
     Args:
         group: of the predictions.

@@ -20,14 +20,14 @@ class DivergentDraws(Analysis):
     options: Options
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Compare divergent draws with the others, latent by latent and pair by pair; return the first as text."""
+        """Compare divergent draws with the others, by latent and by pair; return the clearest latent as text."""
         from bayesmesh.analyses.divergent_draws.divergence_places import find_places
 
         del others
         return find_places(subject.posterior, self.options, files)
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
-        """Name the latents and draw the pairs."""
+        """Name the latents and plot the pairs."""
         from bayesmesh.analyses.divergent_draws.section import build_section
 
         return build_section(files)

@@ -23,27 +23,27 @@ from bayesmesh.store.zarr_arrays import read_part
 DIVERGING = "sample_stats/diverging"
 
 LEVEL = 0.01
-"""Probability that any latent is named although divergences are spread like the other draws, at most."""
+"""Largest probability that any latent is named although divergences are distributed like the other draws."""
 
 NUM_PAIRED = 6
-"""Latents of which all pairs are looked at."""
+"""Number of latents of which all pairs are examined."""
 
 TAIL = 0.1
-"""Share of the other draws in the end of a latent's distribution that is counted."""
+"""Share of the other draws that lies in the end of a latent's distribution."""
 
 
 _READ_BYTES = 256 * 2**20
-"""Limit on draws in memory; fewer numbers are looked at of longer chains."""
+"""Limit on draws in memory; with longer chains, fewer coordinates are examined."""
 
 
 class Place(NamedTuple):
-    """How divergent draws lie along one latent.
+    """Where divergent draws lie along one latent.
 
     Attributes:
         latent: name, with its index if it has one.
         end: ``low``, ``high``, or ``both`` ends, where they are more frequent.
-        share: of the divergent draws in this end, which holds a share `TAIL` of the other draws.
-        p_value: of a rank test that allows for autocorrelation, times the number of latents and of tests.
+        share: share of the divergent draws in this end, which holds a share `TAIL` of the other draws.
+        p_value: of a rank test that allows for autocorrelation, times the numbers of latents and of tests.
     """
 
     latent: str
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 def find_places(posterior: Posterior, options: Options, files: Mapping[str, Path]) -> str:
-    """Write where divergences gather, and return the first latent as text.
+    """Write where divergences gather, and return the clearest latent as text.
 
     Args:
         posterior: the draws.
@@ -107,8 +107,8 @@ def _places(
 ) -> list[Place]:
     """Return a place for each latent that varies, the clearest first.
 
-    A sum of few ranks has lighter tails than the normal distribution, so that few divergences are placed too seldom: one
-    or two never at a level for which a latent is named. The shares say where they lie all the same.
+    A sum of few ranks has lighter tails than the normal distribution, so the test is conservative for few divergences:
+    one or two never reach the level at which a latent is named. The shares still say where they lie.
     """
     found = []
     for name, values in zip(names, draws, strict=True):
@@ -116,7 +116,7 @@ def _places(
             continue
         ranks = rankdata(values) / (len(values) + 1)
         far = np.abs(ranks - 0.5)
-        # Towards one end, or towards both: divergences at both ends of a latent have the same median as the others.
+        # Towards one end, or towards both: divergences at both ends of a latent may have the same median as the other draws.
         p_one, p_both = (p_value_of_shifts(x, is_divergent) for x in (ranks, far))
         low, high = np.quantile(ranks[~is_divergent], (TAIL, 1 - TAIL))
         shares = {
@@ -132,9 +132,9 @@ def _places(
 def p_value_of_shifts(ranks: Float[np.ndarray, " draw"], is_divergent: Bool[np.ndarray, " draw"]) -> float:
     """Return the two-sided p-value of the sum of the ranks of divergent draws, both series being autocorrelated.
 
-    The sum is compared with those of all cyclic shifts of the divergences along the chains, one chain after the other: a
-    shift keeps how each series depends on itself and breaks how they depend on each other. A normal distribution has the
-    variance of these sums.
+    The sum is compared with those of all cyclic shifts of the divergences along the concatenated chains: a shift
+    preserves the autocorrelation of each series and breaks the dependence between them. The p-value is that of a normal
+    distribution with the variance of these sums.
 
     Args:
         ranks: of all draws, or a function of them.
@@ -153,9 +153,9 @@ def p_value_of_shifts(ranks: Float[np.ndarray, " draw"], is_divergent: Bool[np.n
 def _pairs(
     chosen: list[int], draws: Float[np.ndarray, "latent draw"], is_divergent: Bool[np.ndarray, " draw"]
 ) -> list[tuple[int, int, float]]:
-    """Return pairs of latents and how far apart divergent and other draws lie in them, the farthest first.
+    """Return pairs of latents and the distance between divergent and other draws in them, the largest first.
 
-    The distance is that of the means of the ranks, in standard deviations of the other draws (Mahalanobis).
+    It is the Mahalanobis distance between the mean ranks, in standard deviations of the other draws.
     """
     found = []
     for a, b in itertools.combinations(chosen, 2):
@@ -168,7 +168,7 @@ def _pairs(
 
 
 def _kept(is_divergent: Bool[np.ndarray, " draw"], most: int) -> np.ndarray:
-    """Return the numbers of draws in the figures: of both kinds at most so many, evenly spread."""
+    """Return the numbers of the draws in the figures: at most `most` of each kind, evenly spaced."""
     chosen = []
     for of_kind in (np.flatnonzero(~is_divergent), np.flatnonzero(is_divergent)):
         chosen.append(of_kind[np.unique(np.linspace(0, len(of_kind) - 1, min(most, len(of_kind))).round().astype(int))])

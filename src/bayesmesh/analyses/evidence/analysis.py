@@ -1,4 +1,4 @@
-"""evidence: estimate the mean likelihood under the prior, by which posterior probabilities of models are computed."""
+"""evidence: estimate the marginal likelihood, from which posterior probabilities of models are computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Evidence(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Require a prior with an integral, and few enough coordinates for a normal with all correlations."""
+        """Require a proper prior, and few enough coordinates for a normal with a full covariance matrix."""
         from bayesmesh.analyses.evidence.estimate_evidence import check_evidence
 
         del latents

@@ -1,4 +1,4 @@
-"""Bridge sampling: the normalising constant of a density from its draws and from points of a normal fitted to them."""
+"""Bridge sampling: estimate a normalising constant from draws and from points of a normal fitted to them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MIN_DRAWS = 10
 """Fewest draws of half a chain."""
 
 MIN_BATCHES = 4
-"""Batches of one half from which an error is computed; fewer chains are cut into pieces."""
+"""Fewest batches of one half from which an error is computed; fewer chains are cut into pieces."""
 
 MOST_CHAINS = 16
-"""More chains are joined: estimates of many short ones say less of the error."""
+"""Largest number of chains; more are joined, because estimates from many short chains say less about the error."""
 
 _MAX_STEPS, _TOLERANCE = 1000, 1e-10
 _WELL_KNOWN = 10
-"""Draws for each coordinate from which a covariance is used as it is, without shrinkage."""
+"""Draws per coordinate from which a covariance is used without shrinkage."""
 
 _EDGE = 1e-12
 """Least share of a variance that the others leave unexplained."""
@@ -39,8 +39,8 @@ class Bridged(NamedTuple):
         log_constant: in nats.
         error: the larger of the other two.
         error_within: from the relative mean squared error of both means, with the autocorrelation of the draws.
-        error_between: from estimates by chain.
-        num_parts: of the latter.
+        error_between: from the estimates of single chains.
+        num_parts: number of these estimates.
     """
 
     log_constant: float
@@ -57,13 +57,13 @@ def bridge(
 ) -> Bridged:
     """Return the log of the integral of a density, from draws of it.
 
-    A normal is fitted to the first half of each chain and meets the second half, and the other way round; the estimate is
+    A normal is fitted to the first half of each chain and bridged with the second half, and vice versa; the estimate is
     the mean of the two.
 
     Args:
-        positions: finite draws, float64; at least `2 MIN_DRAWS` of each chain.
-        log_density: log density that is not normalised, of any positions.
-        seed: of the points of the normals.
+        positions: finite draws, float64; at least `2 * MIN_DRAWS` per chain.
+        log_density: unnormalised log density at any positions.
+        seed: of the draws from the normals.
 
     Reference:
         Meng and Wong 1996, "Simulating ratios of normalizing constants via a simple identity", equation 4.1;
@@ -93,7 +93,7 @@ def bridge(
 
 
 def join_chains(positions: Float[np.ndarray, "chain draw coordinate"]) -> Float[np.ndarray, "joined draw coordinate"]:
-    """Return many chains as at most `MOST_CHAINS` long ones, each of which has the draws of several.
+    """Join many chains into at most `MOST_CHAINS` long ones, each with the draws of several.
 
     >>> join_chains(np.zeros((512, 3, 2))).shape, join_chains(np.zeros((4, 3, 2))).shape
     ((16, 96, 2), (4, 3, 2))
@@ -104,17 +104,17 @@ def join_chains(positions: Float[np.ndarray, "chain draw coordinate"]) -> Float[
 
 
 def _batches(ratios: Float[np.ndarray, "chain draw"]) -> list[np.ndarray]:
-    """Return the ratios chain by chain, of few chains in pieces."""
+    """Return the ratios by chain; few chains are cut into pieces."""
     pieces = -(-MIN_BATCHES // len(ratios))
     return [part[None] for chain in ratios for part in np.array_split(chain, pieces)]
 
 
 def meet(ratio_draws: Float[np.ndarray, "chain draw"], ratio_points: Float[np.ndarray, "..."]) -> tuple[float, float]:
-    """Return the log constant by the optimal bridge, and its standard error.
+    """Return the log constant from the optimal bridge function, and its standard error.
 
     Args:
         ratio_draws: log density minus log proposal at the draws.
-        ratio_points: the same at points of the proposal; minus infinity outside of the support.
+        ratio_points: the same at draws from the proposal; minus infinity outside the support.
 
     Returns:
         Both NaN if the iteration for the constant has not converged.
@@ -149,7 +149,7 @@ def _log_mean(values: Float[np.ndarray, " value"]) -> float:
 
 
 def effective_draws(values: Float[np.ndarray, "chain draw"]) -> float:
-    """Return the effective sample size of a series of each chain; one chain is cut into halves."""
+    """Return the effective sample size of a series with one row per chain; a single chain is cut into halves."""
     half = values.shape[1] // 2
     halves = np.concatenate([values[:, :half], values[:, half : 2 * half]])
     found = float(effective_sample_size(halves[None])[0])
@@ -175,9 +175,9 @@ class Normal(NamedTuple):
 
 
 def fit_normal(positions: Float[np.ndarray, "*batch coordinate"]) -> Normal:
-    """Return the normal with mean and covariance of positions.
+    """Return the normal with the mean and the covariance of positions.
 
-    With fewer than ten draws for each coordinate, correlations are shrunk towards zero.
+    With fewer than ten draws per coordinate, correlations are shrunk towards zero.
 
     Reference:
         Ledoit and Wolf 2004, doi:10.1016/S0047-259X(03)00096-4, lemma 3.3, on standardised coordinates.

@@ -33,7 +33,7 @@ def check_evidence(bound: BoundModel) -> None:
     """Check that the evidence exists, and that a normal can be fitted.
 
     Raises:
-        ConfigError: the prior has no known integral, or there are too many coordinates.
+        ConfigError: the integral of the prior is not known, or there are too many coordinates.
     """
     name = type(bound.model).__name__
     if not bound.model.has_proper_prior:
@@ -77,7 +77,7 @@ def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options,
 def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estimate:
     density = LogDensity(bound)
     positions = density.positions(posterior, density.draws_in_memory(options.draws))
-    # Draws are left out of all chains together, so that chains stay equally long.
+    # A draw is left out of all chains at once, so that chains stay equally long.
     is_finite = np.isfinite(positions).all(axis=(0, 2))
     kept = join_chains(positions[:, is_finite])
     num_left_out = int((~is_finite).sum()) * positions.shape[0]

@@ -1,4 +1,4 @@
-"""The evidence that chains estimate on their way from the prior, combined over chain groups."""
+"""Combine, over chain groups, the evidence that chains estimate on their way from the prior."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATISTIC = "log_evidence"
 """Statistic of a kernel that estimates the evidence."""
 
 MIN_GROUPS = 4
-"""Fewest chain groups whose spread tells the error."""
+"""Fewest chain groups from whose spread the error is estimated."""
 
 
 def tempered_evidence(posterior: Posterior) -> Estimate | None:
@@ -25,7 +25,7 @@ def tempered_evidence(posterior: Posterior) -> Estimate | None:
     found = posterior.find(f"sample_stats/{STATISTIC}")
     if not isinstance(found, zarr.Array):
         return None
-    # One number for all chains of a group, constant after warmup. A shard has all chains of one group.
+    # One number for all chains of a group, constant after warmup. A shard holds all chains of one group.
     last = read_part(found, slice(None), slice(found.shape[1] - 1, None))
     of_group = found.shards[0] if found.shards is not None else found.shape[0]
     return combine_groups(np.asarray(last[::of_group, 0], np.float64), posterior.num_chains)

@@ -1,6 +1,6 @@
-"""Read some draws of a factorisation: those of whole chunks, spread evenly over the chains, within a limit of bytes.
+"""Read some draws of a factorisation: whole chunks, spread evenly over the chains, within a limit in bytes.
 
-Only the chunks that are read are decoded, and so have their checksums compared.
+Only the chunks that are read are decoded, and only their checksums are verified.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FactorDraws(NamedTuple):
     Attributes:
         film_embeddings: (draws, films, width).
         film_biases: (draws, films).
-        user_embeddings: (draws, width), of one user; empty where none was asked for.
+        user_embeddings: (draws, width), of one user; empty if none was requested.
         user_biases: (draws,).
         shared: further latents that all users share -> (draws, ...).
     """
@@ -42,7 +42,7 @@ class FactorDraws(NamedTuple):
 
     @property
     def num_draws(self) -> int:
-        """Number of draws, of all chains."""
+        """Number of draws, over all chains."""
         return len(self.film_biases)
 
 
@@ -65,7 +65,7 @@ def read_factors(
     shared: Sequence[str] = (),
     read_bytes: int = READ_BYTES,
 ) -> FactorDraws:
-    """Return draws of all films, and of one user.
+    """Return draws of all films and of one user.
 
     Args:
         posterior: of a model whose logits are products of embeddings.

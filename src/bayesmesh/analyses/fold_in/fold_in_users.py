@@ -1,6 +1,7 @@
-"""Fold in the users whom the chains have not seen, draw by draw of the films, on all cores.
+"""Fold in users whom the chains have not seen, for each draw of the films, on all cores.
 
-Draws are shared out in runs of consecutive ones, whose number does not depend on the cores, so that the results do not either.
+Draws are divided into runs of consecutive ones. The number of runs does not depend on the number of cores, so results
+do not either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
 
 NUM_RUNS = 4
-"""Runs of consecutive draws; each begins its first mode at zero."""
+"""Number of runs of consecutive draws; each run starts the search for its first mode at zero."""
 
 SEED = 1
 
@@ -45,9 +46,9 @@ class FoldedDraw(NamedTuple):
 
 
 def over_draws[T](num_draws: int, work: Callable[[range], T]) -> list[T]:
-    """Return what a function makes of each run of draws, computed in as many threads as there are cores.
+    """Apply a function to each run of draws, in as many threads as there are cores, and return the results.
 
-    NumPy's products and functions let other threads run.
+    NumPy's products and functions release the GIL.
     """
     bounds = np.linspace(0, num_draws, min(NUM_RUNS, num_draws) + 1).round().astype(int)
     runs = [range(int(start), int(stop)) for start, stop in itertools.pairwise(bounds)]
@@ -67,7 +68,7 @@ def fold_in_run(
     Args:
         draws: of the films.
         run: positions of consecutive draws.
-        watched: (users, films) bool; of `observed` films alone, if given.
+        watched: (users, films) bool; only of `observed` films, if given.
         prior_scale: standard deviation of the prior of a user's latents.
         observed: films of which it is known whether a user watched them; all if None.
     """

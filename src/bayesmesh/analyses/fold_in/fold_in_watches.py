@@ -5,7 +5,7 @@ film, watched or not, and independent normal priors. For every draw of the films
 independence sampler (Metropolis-Hastings) with proposals from a Student t at the mode draws from the posterior itself. Its
 first state is a proposal, and its last one is kept. The films' posterior stays that of the training users.
 
-NumPy alone, float32 products of users x films, float64 factors.
+Only NumPy is used; products of users x films are float32, factors are float64.
 
 References:
     Tierney 1994, "Markov chains for exploring posterior distributions", doi:10.1214/aos/1176325750, for the sampler.
@@ -22,8 +22,8 @@ NUM_PROPOSALS = 8
 """Proposals for each user and draw of the films; see `FoldedUsers.acceptance` for whether they suffice."""
 
 DEGREES_PER_LATENT = 1.5
-"""Degrees of freedom of the proposals, at least `MIN_DEGREES`. Tails are heavier than those of the normal prior, so that no
-point is proposed too seldom; the more latents a user has, the more acceptance such tails cost."""
+"""Degrees of freedom of the proposals, at least `MIN_DEGREES`. The tails are heavier than those of the normal prior, so
+that no point is proposed too seldom; the more latents a user has, the more such tails lower the acceptance rate."""
 
 MIN_DEGREES = 4.0
 
@@ -33,7 +33,7 @@ STEP_TOLERANCE = 0.1
 """Length of the last Newton step, in posterior standard deviations; the sampler corrects what is left."""
 
 TILE_CELLS = 2**20
-"""Users x films of the logits that are in memory at a time, and of a few arrays of that size, float32."""
+"""Largest number of users x films in memory at a time, for the logits and a few float32 arrays of the same size."""
 
 _FACTORS = 16
 
@@ -95,7 +95,7 @@ def fold_in(
     users = len(watched)
     tile = max(1, TILE_CELLS // len(films.design))
     begin = np.zeros((users, films.design.shape[1])) if start is None else start
-    # Products of the columns, so that the curvature of many users is one product of matrices.
+    # Products of the columns, so that the curvature of many users is one matrix product.
     pairs = _pairs(films.design) if users > films.design.shape[1] else None
     parts = []
     for first in range(0, users, tile):
@@ -123,7 +123,7 @@ def find_modes(
 def carried(old: Films, new: Films, latents: Float[np.ndarray, "users size"]) -> Float[np.ndarray, "users size"]:
     """Return the latents whose logits with other films are nearest to those with the old films, by least squares.
 
-    Embeddings rotate from draw to draw, the logits hardly change.
+    Embeddings rotate from draw to draw, but the logits hardly change.
     """
     design = new.design.astype(np.float64)
     gram = design.T @ design + np.eye(design.shape[1])
@@ -167,7 +167,7 @@ class _Posterior:
         self._linear = (watched.astype(np.float32) @ films.design).astype(np.float64)
         self._halved = self._linear - 0.5 * films.design.sum(axis=0, dtype=np.float64)
         self._half_offset = 0.5 * films.offset.sum(dtype=np.float64)
-        # Fresh memory of this size costs more than what is computed in it.
+        # Allocating memory of this size costs more than the computation in it.
         self._work = [np.empty((len(watched), len(films.offset)), np.float32) for _ in range(2)]
 
     def log_density(self, latents: np.ndarray) -> np.ndarray:
@@ -187,7 +187,7 @@ class _Posterior:
         log_density = self._log_density(latents, total, decay, rows)
         share = np.add(decay, 1, out=self._work[1][: len(decay)])
         np.reciprocal(share, out=share)
-        weights = np.multiply(decay, share, out=decay)  # the smaller of both probabilities
+        weights = np.multiply(decay, share, out=decay)  # the smaller of the two probabilities
         curved = weights * share
         np.copyto(share, weights, where=is_negative)
         gradient = self._linear[rows] - share @ self._films.design - self._precision * latents
@@ -237,7 +237,7 @@ def find_mode(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode of every user and the Cholesky factor of the negative Hessian near it.
 
-    The log density is concave. A step after which it is lower is halved.
+    The log density is concave. A step that lowers it is halved.
     """
     latents = np.array(start, np.float64)
     active = np.arange(len(latents))
@@ -255,7 +255,7 @@ def find_mode(
         step[moved] = _newton_step(curvature[moved], gradient[moved])
         length = np.sqrt((gradient[moved] * step[moved]).sum(axis=1))
         done = moved[length < STEP_TOLERANCE]
-        # The last step needs no other expansion.
+        # The last step needs no further expansion.
         latents[done] += step[done]
         active = np.setdiff1d(active, done)
         if not len(active):

@@ -1,8 +1,9 @@
-"""Sample the latents of users whom the chains have not seen, given some ratings of theirs and draws of the films' latents.
+"""Sample the latents of users whom the chains have not seen, given some ratings and draws of the films' latents.
 
-Given films, mean and noise, bias and embedding of a user with normal ratings are exactly normal, and drawn so. Ordered
-ratings have the log-concave posterior of a cumulative logit regression, to which Newton's method and the independence
-sampler of `_fold_in` apply. The films' posterior stays that of the training users. NumPy alone.
+Given the films, the mean and the noise, the bias and the embedding of a user with normal ratings are exactly normal and
+are drawn directly. Ordered ratings lead to the log-concave posterior of a cumulative logit regression, to which
+Newton's method and the independence sampler of `fold_in_watches` apply. The films' posterior stays that of the training
+users. Only NumPy is used.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class GivenRatings(NamedTuple):
 
     Attributes:
         film: (rating,) int64.
-        value: (rating,) float64; of ordered ratings the number of the level.
+        value: (rating,) float64; for ordered ratings, the number of the level.
         start: (user + 1,) int64; those of user u are ``start[u]`` to ``start[u + 1] - 1``.
     """
 
@@ -101,9 +102,9 @@ def fold_in_run(
     Args:
         draws: of the films, with the latents `RatingScales.shared`.
         run: positions of consecutive draws.
-        given: ratings of each user; of ordered ones at least one each.
+        given: ratings of each user; at least one per user if ratings are ordered.
         scales: of the prior.
-        num_proposals: for ordered ratings, see `fold_in`.
+        num_proposals: for ordered ratings; see `fold_in`.
     """
     old: tuple[Films, np.ndarray] | None = None
     for place in run:
@@ -146,10 +147,10 @@ def draw_normal(
 
 
 def expected_ratings(predictor: np.ndarray, shared: Mapping[str, np.ndarray], scales: RatingScales) -> np.ndarray:
-    """Return the expectation of ratings in one draw, like the predictor, float64.
+    """Return the expected ratings in one draw, of the predictor's shape, float64.
 
     Args:
-        predictor: what user and film add.
+        predictor: sum of the terms of user and film.
         shared: of the same draw, see `RatingScales.shared`.
         scales: of the model.
     """

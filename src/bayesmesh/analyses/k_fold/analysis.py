@@ -1,4 +1,4 @@
-"""k_fold: score rows under posteriors that have not seen them, each sampled as a job of its own."""
+"""k_fold: score rows under posteriors that have not seen them, each sampled in a separate job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bayesmesh.figures.figure_sections import Section
 
 
 class KFold(Analysis):
-    """Cross-validation over folds of rows, over groups of rows, or of the future from the past."""
+    """Cross-validation by folds of rows, by groups of rows, or by predicting the future from the past."""
 
     pretty_name = "Cross-validation"
     outputs = ("k_fold.csv", "folds.csv", "pointwise.zarr")
@@ -19,7 +19,7 @@ class KFold(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Require rows that do not have latents of their own, and of a model that takes all as one a likelihood of fewer."""
+        """Require rows without latents of their own, or, if the model takes all rows as one, a likelihood of fewer."""
         from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
         from bayesmesh.analyses.k_fold.joint_fold_models import KEY, check_whole
@@ -31,13 +31,13 @@ class KFold(Analysis):
         check_predictions(KEY, bound, latents, log_density_of)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Score the rows of each fold under the draws without them, join them, and return the sum as text."""
+        """Score the rows of each fold under the draws without them, join the scores, and return their sum as text."""
         from bayesmesh.analyses.k_fold.score_folds import score_folds
 
         return score_folds(subject, others, self.options, files)
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
-        """Show the sum, the folds, and what Pareto-smoothed importance sampling says of the same rows, if it has run."""
+        """Show the sum, the folds, and, if it has run, Pareto-smoothed importance sampling on the same rows."""
         from bayesmesh.analyses.k_fold.section import build_section
 
         return build_section(files)

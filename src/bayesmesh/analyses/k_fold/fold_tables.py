@@ -1,4 +1,4 @@
-"""Tables of cross-validation: ``k_fold.csv`` with the sums over all rows, and ``folds.csv`` with those of each fold."""
+"""Write and read the tables of cross-validation: sums over all rows (``k_fold.csv``) and by fold (``folds.csv``)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Fold(NamedTuple):
     Attributes:
         experiment: the refit.
         num_rows: rows that were left out.
-        num_training_rows: rows from which it was sampled.
-        elpd: sum of the log scores of these rows, in nats; not a number where rows have no scores of their own.
+        num_training_rows: rows from which the refit was sampled.
+        elpd: sum of the log scores of these rows, in nats; NaN where rows have no scores of their own.
         elpd_mcse: its Monte Carlo standard error.
-        joint_elpd: log predictive density of all of them together, which also scores how they vary together.
+        joint_elpd: joint log predictive density of these rows, which also scores their dependence.
         joint_mcse: Monte Carlo standard error of `joint_elpd`.
         verdict: on its chains.
     """
@@ -54,7 +54,7 @@ def write_tables(
         sums: path of ``k_fold.csv``.
         table: path of ``folds.csv``.
         left_out, held_out: scores of rows, or of folds that are scored as one.
-        folds: what was scored of each fold.
+        folds: the scores of each fold.
         num_rows: rows that were left out.
     """
     (elpd, error), mcse = left_out.total, left_out.monte_carlo_error

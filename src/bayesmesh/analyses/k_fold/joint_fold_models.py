@@ -1,4 +1,4 @@
-"""Models that take all rows as one, bound to some of the rows, and whether rows of such a model can be left out."""
+"""Bind models that take all rows as one to some of the rows, and check whether rows of such a model can be left out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 KEY = "k_fold"
 
 NUM_TRIED = 4
-"""Draws of the prior at which the likelihood of rows in another order is computed."""
+"""Number of prior draws at which the likelihood of reordered rows is computed."""
 
 _ORDER_TOLERANCE = 1e-3
-"""Relative difference of two log likelihoods that rounding explains, in single precision."""
+"""Largest relative difference of two log likelihoods that float32 rounding explains."""
 
 
 class SomeRows:
-    """A model bound to some rows, all of which are one row to it.
+    """A model bound to some rows, which it takes as one.
 
     Args:
         model: a model that takes all rows as one, bound to any rows.
@@ -41,7 +41,7 @@ class SomeRows:
         whole = {name: values[None] for name, values in rows.items()}
         fields = {name: FieldSpec(values.shape, values.dtype.name) for name, values in rows.items()}
         found = dataclasses.replace(spec, num_rows=1, fields=fields, dtype=dtype)
-        # A model that holds its data is built anew, from these rows.
+        # A model that holds its data is rebuilt from these rows.
         preparation = type(model).prepare(model.options, found, lambda: iter([whole]))
         if preparation is not None:
             found = dataclasses.replace(found, constants={**spec.constants, **preparation.constants})
@@ -56,7 +56,7 @@ class SomeRows:
 def log_ratios(posterior: Posterior, larger: SomeRows, smaller: SomeRows) -> Float[np.ndarray, "chain draw"]:
     """Return log p(larger rows | draw) - log p(smaller rows | draw) at all draws, float64, in nats.
 
-    One draw is computed at a time, so that memory is that of one evaluation, as a step of a chain needs it.
+    Draws are evaluated one at a time, so that memory is that of one evaluation, as in one step of a chain.
     """
 
     def ratio(draw: Latents) -> jax.Array:
@@ -70,14 +70,14 @@ def log_ratios(posterior: Posterior, larger: SomeRows, smaller: SomeRows) -> Flo
 
 
 def check_whole(bound: BoundModel, options: Options) -> None:
-    """Check that a model that takes all rows as one has the same latents, and a likelihood, for fewer rows.
+    """Check that a model that takes all rows as one has the same latents and a likelihood for fewer rows.
 
     Args:
         bound: model and all data.
         options: how rows are left out.
 
     Raises:
-        ConfigError: rows of this model cannot be left out so; the message says why.
+        ConfigError: rows of this model cannot be left out this way; the message says why.
     """
     model, spec, shards = bound
     rows = {name: values[0] for name, values in shards.read_rows(0, 1).items()}
@@ -90,14 +90,14 @@ def check_whole(bound: BoundModel, options: Options) -> None:
         field is not None and rows.get(field, np.zeros((0, 0))).ndim == 1 and bool((np.diff(rows[field]) >= 0).all())
     )
     if not is_sorted:
-        # Reversed alone, many a series is as likely as before.
+        # Reversal alone is not enough: many a series is as likely in reverse.
         orders = (np.arange(num_rows)[::-1], np.random.default_rng(0).permutation(num_rows))
         others = [SomeRows(model, spec, {k: v[order] for k, v in rows.items()}, spec.dtype) for order in orders]
         _check_order(everything, others, field)
 
 
 def _check_latents(everything: SomeRows, some: SomeRows) -> None:
-    """Require latents of the same shapes, and a likelihood of fewer rows at them."""
+    """Check that latents have the same shapes, and that the likelihood of fewer rows can be computed at them."""
     name = type(some.model).__name__
     shapes = [
         jax.eval_shape(lambda each=each: each.model.prior(each.spec).sample(seed=jax.random.key(0)))
@@ -117,7 +117,7 @@ def _check_latents(everything: SomeRows, some: SomeRows) -> None:
 
 
 def _check_order(everything: SomeRows, others: Sequence[SomeRows], field: str | None) -> None:
-    """Refuse a likelihood that depends on the order of the rows, unless what is left out comes after all that stays."""
+    """Refuse a likelihood that depends on row order, unless the rows left out come after all rows that stay."""
     name, num_compared = type(everything.model).__name__, 0
     prior = everything.model.prior(everything.spec)
     for key in jax.random.split(jax.random.key(3), NUM_TRIED):
@@ -139,7 +139,7 @@ def _check_order(everything: SomeRows, others: Sequence[SomeRows], field: str | 
 
 
 def _ordered(problem: str, field: str | None) -> ConfigError:
-    """Return the error of a likelihood of ordered rows."""
+    """Return the error for a likelihood that depends on row order."""
     problem += ": without a row in their midst, the others would count as neighbours"
     if field is not None:
         return unsuitable(f"{KEY}.future", f"{problem}, and the data are not in the order of '{field}'")

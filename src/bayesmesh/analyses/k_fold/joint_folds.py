@@ -1,7 +1,8 @@
 """Score each fold as one, under a model that takes all rows as one: the density of the fold given the rows that stay.
 
-At a draw of a refit it is the likelihood of the fold and the rows that stay divided by that of the rows that stay; its mean
-over the draws is the predictive density of the fold. What does not depend on the fold, such as a prior, cancels.
+At a draw of a refit, this density is the likelihood of the fold and the rows that stay, divided by that of the rows
+that stay. Its mean over the draws is the predictive density of the fold. Terms that do not depend on the fold, such as
+a prior, cancel.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 WIDE = "float64"
-"""Dtype of likelihoods: a density of few rows is the difference of those of many."""
+"""Dtype of likelihoods: the log density of few rows is the difference of two log densities of many."""
 
 
 def score_whole_folds(
@@ -35,14 +36,14 @@ def score_whole_folds(
         refits: name -> refit, in the order of the folds.
         scheme: how rows are left out, in words.
         files: paths of the outputs.
-        is_series: whether the rows of a refit are those of the one before it, and the fold of that one.
+        is_series: whether the rows of each refit are those of the previous refit and its fold.
 
     Raises:
         ConfigError: the latents of a refit are not those of the model of all rows.
         StoreError: a refit does not say which rows it leaves out, or they are of other data.
     """
     chain = [*refits.values(), subject]
-    # Rows that stay and the fold together: all rows, or of a series those of the next refit.
+    # The rows that stay and the fold together: all rows, or for a series the rows of the next refit.
     larger = chain[1:] if is_series else [subject] * len(refits)
     folds, rows = [], []
     for refit, other in zip(refits.values(), larger, strict=True):
@@ -88,8 +89,8 @@ def _rows_of(bound: BoundModel) -> SomeRows:
 def _outcomes(bound: BoundModel, rows: Sequence[int] | np.ndarray) -> tuple[str, bool]:
     """Return a digest of the outcomes that were left out, and whether they are whole numbers.
 
-    Of a model that does not say what its outcome is, the digest is of the model's options and of all fields, so that its
-    scores are compared with those of no other.
+    For a model that does not declare its outcome, the digest is of its options and of all fields, so that its scores
+    are not compared with those of any other model.
     """
     model, _, shards = bound
     fields = shards.read_rows(0, 1)

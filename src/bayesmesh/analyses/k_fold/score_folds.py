@@ -22,7 +22,7 @@ from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, w
 
 
 def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Options, files: Mapping[str, Path]) -> str:
-    """Write scores and tables, and return the sum as text; only a block of rows is in memory at all draws.
+    """Write scores and tables, and return the sum as text; only one block of rows at all draws is in memory.
 
     Args:
         subject: the whole experiment, whose own held-out rows are scored too.
@@ -73,7 +73,7 @@ def _describe(refit: Subject, rows: RefitRows) -> Fold:
 
 
 def _groups(refit: Subject, group: str) -> np.ndarray:
-    """Return the group of each row that was left out, as the source has it, whatever fields the model has prepared."""
+    """Return the group of each row that was left out, as the source has it, whatever fields the model prepares."""
     held_out = Shards(refit.bound.shards.path).held_out()
     assert isinstance(held_out, dict)  # `shard` refuses all else
     return np.asarray(held_out[group])
@@ -83,7 +83,7 @@ def _join(bound: BoundModel, parts: list[RefitRows], scheme: str, groups: np.nda
     """Return the scores of all folds in the order of the data; `groups` are those of the rows in the order of the folds.
 
     Raises:
-        ConfigError: outcomes are not those of the whole experiment.
+        ConfigError: outcomes differ from those of the whole experiment.
     """
     rows = np.concatenate([part.row for part in parts])
     order = np.argsort(rows)
@@ -95,7 +95,7 @@ def _join(bound: BoundModel, parts: list[RefitRows], scheme: str, groups: np.nda
     cluster = None if groups is None else np.unique(groups[order], return_inverse=True)[1]
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", min(part.num_draws for part in parts))
     failed = tuple(part.experiment for part in parts if part.verdict == "fail")
-    # Folds have draws of their own.
+    # Each fold has its own draws, so errors are independent.
     sum_mcse = math.hypot(*(part.sum_mcse for part in parts))
     return RowScores(
         elpd, *about, mcse=mcse, row=None if is_all else rows[order], cluster=cluster, scheme=scheme, failed=failed,

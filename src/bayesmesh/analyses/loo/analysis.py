@@ -20,7 +20,7 @@ class Loo(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Require a likelihood by rows that do not have latents of their own."""
+        """Require a likelihood with one term per row, and rows without latents of their own."""
         from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
         from bayesmesh.analyses.loo.leave_one_out import KEY
@@ -32,7 +32,7 @@ class Loo(Analysis):
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text.
 
-        The scores of rows for which there are refits are those of the refits.
+        Rows for which there are refits take the scores of the refits.
         """
         from bayesmesh.analyses.loo.leave_one_out import leave_out_rows
 

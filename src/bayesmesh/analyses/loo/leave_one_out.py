@@ -28,7 +28,7 @@ from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, w
 KEY = "loo"
 
 SMOOTHED_BYTES = 8 * 2**20
-"""Log likelihoods that are smoothed at a time."""
+"""Limit on the log likelihoods smoothed at a time, in bytes."""
 
 
 def leave_out_rows(
@@ -46,18 +46,19 @@ def leave_out_rows(
         posterior: the draws.
         block_bytes: limit on the log likelihoods in memory.
         files: paths of the outputs.
-        most_matched: rows at most that moment matching repairs.
-        refits: experiments that were sampled without rows, whose scores replace those by weights.
+        most_matched: largest number of rows that moment matching repairs.
+        refits: experiments sampled without some rows; their scores of these rows replace those from importance
+            sampling.
 
     Raises:
-        ConfigError: single rows of this model cannot be left out, or its outcome depends on the others.
+        ConfigError: single rows of this model cannot be left out, or the outcome of a row depends on the other rows.
     """
     jax.config.update("jax_enable_x64", True)
     model, spec, shards = bound
     check_rows(KEY, model, spec)
     likelihood = RowLikelihood(KEY, model, spec, posterior, block_bytes)
     exact = [score_refit(KEY, refit, block_bytes) for refit in refits]
-    # Columns of statistics lie in the order in which the model reads rows.
+    # Columns of statistics follow the order in which the model reads rows.
     column = np.argsort(shards.source_rows())
     known = column[np.concatenate([np.zeros(0, np.int64), *(each.row for each in exact)])]
     left_out, outcome, together = _score_left_out(
@@ -82,8 +83,9 @@ class Together(NamedTuple):
     """The Monte Carlo error of a sum over rows that share draws.
 
     Attributes:
-        error: of the sum over the rows that Pareto k allows, in nats.
-        is_apart: (row,) whether a row is not among them; its score may come from other draws, and its error adds by itself.
+        error: of the sum over the rows with a good Pareto k, in nats.
+        is_apart: (row,) whether a row is not among them; its score may come from other draws, so its error is added
+            separately.
     """
 
     error: float
@@ -91,11 +93,11 @@ class Together(NamedTuple):
 
 
 Repair = Callable[[Float[np.ndarray, "statistic row"]], Int[np.ndarray, " repaired"]]
-"""Improves statistics of rows in place, and returns the numbers of these rows."""
+"""Improve the statistics of some rows in place, and return the numbers of these rows."""
 
 
 def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
-    """Return scores in which those of refits replace others; Pareto k is then 0, because there are no weights."""
+    """Replace scores by those of refits where there are any; Pareto k is then 0, because there are no weights."""
     assert scores.pareto_k is not None
     assert scores.effective_parameters is not None
     assert scores.mcse is not None
@@ -105,7 +107,7 @@ def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
     is_refit = np.zeros(len(elpd))
     for refit in refits:
         row = refit.row
-        # Of a row whose likelihood is not finite at some draws, the score with all rows is not known.
+        # If the likelihood of a row is non-finite at some draws, its score with all rows is unknown.
         is_known = np.isfinite(elpd[row]) & np.isfinite(refit.elpd)
         change = np.full(len(row), np.inf)
         change[is_known] = elpd[row][is_known] - refit.elpd[is_known]
@@ -120,7 +122,7 @@ def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
 def _score_left_out(
     likelihood: RowLikelihood, shards: Shards, repair: Repair
 ) -> tuple[RowScores, np.ndarray, Together]:
-    """Return the scores of all rows, and their outcomes, both in the order of the data, and the error of their sum."""
+    """Return the scores and the outcomes of all rows, in the order of the data, and the error of the sum of scores."""
     parts, outcomes, influence = [], [], None
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
@@ -145,7 +147,7 @@ def _score_left_out(
 
 
 def error_of_influence(influence: Float[np.ndarray, "chain draw"] | None) -> float:
-    """Return the Monte Carlo standard error of a sum, from how far each draw moves it; 0 without rows."""
+    """Return the Monte Carlo standard error of a sum from the influence of each draw on it; 0 without rows."""
     if influence is None:
         return 0.0
     return float(np.sqrt(np.square(influence).sum() / efficiency_of(influence[None])[0]))
@@ -158,10 +160,10 @@ def _repair(
     most: int,
     known: Int[np.ndarray, " known"],
 ) -> Int[np.ndarray, " repaired"]:
-    """Match moments for the rows with the highest k, less those known; see `leave_one_out` for the statistics."""
+    """Match moments for the rows with the highest k, except known ones; see `leave_one_out` for the statistics."""
     k = statistics[1]
     limit = good_k(posterior.num_chains * posterior.num_draws)
-    # Rows with a log likelihood that is not finite cannot be repaired, and must not take the places of others.
+    # Rows with a non-finite log likelihood cannot be repaired, and must not use up the limit.
     high = np.setdiff1d(np.flatnonzero((k > limit) & np.isfinite(statistics[0])), known)
     chosen = high[np.argsort(-k[high], kind="stable")][:most]
     density = LogDensity(bound) if len(chosen) else None
@@ -198,12 +200,12 @@ def leave_one_out(
 
     Args:
         log_likelihood: of each row at each draw, float64, in nats.
-        is_below: see `RowBlock`; without it, PIT is not a number.
-        influence: how far each draw moves the sum of elpd, to which that of these rows is added, of those alone that Pareto k
-            allows: rows share draws, so that errors of single rows do not tell that of their sum.
+        is_below: see `RowBlock`; without it, PIT is NaN.
+        influence: influence of each draw on the sum of elpd, to which that of the rows with a good Pareto k is added in
+            place. Rows share draws, so the error of their sum does not follow from the errors of single rows.
 
     Returns:
-        (5, row). A row with a log likelihood that is not finite has an elpd of minus infinity, infinite k and no PIT.
+        (5, row). A row with a non-finite log likelihood has an elpd of minus infinity, infinite k and no PIT.
 
     Reference:
         Vehtari, Gelman, Gabry 2017, doi:10.1007/s11222-016-9696-4; the Monte Carlo error is that of the self-normalised

@@ -1,4 +1,4 @@
-"""Sums over rows of leave-one-out scores: ``loo.csv``."""
+"""Write and read sums over rows of leave-one-out scores: ``loo.csv``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COLUMNS = (
     "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows", "pit_p_value", "pit_mean", "pit_sd", "num_matched",
     "num_refit", "num_parameters", "held_out_mcse",
 )  # fmt: skip
-"""Columns of ``loo.csv``, one row; sums in nats. Those of `pit` are empty for classes, which have no order;
-`num_parameters` counts the coordinates of the latents. `held_out_mcse` is the Monte Carlo error of `held_out_elpd`, to which the
-effects of new groups add, drawn once for each draw."""
+"""Columns of ``loo.csv``, one row; sums in nats. The columns of `pit` are empty for classes, which have no order.
+`num_parameters` counts the coordinates of the latents. `held_out_mcse` is the Monte Carlo error of `held_out_elpd`; it
+includes that of the effects of new groups, which are drawn once per draw."""
 
 
 def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: float = math.nan) -> dict[str, float]:
-    """Return column -> number; see `COLUMNS`. Without held-out rows, their sums are not a number."""
+    """Return column -> number; see `COLUMNS`. Without held-out rows, their sums are NaN."""
     assert left_out.pareto_k is not None
     assert left_out.effective_parameters is not None
     k, effective, num_rows = left_out.pareto_k, left_out.effective_parameters, len(left_out.elpd)

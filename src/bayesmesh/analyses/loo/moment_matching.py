@@ -1,6 +1,6 @@
-"""Repair leave-one-out scores with a high Pareto k: move the draws towards the posterior without the row, and weight these.
+"""Repair leave-one-out scores with a high Pareto k: move draws towards the posterior without the row, then weight.
 
-Draws are moved in unconstrained coordinates, to the weighted mean, then also to the weighted variances, then to the
+Draws are moved in unconstrained coordinates to match the weighted mean, then also the weighted variances, then the
 weighted covariance, as long as Pareto k falls.
 """
 
@@ -18,15 +18,15 @@ from scipy.special import logsumexp
 from bayesmesh.diagnostics.psis import smooth_weights
 
 MOST_COORDINATES = 1000
-"""Positions with more are not moved."""
+"""Largest number of coordinates; positions with more are not moved."""
 
 _DRAWS_FOR_COVARIANCE = 10
-"""Draws for each coordinate from which a covariance is matched."""
+"""Fewest draws per coordinate for a covariance to be matched."""
 
 _MAX_MOVES = 30
 
 _LEAST_GAIN = 0.05
-"""By so much must a move lower k, or the row is left as it is: each move takes a pass over all rows at all draws."""
+"""Smallest decrease of k for a move to be kept: each move takes a pass over all rows at all draws."""
 
 LogDensityFn = Callable[[Float[np.ndarray, "draw coordinate"]], Float[np.ndarray, " draw"]]
 
@@ -42,7 +42,7 @@ class Affine(NamedTuple):
         return positions @ self.matrix.T + self.shift
 
     def invert(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, "draw coordinate"]:
-        """Return the positions whose images these are."""
+        """Return the positions that the map takes to these."""
         return np.linalg.solve(self.matrix, (positions - self.shift).T).T
 
     def after(self, first: Affine) -> Affine:
@@ -81,7 +81,7 @@ def match_moments(
 
     Args:
         positions: draws of the posterior of all rows, float64.
-        log_density: log posterior density of all rows at any positions, not normalised.
+        log_density: unnormalised log posterior density given all rows, at any positions.
         log_likelihood: log likelihood of the row that is left out.
         r_eff: relative efficiency of the draws.
         limit: Pareto k below which no further move is tried.
@@ -120,7 +120,7 @@ def _smooth(log_ratios: Float[np.ndarray, " draw"], r_eff: float) -> tuple[Float
 
 
 def _moves(positions: Float[np.ndarray, "draw coordinate"], weights: Float[np.ndarray, " draw"]) -> Iterator[Affine]:
-    """Yield maps of draws to their weighted mean, also to their weighted variances, also to their weighted covariance."""
+    """Yield maps that match the weighted mean, then also the weighted variances, then the weighted covariance."""
     num, width = positions.shape
     mean, wanted = positions.mean(axis=0), weights @ positions
     yield Affine(np.eye(width), wanted - mean)

@@ -11,7 +11,7 @@ from bayesmesh.figures.figure_sections import Section
 
 
 class Neighbours(Analysis):
-    """Films that lie close."""
+    """Films with similar embeddings."""
 
     pretty_name = "Films that lie close"
     outputs = ("neighbours.csv",)
@@ -28,7 +28,7 @@ class Neighbours(Analysis):
         check_chosen(f"{KEY}.films", "film", self.options.films, num_films)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Compute cosines in every draw and write the largest; return how many draws as text."""
+        """Compute cosines in every draw and write the largest; return the number of draws as text."""
         from bayesmesh.analyses.neighbours.neighbour_cosines import find_neighbours
 
         del others

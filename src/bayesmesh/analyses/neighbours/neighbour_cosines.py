@@ -1,6 +1,7 @@
 """Cosines between embeddings of films, over draws.
 
-An orthogonal map of all embeddings changes no logit and no cosine, so cosines are identified where embeddings are not.
+An orthogonal map of all embeddings changes no logit and no cosine, so cosines are identified although embeddings are
+not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FILM = "film"
 
 
 def embedding_of(model: Model, latents: Shapes) -> str:
-    """Return the latent whose rows are the embeddings of films: the one of a block with two axes, the films first.
+    """Return the latent whose rows are embeddings of films: a block's latent with two axes, films first.
 
     Raises:
         ConfigError: the model has none.
@@ -47,7 +48,7 @@ def embedding_of(model: Model, latents: Shapes) -> str:
 
 
 def cosines(embeddings: np.ndarray, films: np.ndarray) -> np.ndarray:
-    """Return cosines between some films and all, shape (draw, chosen, film); 0 for an embedding of length 0.
+    """Return cosines between some films and all films, shape (draw, chosen, film); 0 for an embedding of length 0.
 
     Args:
         embeddings: (draw, film, width).
@@ -77,7 +78,7 @@ def find_neighbours(
         posterior: the draws.
         options: which films, and how many neighbours.
         files: path of ``neighbours.csv``, written atomically.
-        block_bytes: limit of a block, in bytes.
+        block_bytes: limit on a block, in bytes.
 
     Raises:
         ConfigError: the model has no embeddings, or a chosen film does not exist.
@@ -129,10 +130,10 @@ def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int, bloc
 
 
 def _most_watched(shards: Shards, num_films: int) -> list[int]:
-    """Return the films that most training users watched or rated; ties go to the lower column.
+    """Return the films that the most training users watched or rated; ties go to the lower column.
 
     Raises:
-        ConfigError: neither watches nor ratings are there.
+        ConfigError: there are neither watches nor ratings.
     """
     if "watched" in shards.fields:
         counts = sum(block["watched"].sum(axis=0, dtype=np.int64) for block in shards.blocks())

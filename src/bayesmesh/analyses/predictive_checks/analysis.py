@@ -1,4 +1,4 @@
-"""predictive_checks: compare simulated outcomes with the observed ones, by test quantities that fit the outcome."""
+"""predictive_checks: compare simulated outcomes with the observed ones, by test quantities suited to the outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PredictiveChecks(Analysis):
         return found + check_prior(subject.bound, self.options.draws if self.options.prior else 0, files["prior.csv"])
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
-        """Show each quantity of simulated outcomes with the observed one."""
+        """Show each quantity of the simulated outcomes beside the observed one."""
         from bayesmesh.analyses.predictive_checks.section import build_section
 
         return build_section(files)

@@ -16,21 +16,21 @@ MOST_BINS, BIN_ROWS = 10, 20
 """Bins of a number, and the fewest rows of one."""
 
 MOST_LEVELS = 200
-"""Levels of a category that have a bin; the rarest of more are left out."""
+"""Largest number of levels of a category with a bin; beyond it, the rarest are left out."""
 
 MOST_VARIABLES = 32
 
 MIDDLE = (0.05, 0.95)
-"""Quantiles between which the middle 90% of the outcomes of a bin lie, and predictive intervals of single rows."""
+"""Quantiles that enclose the middle 90% of the outcomes of a bin, and the predictive intervals of single rows."""
 
 MIN_ROWS = 2 * BIN_ROWS
 """Fewest rows that are binned."""
 
 EDGE_ROWS = 65_536
-"""Rows from which the edges of bins are taken."""
+"""Largest number of rows from which the edges of bins are computed."""
 
 _SAME = 0.999
-"""Rank correlation from which a column is the outcome itself in another form."""
+"""Rank correlation from which a column counts as the outcome itself in another form."""
 
 
 class Variable(NamedTuple):
@@ -41,7 +41,8 @@ class Variable(NamedTuple):
         codes: (row,) int16, bin of each row; -1 for none.
         labels: one for each bin, in the unit of the table.
         at: mean of the numbers in each bin; empty for levels.
-        middle: (bin, 2), quantiles of the outcome in each bin between which the middle 90% lie; empty where they were not computed.
+        middle: (bin, 2), quantiles that enclose the middle 90% of the outcomes of each bin; empty if they were not
+            computed.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Variable(NamedTuple):
 
 
 def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | None:
-    """Return bins of equal counts, as far as ties allow; None if all values are alike.
+    """Return bins of equal counts, as far as ties allow; None if all values are equal.
 
     >>> found = bin_numbers("x", np.arange(60.0))
     >>> found.labels, np.bincount(found.codes).tolist()
@@ -82,7 +83,7 @@ def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | Non
 
 
 def bin_levels(name: str, codes: Int[np.ndarray, " row"], levels: tuple[str, ...]) -> Variable | None:
-    """Return one bin for each level that occurs, the most frequent where they are many; None if there is one only."""
+    """Return one bin for each level that occurs, or for the most frequent of many; None if there is only one."""
     found, counts = np.unique(codes, return_counts=True)
     chosen = np.sort(found[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
     if len(chosen) < 2 or len(codes) < MIN_ROWS:
@@ -96,7 +97,7 @@ def bin_levels(name: str, codes: Int[np.ndarray, " row"], levels: tuple[str, ...
 def bin_columns(shards: Shards, outcome: Shaped[np.ndarray, " row"]) -> list[Variable]:
     """Return the bins of the columns that the data have, whether or not the model reads them.
 
-    Columns with a role such as weights are left out, and those that hold the outcome itself.
+    Columns with a role, such as weights, and columns that hold the outcome itself are left out.
 
     Args:
         shards: the data as the model takes them.
@@ -139,7 +140,7 @@ def _middle(variable: Variable, outcome: Shaped[np.ndarray, " row"]) -> tuple[tu
 
 
 class _Column(NamedTuple):
-    """A column of the data: a field with one number a row, or a column of one with a small matrix."""
+    """A column of the data: a field with one number per row, or a column of a field with a small matrix."""
 
     label: str
     field: str
@@ -147,7 +148,7 @@ class _Column(NamedTuple):
 
 
 def _list_columns(source: Shards) -> list[_Column]:
-    """Return the columns without a role; two have never the same label."""
+    """Return the columns without a role; their labels are unique."""
     roles = set(source.roles.values())
     found: list[_Column] = []
     for name, spec in source.fields.items():

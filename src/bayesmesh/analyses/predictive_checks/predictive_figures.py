@@ -16,7 +16,7 @@ from bayesmesh.figures.figure_sections import FiguresByColumn
 MOST_LEVELS_DRAWN = 24
 
 MOST_UPRIGHT = 5
-"""Labels of levels that stand beside each other."""
+"""Largest number of level labels side by side."""
 
 _OF_NUMBERS = (
     "Dots are mean outcomes of bins of rows, and bars hold the middle 90% of their outcomes. The line is the fitted mean, and the shaded band the 90% "
@@ -30,7 +30,7 @@ _OF_SHARES = (
 
 
 def figures_by_column(bins: pd.DataFrame, *, is_class: bool) -> FiguresByColumn | None:
-    """Return figures of the columns of ``bins.csv``; None where the outcome has no order, or nothing was binned.
+    """Return figures of the columns of ``bins.csv``; None if the outcome has no order or nothing was binned.
 
     Args:
         bins: the table.
@@ -50,7 +50,7 @@ def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
     Args:
         name: of the column.
         bins: its rows of ``bins.csv``.
-        outcome: what it is called.
+        outcome: its name.
     """
     chosen = bins.iloc[formats.natural_order(bins["label"].tolist())[:MOST_LEVELS_DRAWN]]
     is_number = bool(np.isfinite(bins["at"]).all())

@@ -42,7 +42,7 @@ COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "
 """Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data."""
 
 KEPT_CELLS = 2**21
-"""Simulated outcomes of a block of rows in memory at a time."""
+"""Limit on the simulated outcomes of a block of rows in memory at a time."""
 
 _MOST_REPEATS = 64
 
@@ -132,7 +132,7 @@ def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:
 
 
 def _num_classes(predictive: Predictive) -> int:
-    """Return how many classes an outcome may have, ordered ones included; 0 where it is a number."""
+    """Return the number of classes of an outcome, ordered or not; 0 if it is a number."""
     if isinstance(predictive, tfp.distributions.OrderedLogistic):
         return int(predictive.cutpoints.shape[-1]) + 1
     return int(predictive.probs_parameter().shape[-1]) if isinstance(predictive, tfp.distributions.Categorical) else 0
@@ -149,7 +149,7 @@ class _Simulator:
     Args:
         model: the model.
         draws: of its posterior.
-        columns: bins of the data's columns; None where an outcome is more than a number.
+        columns: bins of the data's columns; None if an outcome is more than one number.
     """
 
     def __init__(self, model: Model, draws: DrawBlocks, columns: list[Variable] | None) -> None:
@@ -171,7 +171,7 @@ class _Simulator:
         return jax.vmap(of_draw)(latents, keys)
 
     def _begin(self, block: RowsOfBlock) -> None:
-        """Decide what the outcome is, and about which point and in which unit to sum."""
+        """Decide the kind of the outcome, and the centre and the scale of its sums."""
         draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
         some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
         with asking_model(KEY, self._model, list(some)):
@@ -186,7 +186,7 @@ class _Simulator:
         self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
         if self._columns is not None:
             self._residuals = Residuals(self._kind, self._columns, self._num_classes)
-        # The smallest p value that sets can have must lie below the level of one quantity.
+        # The smallest p value that the simulated sets can give must lie below the level of one quantity.
         needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
         self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
 
@@ -218,10 +218,10 @@ class _Simulator:
         return [] if self._residuals is None else self._residuals.bins()
 
     def quantities(self) -> tuple[dict[str, np.ndarray], dict[str, str], set[str]]:
-        """Return quantity -> (set,) observed and simulated values, columns for which some are largest, and which are one-sided."""
+        """Return quantity -> (set,) observed and simulated values, columns of the largest, and one-sided quantities."""
         (sums,) = self._sums
         if self._kind == "class":
-            # The rarest classes of very many are left out.
+            # If there are very many classes, the rarest are left out.
             shares = sums / sums.sum(axis=1, keepdims=True)
             shown = np.sort(np.argsort(-shares[0], kind="stable")[:MOST_CLASSES])
             values = {f"{OF_CLASS}{code}": shares[:, code] for code in shown}

@@ -1,4 +1,4 @@
-"""Test quantities of outcomes, from sums over rows that blocks add up to."""
+"""Compute test quantities of outcomes from sums over rows, accumulated over blocks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Kind = Literal["real", "whole", "binary", "class"]
 """What an outcome is: a number, a whole number such as a count, 0 or 1, or the code of a class."""
 
 LEVEL = 0.04
-"""Probability that any quantity of a right model is said to differ, at most; with the 1% of LOO-PIT it makes 5%."""
+"""Largest probability that any quantity of a correct model is said to differ; with the 1% of LOO-PIT, it makes 5%."""
 
 MOST_CLASSES = 20
 
 OF_CLASS = "share of class "
-"""Beginning of the names of quantities of classes."""
+"""Prefix of the names of quantities of classes."""
 
 FITTED = "(predicted)"
 """Variable of bins that holds the predicted mean."""
@@ -31,10 +31,10 @@ class Bin(NamedTuple):
         num_rows: rows in it.
         predicted: their predicted mean outcome, or probability of a class.
         observed: their observed mean outcome, or share of rows in it.
-        low, high: band that holds the observed values of all bins of the variable together with 95% probability.
-        at: mean of the variable; NaN of levels.
-        interval_low, interval_high: ends of the 90% predictive intervals of rows, as means; NaN where an outcome is 0 or 1.
-        middle_low, middle_high: quantiles between which 90% of the observed outcomes lie, likewise.
+        low, high: simultaneous band, which holds the observed values of all bins of the variable with 95% probability.
+        at: mean of the variable; NaN for levels.
+        interval_low, interval_high: mean ends of the 90% predictive intervals of rows; NaN if an outcome is 0 or 1.
+        middle_low, middle_high: quantiles that enclose the middle 90% of the observed outcomes; NaN likewise.
     """
 
     variable: str
@@ -52,7 +52,7 @@ class Bin(NamedTuple):
 
 
 def sum_powers(values: Float[np.ndarray, "draw value"], centre: float, scale: float) -> Float[np.ndarray, "draw sum"]:
-    """Return sums over values of each draw: powers 0 to 4 of (value - centre) / scale, zeros, smallest, largest."""
+    """Return sums over the values of each draw: powers 0 to 4 of (value - centre) / scale, zeros, smallest, largest."""
     z = (values - centre) / scale
     powers = [np.ones_like(z), z, z**2, z**3, z**4, values == 0]
     return np.stack([*(each.sum(axis=1) for each in powers), values.min(axis=1), values.max(axis=1)], axis=1)
@@ -65,7 +65,7 @@ def add_sums(one: Float[np.ndarray, "draw sum"], other: Float[np.ndarray, "draw 
 
 
 def kind_of(outcome: np.ndarray, *, is_class: bool) -> Kind:
-    """Return what an outcome is; `is_class` says that its codes are of levels."""
+    """Return the kind of an outcome; `is_class` says that it holds codes of levels."""
     if is_class:
         return "class"
     if outcome.dtype.kind == "b" or (outcome.dtype.kind in "iu" and outcome.min() >= 0 and outcome.max() <= 1):
@@ -114,7 +114,7 @@ def quantities_of(
 
 
 def p_value(simulated: Float[np.ndarray, " draw"], observed: float, *, is_upper: bool = False) -> float:
-    """Return the two-sided posterior predictive p value, or that of as large a value; ties count for both sides.
+    """Return the two-sided posterior predictive p value, or the upper one; ties count for both sides.
 
     >>> p_value(np.arange(99.0), 98.0), p_value(np.zeros(99), 0.0)
     (0.04, 1.0)

@@ -1,7 +1,7 @@
 """Test quantities that depend on predictors, groups and predictions, from sums of residuals within bins.
 
-A residual is the outcome minus the predicted mean of its row, in units of the predicted standard deviation. Of classes
-each is 1 or 0, minus its probability.
+A residual is the outcome minus the predicted mean of its row, in units of the predicted standard deviation. For
+classes, it is 1 or 0 for each class, minus the probability of the class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Residuals:
     Args:
         kind: of the outcome.
         variables: bins of the columns.
-        num_classes: of an outcome that is a class, each of which is a 0 or 1 of its own; the first `MOST_CLASSES` count.
+        num_classes: number of classes of a class outcome, each treated as a 0-1 outcome; only the first `MOST_CLASSES`
+            count.
     """
 
     def __init__(self, kind: Kind, variables: Sequence[Variable], num_classes: int = 0) -> None:
@@ -65,7 +66,7 @@ class Residuals:
                 self._add_to((column.name, part), codes, len(column.labels), of_rows)
 
     def _part(self, every: Shaped[np.ndarray, "set row"], part: int) -> Float[np.ndarray, "set row"]:
-        """Return the outcomes, or of classes whether they are a certain one."""
+        """Return the outcomes, or for classes, whether they are a certain class."""
         return (every == part if self._kind == "class" else every).astype(np.float64)
 
     def _add_to(
@@ -84,9 +85,9 @@ class Residuals:
         self._sums[key] = self._sums[key] + found if key in self._sums else found
 
     def quantities(self) -> tuple[dict[str, Float[np.ndarray, " set"]], dict[str, str]]:
-        """Return quantity -> its value for the observed outcomes and each simulated set, and what some are largest for.
+        """Return quantity -> its value for the observed and each simulated set, and the columns where some are largest.
 
-        Large values tell of a wrong model.
+        Large values indicate misfit.
         """
         found: dict[str, np.ndarray] = {}
         worst: dict[str, str] = {}
@@ -107,7 +108,7 @@ class Residuals:
         return [self._sums[name, part] for part in range(self._num_parts)]
 
     def bins(self) -> list[Bin]:
-        """Return predicted and observed means by bin, of all variables; of classes, of that with the largest residuals."""
+        """Return predicted and observed means by bin of each variable; for classes, of the one that fits worst."""
         found = []
         if (FITTED, 0) in self._sums:
             sums = self._sums[FITTED, 0]
@@ -123,7 +124,7 @@ class Residuals:
 
 
 def _edges(mean: Float[np.ndarray, " row"]) -> Float[np.ndarray, " edge"]:
-    """Return the edges of bins of predicted means; empty if all are alike."""
+    """Return the edges of bins of predicted means; empty if all means are equal."""
     made = bin_numbers(FITTED, mean)
     if made is None:
         return np.zeros(0)
@@ -142,7 +143,7 @@ def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set 
 
 
 def _with_values(bins: Sequence[Bin], column: Variable, *, has_middle: bool) -> list[Bin]:
-    """Add where bins lie, and where their outcomes do."""
+    """Add the positions of bins and the range of their outcomes."""
     place = {label: i for i, label in enumerate(column.labels)}
     found = []
     for each in bins:
@@ -159,7 +160,7 @@ def _predicted(
     """Return predicted mean and standard deviation of each row, over the draws; the latter is never 0."""
     num = len(simulated)
     if kind in ("binary", "class"):
-        # Of no 1 in so many draws, the probability is not 0.
+        # If no draw is 1, the probability is still above 0.
         mean = (simulated.sum(axis=0) + 0.5) / (num + 1)
         return mean, np.sqrt(mean * (1 - mean))
     mean, spread = simulated.mean(axis=0), simulated.std(axis=0)
@@ -170,7 +171,7 @@ def _predicted(
 def _of_means(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set"]:
     """Return the sum over bins of the squared mean residual, times rows, over the mean squared residual.
 
-    Chi-squared if residuals are independent; noise that is too large everywhere does not count.
+    It is chi-squared if residuals are independent; noise that is too large in all bins alike does not count.
     """
     num_rows = sums[4, 0]
     overall = sums[1].sum(axis=1) / num_rows.sum()
@@ -178,9 +179,9 @@ def _of_means(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set
 
 
 def _of_spreads(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set"]:
-    """Return the same of squared distances from the bin's mean, over the variance of squared residuals.
+    """Return the same statistic for squared distances from the bin's mean, over the variance of squared residuals.
 
-    Neither a shift nor a spread or tails that are the same in all bins count.
+    A shift does not count, nor do spread or tails that are the same in all bins.
     """
     num_rows = sums[4, 0]
     around = sums[1] - np.square(sums[0]) / np.maximum(num_rows, 1)
@@ -192,7 +193,7 @@ def _of_spreads(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " s
 
 
 def _largest(of_columns: Sequence[Float[np.ndarray, " set"]]) -> tuple[Float[np.ndarray, " set"], int]:
-    """Return the largest of several quantities in each set, in standard deviations of the simulated, and whose the observed is."""
+    """Return the largest of several standardised quantities in each set, and which one it is in the observed set."""
     # Cube roots of chi-squared are nearly normal, whatever the number of bins (Wilson and Hilferty 1931).
     roots = np.cbrt(np.stack(of_columns))
     scale = roots[:, 1:].std(axis=1)
@@ -203,9 +204,9 @@ def _largest(of_columns: Sequence[Float[np.ndarray, " set"]]) -> tuple[Float[np.
 def simultaneous_band(
     simulated: Float[np.ndarray, "draw bin"], level: float = LEVEL_OF_BANDS
 ) -> tuple[Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]]:
-    """Return a band that holds a share `level` of the draws in all bins together.
+    """Return a band that holds a share `level` of the draws in all bins simultaneously.
 
-    The band lies between the same quantiles in every bin; a draw is within it as far as its most extreme rank.
+    The band lies between the same quantiles in every bin; the most extreme rank of a draw decides whether it is inside.
 
     Reference:
         Säilynoja, Bürkner and Vehtari 2022, doi:10.1007/s11222-022-10090-6, section 2.3, for simulated sets.

@@ -1,4 +1,4 @@
-"""rating_scores: errors of predicted ratings on hidden ones, and how often intervals hold them."""
+"""rating_scores: errors of predictions of hidden ratings, and the coverage of their intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bayesmesh.figures.figure_sections import Section
 
 
 class RatingScores(Analysis):
-    """Errors of the posterior average, of single draws and of simple rules on hidden ratings."""
+    """Errors on hidden ratings of the posterior average, of single draws and of simple rules."""
 
     pretty_name = "Hidden ratings"
     outputs = ("scores.csv", "coverage.csv")
@@ -21,7 +21,7 @@ class RatingScores(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Require users as groups of rows, the code of the film, and a number that is predicted."""
+        """Require users as groups of rows, a code for each film, and a predicted number."""
         from bayesmesh.analyses.rating_scores.hidden_ratings import check_ratings
 
         check_ratings(bound, latents)

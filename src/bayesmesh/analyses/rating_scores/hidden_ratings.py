@@ -1,4 +1,4 @@
-"""Predict hidden ratings with all draws: requirements on data and model, and sums over draws for each rating."""
+"""Predict hidden ratings with all draws: check data and model, and sum over draws for each rating."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILM = "film"
 """Field with the code of the rated item."""
 
 BLOCK_CELLS = 2**15
-"""Ratings of a call of the program, times the numbers that a draw predicts for each: one, or a probability for each level."""
+"""Limit on ratings per call of the program, times the numbers that a draw predicts for each: one, or one per level."""
 
 
 class Cells(NamedTuple):
@@ -44,10 +44,10 @@ class Predicted(NamedTuple):
     """What the draws predict for each hidden rating, float64 (rating,), and the error of each draw.
 
     Attributes:
-        mean: of the predicted expectation over draws.
-        square, absolute: mean over draws of the squared and of the absolute error of one draw's expectation.
-        below, up_to: mean over draws of the probability of a smaller rating, and of one at most as large; they differ where
-            ratings are discrete.
+        mean: mean over draws of the predicted expectation.
+        square, absolute: mean over draws of the squared and the absolute error of a draw's expectation.
+        below, up_to: mean over draws of the probability of a smaller rating, and of a rating at most as large; they
+            differ if ratings are discrete.
         by_draw: (draw,), root mean squared error over all ratings.
     """
 
@@ -63,8 +63,8 @@ def check_ratings(bound: BoundModel, latents: Shapes) -> None:
     """Check, without draws, that ratings are held out and can be predicted.
 
     Raises:
-        ConfigError: nothing is held out; users are not groups of rows; films have no codes; a number is not predicted; or the
-            model does not know a rating that is held out.
+        ConfigError: nothing is held out; users are not groups of rows; films have no codes; no number is predicted; or
+            a held-out rating is unknown to the model.
     """
     name = type(bound.model).__name__
     if bound.shards.group_field is None or FILM not in bound.data_spec.fields:
@@ -108,12 +108,12 @@ def _cells(bound: BoundModel, rows: dict[str, np.ndarray], users: np.ndarray) ->
 
 
 def _outcomes(bound: BoundModel, rows: dict[str, np.ndarray]) -> np.ndarray:
-    """Return (row,) ratings, float64; not a number where the model does not know a rating."""
+    """Return (row,) ratings, float64; NaN for ratings unknown to the model."""
     return np.asarray(bound.model.outcome({k: jnp.asarray(v) for k, v in rows.items()}), np.float64)
 
 
 def block_ratings(bound: BoundModel, draws: DrawBlocks, row: dict[str, np.ndarray]) -> int:
-    """Return how many ratings a call of the program takes, by the size of the prediction for one row."""
+    """Return how many ratings to pass per call of the program, from the size of the prediction for one row."""
 
     def predict(draw: Latents, row: Rows) -> list[Array]:
         return jax.tree.leaves(bound.model.predict(draws.align(draw, np.zeros(1, np.int64)), row))
@@ -126,13 +126,13 @@ def block_ratings(bound: BoundModel, draws: DrawBlocks, row: dict[str, np.ndarra
 def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride: int) -> Predicted:
     """Return sums over draws, in blocks of ratings.
 
-    Memory: arrays of the draws of a chunk by `BLOCK_CELLS` numbers, 17 MB each in float64, whatever is predicted.
+    Memory: arrays of (draws of a chunk) by `BLOCK_CELLS` numbers, 17 MB each in float64, whatever is predicted.
 
     Args:
         bound: model and data.
         posterior: the draws.
         cells: the hidden ratings.
-        stride: only every so many-th draw is used.
+        stride: use only every `stride`-th draw.
     """
     model, rows = bound.model, bound.shards.held_out()
     assert isinstance(rows, dict)
@@ -141,7 +141,7 @@ def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride
     def of_draw(draw: Latents, rows: Rows, entries: Array, observed: Array) -> Array:
         predictive = model.predict(draws.align(draw, entries), rows)
         mean, up_to = predictive.mean(), predictive.cdf(observed)  # type: ignore[attr-defined]  # see `check_ratings`
-        # Only of discrete ratings do they differ.
+        # They differ only for discrete ratings.
         below = getattr(predictive, "cdf_below", lambda _: up_to)(observed)
         error = (mean - observed).astype(jnp.float64)
         return jnp.stack([mean.astype(jnp.float64), error**2, jnp.abs(error), below, up_to])
@@ -150,7 +150,7 @@ def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride
     def of_chunk(
         latents: Latents, rows: Rows, entries: Array, observed: Array, counts: Array, is_row: Array
     ) -> tuple[Array, Array]:
-        """Sums over the draws that count, (5, row), and squared errors summed over the ratings that count, (draw,)."""
+        """Return sums over counted draws, (5, row), and squared errors summed over counted ratings, (draw,)."""
         found = jax.vmap(of_draw, (0, None, None, None))(latents, rows, entries, observed)
         return jnp.einsum("d,dsr->sr", counts, found), found[:, 1] @ is_row
 

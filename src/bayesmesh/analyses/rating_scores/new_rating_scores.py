@@ -1,4 +1,4 @@
-"""Predict hidden ratings of users whom the chains have not seen: each is folded in from some ratings, and the others are scored."""
+"""Predict hidden ratings of users whom the chains have not seen, each folded in from the user's other ratings."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from bayesmesh.data.split import held_out_count
 from bayesmesh.store.posterior_reader import Posterior
 
 MOST_DRAWS = 200
-"""Draws of the films in which new users are folded in."""
+"""Largest number of draws of the films for which new users are folded in."""
 
 READ_BYTES = 2**30
 """Limit on the chunks of draws that are decoded, in bytes."""
 
 
 def are_new(bound: BoundModel, cells: Cells, training: Cells) -> bool:
-    """Return whether the model folds users in, and none of those with hidden ratings has any in training."""
+    """Return whether the model folds in users and no user with hidden ratings has any in training."""
     return bool(bound.model.folds_in_ratings and not np.isin(cells.user, training.user).any())
 
 
@@ -46,11 +46,11 @@ class Divided(NamedTuple):
 def divide(cells: Cells, share: float, seed: int) -> Divided:
     """Divide the ratings of each user at random; a user with a single rating is left out.
 
-    The choice for a user depends on the seed, the user's code and the number of the user's ratings alone.
+    The choice for a user depends only on the seed, the user's code and the number of the user's ratings.
 
     Args:
         cells: ratings of new users.
-        share: of each one's ratings that is given; at least one is hidden and one is given.
+        share: share of each user's ratings that is given; at least one is hidden and one is given.
         seed: of the choice.
 
     >>> cells = Cells(np.array([7, 7, 7, 9, 7]), np.arange(5), np.arange(5.0))
@@ -72,7 +72,7 @@ def divide(cells: Cells, share: float, seed: int) -> Divided:
 
 
 def predict_new(bound: BoundModel, posterior: Posterior, divided: Divided, most_draws: int) -> Predicted:
-    """Return what draws of the films and of the folded-in users predict for each hidden rating.
+    """Return the predictions of each hidden rating from draws of the films and of the folded-in users.
 
     Args:
         bound: model and data.
@@ -104,7 +104,7 @@ def predict_new(bound: BoundModel, posterior: Posterior, divided: Divided, most_
 
 
 def _coded(rating: np.ndarray, scales: RatingScales) -> np.ndarray:
-    """Return ratings, or of ordered ones the numbers of the nearest levels, as floats: the experiment's dtype has rounded ratings.
+    """Return ratings, or numbers of the nearest ordered levels, as floats: the experiment's dtype rounds ratings.
 
     >>> levels = np.array([0.1, 0.2, 0.7])
     >>> _coded(levels.astype(np.float32), RatingScales(1, 1, levels)).tolist()

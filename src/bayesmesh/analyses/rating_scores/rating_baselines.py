@@ -1,4 +1,4 @@
-"""Simple rules that predict ratings: one number for all, and biases of users and films by ridge regression."""
+"""Fit simple rules that predict ratings: one number for all, and ridge-regression biases of users and films."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from bayesmesh.analyses.rating_scores.hidden_ratings import Cells
 
 PENALTIES = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Ratings that count as much as the prior of a bias: those that are tried."""
+"""Ridge penalties to try, as the number of ratings that weigh as much as the prior of a bias."""
 
 SWEEPS = 20
-"""Updates of both sides; what they leave is mostly a shift between users and films, which predictions do not see."""
+"""Number of updates of both sides; the remaining error is mostly a shift between users and films, which predictions do
+not see."""
 
 INNER = 0.1
 """Share of the training ratings on which the penalty is chosen."""
@@ -33,7 +34,7 @@ class Biases(NamedTuple):
 
 
 def fit_biases(cells: Cells, num_users: int, num_films: int, penalty: float) -> Biases:
-    """Return the biases that minimise squared errors plus `penalty` times their squares, users and films in turn.
+    """Return the biases that minimise squared errors plus `penalty` times squared biases, for users and films in turn.
 
     A user or film without a rating has the bias 0.
 
@@ -62,7 +63,7 @@ def with_new_users(biases: Biases, given: Cells) -> Biases:
 
 
 def choose_biases(cells: Cells, num_users: int, num_films: int, seed: int) -> Biases:
-    """Return a fit to all ratings, with the penalty that predicts a tenth of them best from the others."""
+    """Return a fit to all ratings, with the penalty that best predicts a held-out tenth of them."""
     is_inner = np.random.default_rng([seed, 1]).random(len(cells.rating)) < INNER
     if is_inner.all() or not is_inner.any():
         return fit_biases(cells, num_users, num_films, PENALTIES[1])

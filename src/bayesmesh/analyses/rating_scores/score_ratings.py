@@ -25,7 +25,7 @@ from bayesmesh.files import write_text
 from bayesmesh.store.posterior_reader import Posterior
 
 PROBABILITIES = (0.5, 0.8, 0.9)
-"""Of the central intervals whose coverage is counted."""
+"""Probabilities of the central intervals whose coverage is computed."""
 
 LIMITS = (0.025, 0.975)
 
@@ -33,7 +33,7 @@ LIMITS = (0.025, 0.975)
 def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, files: Mapping[str, Path]) -> str:
     """Write the scores of all predictions and the coverage of intervals, and return the errors as text.
 
-    Memory: some ten numbers for each hidden rating and three for each training rating, beside blocks of draws.
+    Memory: about ten numbers per hidden rating and three per training rating, besides blocks of draws.
 
     Args:
         bound: model and data.
@@ -42,7 +42,7 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
         files: paths of ``scores.csv`` and ``coverage.csv``.
 
     Raises:
-        ConfigError: nothing is held out, or of each new user a single rating.
+        ConfigError: nothing is held out, or each new user has a single rating.
     """
     jax.config.update("jax_enable_x64", True)
     cells, training = hidden_cells(bound), joined(list(training_cells(bound)))
@@ -107,10 +107,10 @@ def _of_draws(name: str, found: Predicted) -> tuple[float | None, float | None]:
 
 
 def holds(found: Predicted, probability: float) -> np.ndarray:
-    """Return how far each rating lies in the central interval of its averaged predictive distribution, (rating,) in [0, 1].
+    """Return the part of each rating within the central interval of its averaged prediction, (rating,) in [0, 1].
 
-    A continuous rating lies in it or not. One of discrete ratings counts with the part of its probability that lies between
-    the tails, so that the mean is `probability` where the distribution is right.
+    A continuous rating lies in it or not. A discrete rating counts with the fraction of its probability that lies
+    between the tails, so that the mean is `probability` if the distribution is correct.
 
     Reference:
         Czado, Gneiting and Held 2009, "Predictive model assessment for count data", Biometrics 65, section 2.1.
@@ -141,7 +141,7 @@ def _users(user: np.ndarray, values: np.ndarray) -> Users:
 
 
 def resample(users: Users, resamples: int, seed: int) -> np.ndarray:
-    """Return the mean over ratings of each score, users drawn anew with replacement, (resample, score); NaN for one user."""
+    """Return bootstrap means over ratings of each score, resampling users, (resample, score); NaN for one user."""
     random, number = np.random.default_rng([seed, 2]), len(users.counts)
     if number < 2:
         return np.full((resamples, len(users.sums)), np.nan)

@@ -11,7 +11,7 @@ from bayesmesh.figures.figure_sections import Section
 
 
 class Recommendation(Analysis):
-    """Films for a few users with their uncertainty, and held-out scores for all users."""
+    """Films for a few users, with uncertainty, and held-out scores for all users."""
 
     pretty_name = "Recommendation"
     outputs = (

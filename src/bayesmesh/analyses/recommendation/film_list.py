@@ -1,6 +1,6 @@
-"""Rank the films of one user from draws in memory: by mean value, by probability of being the best, or by Thompson.
+"""Rank films for one user from draws in memory: by mean value, probability of being best, or Thompson sampling.
 
-The value of a film is the probability that the user watches it, from its logit, or the rating to expect.
+The value of a film is the probability that the user watches it, from its logit, or the expected rating.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from bayesmesh.analyses.fold_in.fold_in_watches import sigmoid
 
 Order = Literal["mean", "best", "thompson"]
-"""``mean``: by the posterior mean of the value. ``best``: by the share of draws in which the film is the first.
+"""``mean``: by the posterior mean of the value. ``best``: by the share of draws in which the film ranks first.
 ``thompson``: by the values of a single draw, chosen at random, so that uncertain films get their turn."""
 
 ORDERS: tuple[Order, ...] = ("mean", "best", "thompson")
@@ -28,8 +28,8 @@ class ListedFilm(NamedTuple):
     Attributes:
         film: column of the watch matrix, or code of the film.
         mean, low, high: posterior mean of the value and its central interval of probability `INTERVAL`.
-        p_best: share of draws in which it is the first of the films that may be listed.
-        p_top: share of draws in which it is among the first.
+        p_best: share of draws in which it ranks first among the films that may be listed.
+        p_top: share of draws in which it is among the first `top`.
     """
 
     film: int
@@ -54,7 +54,7 @@ def list_films(
     Args:
         scores: (draws, films), of one user: logits, or expected ratings.
         is_known: (films,) bool, films that are not listed.
-        num_films: films to list; fewer if the user has not so many left.
+        num_films: films to list; fewer if the user has fewer left.
         top: depth of ``p_top``.
         order: see `Order`.
         generator: chooses the draw of ``thompson``.
@@ -75,7 +75,7 @@ def list_films(
         "thompson": (-chosen[generator.integers(len(chosen))],),
     }
     listed = np.lexsort(keys[order])[:num_films]
-    # Quantiles go through an increasing map.
+    # Quantiles commute with an increasing map.
     tail = (1 - INTERVAL) / 2
     low, high = to_value(np.quantile(chosen[:, listed], [tail, 1 - tail], axis=0))
     numbers = zip(candidates[listed], mean[listed], low, high, p_best[listed], p_top[listed], strict=True)

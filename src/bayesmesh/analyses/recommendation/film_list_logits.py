@@ -1,4 +1,4 @@
-"""Logits of one user: from the user's own stored draws, or from draws given the films that a new user has watched."""
+"""Compute the logits of one user: from stored draws, or for a new user, from draws given the films watched."""
 
 from __future__ import annotations
 

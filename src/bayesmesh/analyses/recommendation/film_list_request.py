@@ -1,4 +1,4 @@
-"""What lists of films for one user have in common, whether of watches or of ratings: the experiment, the order, the rows."""
+"""Common parts of film lists for one user, whether by watches or by ratings: the experiment, the order, the rows."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.seals import check_output
 
 MAX_DRAWS = 150
-"""Draws for a new user, whose latents are sampled for each draw of the films."""
+"""Number of draws for a new user, whose latents are sampled for each draw of the films."""
 
 MAX_DRAWS_OF_KNOWN = 1000
 
 MAX_CELLS = 2**24
-"""Most numbers in memory, draws x films."""
+"""Largest number of values in memory, draws x films."""
 
 LEAST_ACCEPTANCE = 0.1
 
 SEED = 0
-"""Seed of the sampler and of Thompson's draw: the same command gives the same list."""
+"""Seed of the sampler and of the Thompson draw: the same command gives the same list."""
 
 
 class Asked(NamedTuple):
-    """What a list is made of.
+    """Settings of a list.
 
     Attributes:
         num_films: films to list.
-        depth: of "among the first".
+        depth: number of films that count as "among the first".
         order: of the list.
     """
 
@@ -52,9 +52,9 @@ class Opened(NamedTuple):
     """An experiment with a posterior, compared with the records of its jobs.
 
     Attributes:
-        spec: with which the posterior was made.
+        spec: settings with which the posterior was sampled.
         shards: its data, as the source has them.
-        is_of_ratings: whether its data are ratings, and not a watch matrix.
+        is_of_ratings: whether its data are ratings rather than a watch matrix.
         options: of the model.
     """
 
@@ -68,7 +68,7 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
     """Open the posterior's settings and data.
 
     Raises:
-        ConfigError: there is no posterior, or its model folds in no users.
+        ConfigError: there is no posterior, or its model cannot fold in users.
         StoreError: a result is damaged.
     """
     spec = find_spec(layout)
@@ -87,7 +87,7 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
 
 
 def find_user(user_id: str, names: Sequence[str], experiment: str) -> int:
-    """Return the place of a user among those of the data.
+    """Return the position of a user among the users of the data.
 
     Raises:
         ConfigError: there is no such user.
@@ -104,13 +104,13 @@ def most_draws(wanted: int, num_films: int) -> int:
 
 
 def draws_of(count: int, posterior: Any) -> str:
-    """Say how many draws were read, and of which probability intervals are."""
+    """Say how many draws were read, and the probability of the intervals."""
     total = posterior.num_chains * posterior.num_draws
     return f"{count} of {total} draws; intervals of probability {INTERVAL:g}"
 
 
 def doubts(layout: ExperimentLayout, acceptance: float = 1.0) -> tuple[str, ...]:
-    """Return sentences where the verdict on the posterior is not a pass, or the sampler of a new user accepted little."""
+    """Return warnings if the posterior's verdict is not a pass, or a new user's sampler accepted few proposals."""
     said: tuple[str, ...] = ()
     if not layout.verdict.exists():
         said = (f"{layout.experiment}: no verdict on the posterior yet",)
@@ -128,9 +128,9 @@ def list_rows(
     """Return the rows of a list.
 
     Args:
-        listed: the films, the first one first.
+        listed: the films, in order.
         columns: of the dataset: ids, titles and genres of the films, as far as it has them.
-        is_held_out: (films,) bool, known of the user, and kept from the chains.
+        is_held_out: (films,) bool, films of the user that were held out from the chains.
     """
     ids, titles, genres = (columns.get(name) for name in ("film_id", "title", "genres"))
     rows: list[dict[str, Any]] = []

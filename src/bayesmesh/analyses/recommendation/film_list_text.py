@@ -19,10 +19,10 @@ class FilmList(NamedTuple):
 
     Attributes:
         about: a sentence about user, draws and intervals.
-        rows: the films, the first one first: the columns `COLUMNS`.
+        rows: the films, in order, with the columns `COLUMNS`.
         depth: of the column ``p_top``.
-        warnings: what to doubt.
-        value: heading of what is listed.
+        warnings: reasons for doubt.
+        value: heading of the listed values.
         item: what is rated or watched.
     """
 
@@ -68,7 +68,7 @@ def check_output_name(output: str | None) -> None:
 
 
 def write_list(found: FilmList, output: str) -> None:
-    """Write a list as CSV or JSON, by the ending of the file, atomically."""
+    """Write a list as CSV or JSON, depending on the file's extension, atomically."""
     if output.endswith(".json"):
         content = {"about": found.about, "warnings": found.warnings, "films": found.rows}
         write_text(Path(output), json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Logits of users and films, the checks that data and model have them, and the rows and draws of chosen users."""
+"""Compute logits of users and films, check that they exist, and read the rows and draws of chosen users."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Sha
 
     Raises:
         ConfigError: see `check_recommendation`.
-        StoreError: the posterior has another number of users than the data.
+        StoreError: the posterior and the data differ in the number of users.
     """
     latents = draw_shapes(posterior, spec.dtype)
     check_recommendation(model, latents, shards)
@@ -102,7 +102,7 @@ def read_users(shards: Shards, users: np.ndarray, block_rows: int = 8192) -> dic
 
 
 def take_users(model: Model, users: np.ndarray, name: str, values: np.ndarray) -> np.ndarray:
-    """Return a latent of a block of draws, (draws, ...), with `users` only if it is local."""
+    """Return a latent of a block of draws, (draws, ...), restricted to `users` if it is local."""
     return np.take(values, users, _user_axis(model, name, values)) if name in model.local_latents else values
 
 

@@ -87,8 +87,8 @@ def score_held_out(
         block_bytes: limit on the latents in memory.
 
     Returns:
-        Ranking (posterior_average, single_draw, popularity, random, baselines) -> scores, single draws averaged over
-        `NUM_SINGLE_DRAWS` of them; empty when nothing was held out.
+        Ranking (posterior_average, single_draw, popularity, random, baselines) -> scores; those of single draws are
+        averaged over `NUM_SINGLE_DRAWS` draws. Empty when nothing was held out.
     """
     hidden = shards.held_out()
     if not isinstance(hidden, Interactions) or not len(hidden.indices):
@@ -121,7 +121,7 @@ def score_held_out(
 def _score_tile(
     ranker: _Ranker, chunks: Chunks, single: set[int], is_hidden: np.ndarray, popularity: np.ndarray, num_users: int
 ) -> dict[str, Ranked]:
-    """Score the rankings of some users; `single` are the positions of the draws to rank by themselves."""
+    """Score the rankings of some users; `single` holds the positions of the draws to rank individually."""
     information = self_information(popularity, num_users)
 
     def score(films: np.ndarray) -> Ranked:

@@ -24,7 +24,7 @@ from bayesmesh.analyses.recommendation.recommendation_scores import self_informa
 from bayesmesh.data.split import Interactions, UnseenUsers
 
 SUM_BYTES = 256 * 2**20
-"""Limit on the summed probabilities of the runs that are under way, users x films float32; more users take another pass."""
+"""Limit on the summed probabilities of concurrent runs, users x films float32; more users take another pass."""
 
 NUM_SINGLE_DRAWS = 20
 
@@ -34,7 +34,7 @@ class UnseenScores(NamedTuple):
 
     Attributes:
         rankings: name -> lists and scores, of users with hidden films; empty if there are none.
-        acceptance: (users,), of these users, share of accepted proposals over all draws.
+        acceptance: (users,), share of accepted proposals over all draws, for these users.
     """
 
     rankings: dict[str, Ranked]
@@ -52,7 +52,7 @@ def score_unseen(
     *,
     sum_bytes: int = SUM_BYTES,
 ) -> UnseenScores:
-    """Fold all new users in, and rank the films that they are not known to have watched.
+    """Fold in all new users, and rank the films that they are not known to have watched.
 
     Args:
         draws: of the films; all are averaged.

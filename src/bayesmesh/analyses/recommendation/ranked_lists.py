@@ -1,4 +1,4 @@
-"""Scores of lists of films, and of the users of several blocks together."""
+"""Score lists of films, and join the scores of users from several blocks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from bayesmesh.analyses.recommendation.recommendation_scores import (
 
 
 class Ranked(NamedTuple):
-    """What a ranking lists.
+    """The lists of a ranking, and their scores.
 
     Attributes:
         scores: of every user with held-out films.
-        listed: (lists, films) int64, how many users each film is listed for, by draw where draws are ranked by themselves.
-        draw_ndcg: (draws, users), NDCG of draws ranked by themselves; no rows for other rankings.
+        listed: (lists, films) int64, how many users each film is listed for; one row per draw if draws are ranked
+            individually.
+        draw_ndcg: (draws, users), NDCG of draws ranked individually; no rows for other rankings.
     """
 
     scores: UserScores
@@ -31,7 +32,7 @@ class Ranked(NamedTuple):
 
 
 def join_users(pieces: Sequence[Mapping[str, Ranked]]) -> dict[str, Ranked]:
-    """Return the rankings of all users from those of some each."""
+    """Join rankings of disjoint sets of users into those of all users."""
     joined = {}
     for name in pieces[0]:
         parts = [piece[name] for piece in pieces]
@@ -48,7 +49,7 @@ def rank_once(films: np.ndarray, is_hidden: np.ndarray, information: np.ndarray)
 
 
 def rank_draws(lists: Sequence[Ranked]) -> Ranked:
-    """Return the mean scores of draws that are ranked by themselves."""
+    """Return the mean scores of draws that are ranked individually."""
     scores = UserScores(*(np.mean(values, axis=0) for values in zip(*(one.scores for one in lists), strict=True)))
     return Ranked(scores, np.concatenate([one.listed for one in lists]), np.stack([one.scores.ndcg for one in lists]))
 
@@ -75,7 +76,7 @@ def list_first(scores: np.ndarray, is_watched: np.ndarray, cutoff: int) -> np.nd
         cutoff: films to list.
     """
     free = np.where(is_watched, -np.inf, scores)
-    # The last one that is listed, and all that equal it, so that ties are broken by index.
+    # Keep the last listed score and all scores equal to it, so that ties are broken by index.
     limit = -np.partition(-free, cutoff - 1, axis=1)[:, cutoff - 1 : cutoff]
     listed = np.empty((len(free), cutoff), np.int64)
     for user, (row, least) in enumerate(zip(free, limit, strict=True)):

@@ -23,7 +23,7 @@ class Scale(NamedTuple):
 
     Attributes:
         low, high: the smallest and the largest of the data.
-        levels: those that are possible where ratings are ordered; otherwise empty.
+        levels: possible values if ratings are ordered; otherwise empty.
     """
 
     low: float
@@ -32,17 +32,17 @@ class Scale(NamedTuple):
 
 
 def read_rated(path: Path, film: str, rating: str) -> dict[str, tuple[str, str]]:
-    """Return place of a line, for messages -> its film and its rating, as text.
+    """Return position of a line, for messages -> its film and its rating, as text.
 
     The first line names the columns; other columns are ignored. Values are separated by commas, semicolons or tabs. Empty
-    lines are left out.
+    lines are skipped.
 
     Args:
         path: the file.
-        film, rating: names of the columns in the data; ``film`` and ``rating`` are understood too.
+        film, rating: names of the columns in the data; ``film`` and ``rating`` are accepted too.
 
     Raises:
-        DataError: the file cannot be read, lacks a column or a rating, or a line has another number of values.
+        DataError: the file cannot be read, lacks a column or a rating, or a line has the wrong number of values.
     """
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
@@ -87,16 +87,16 @@ def _column(place: str, columns: list[str], names: tuple[str, ...]) -> int:
 def find_rated(
     named: Mapping[str, tuple[str, str]], columns: Mapping[str, Column], num_films: int, scale: Scale
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of the films that texts name, int64, and their ratings, float64.
+    """Return the codes of the named films, int64, and their ratings, float64.
 
     Args:
-        named: place of a line, for messages -> film and rating.
+        named: position of a line, for messages -> film and rating.
         columns: ``film_id`` and ``title`` of the dataset.
         num_films: films of the dataset.
         scale: ratings that may be given.
 
     Raises:
-        DataError: a film is not known or named twice; or a rating is not a number, or not one of the scale.
+        DataError: a film is unknown or named twice, or a rating is not a number or not on the scale.
 
     >>> titles, scale = {"film_id": [10, 20], "title": ["Alien", "Up"]}, Scale(1, 5, np.zeros(0))
     >>> [found.tolist() for found in find_rated({"line 2": ("up", "4.5")}, titles, 2, scale)]

@@ -35,7 +35,8 @@ UNSEEN_READ_BYTES = 2**30
 """Limit on the chunks that are decoded for unseen users, in bytes."""
 
 MAX_MODE_CELLS = 2**28
-"""Largest training matrix for which a mode of the posterior is sought, in cells; it is then held twice, a byte each."""
+"""Largest training matrix, in cells, for which a mode of the posterior is sought; it is then held twice, at a byte per
+cell."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -91,10 +92,10 @@ class Scored(NamedTuple):
 
     Attributes:
         rankings: name -> scores; empty when nothing was held out.
-        num_known: (users,), films of each scored user that the rankings know of.
+        num_known: (users,), number of films of each scored user that are known to the rankings.
         calibration: of the watch probabilities of unseen users, or None.
         acceptance: (users,), of the sampler of unseen users; empty without them.
-        num_draws: of the films, for unseen users.
+        num_draws: number of draws of the films, for unseen users.
     """
 
     rankings: Mapping[str, Ranked]
@@ -114,7 +115,7 @@ def score_users(
     accumulator_bytes: int,
     block_bytes: int,
 ) -> Scored:
-    """Score rankings of held-out films: of users of the chains, or of those whom they have not seen."""
+    """Score rankings of held-out films, for users in the chains or for users whom they have not seen."""
     unseen = shards.unseen()
     if unseen is None and not isinstance(shards.held_out(), Interactions):
         return Scored({}, np.empty(0, np.int64))
@@ -132,7 +133,7 @@ def score_users(
 
 
 def make_baselines(model: Model, posterior: Posterior, shards: Shards, settings: Options) -> dict[str, Baseline]:
-    """Fit the rankings to compare with; a mode of the posterior where the model folds in and the matrix is not too large."""
+    """Fit the baseline rankings, with a posterior mode if the model folds in users and the matrix is small enough."""
     watched = read_matrix(shards)
     baselines = fit_baselines(watched, settings.cutoff, SEED)
     if model.folds_in and math.prod(watched.shape) <= MAX_MODE_CELLS:
@@ -190,7 +191,7 @@ def recommend(
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
 ) -> int:
-    """Rank the unwatched films of a few users in every draw, score held-out films of all users, write the tables.
+    """Rank the unwatched films of a few users in every draw, score held-out films of all users, and write the tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
     ``scores.csv`` has only its header.
@@ -209,7 +210,7 @@ def recommend(
 
     Raises:
         ConfigError: data or model do not support ranking films, or a chosen user is not in the data.
-        StoreError: the posterior has another number of users than the data.
+        StoreError: the posterior and the data differ in the number of users.
     """
     jax.config.update("jax_enable_x64", True)
     check_inputs(model, spec, posterior, shards)

@@ -1,4 +1,4 @@
-"""Rank films for one user by the ratings to expect, from the stored posterior of an experiment of ratings; without JAX."""
+"""Rank films for one user by expected rating, from the stored posterior of an experiment on ratings; without JAX."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ HELD_OUT = "held_out_rows"
 
 
 class Ratings(NamedTuple):
-    """What is common to the ratings of an experiment.
+    """Common properties of the ratings of an experiment.
 
     Attributes:
         num_films: films of the dataset.
         columns: ids, titles and genres of the films, as far as the dataset has them.
-        about: what the numbers of the column of ratings are.
+        about: meaning of the numbers in the column of ratings.
         scales: of the model; those of the prior of new users count only where the ratings have been read.
     """
 
@@ -71,7 +71,7 @@ def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, asked: Aske
     """Return films for a user of the data, from the user's own draws; see `recommend_user.for_user`."""
     options, shards = opened.options, opened.shards
     user = find_user(user_id, list(shards.variables[options.user].levels), layout.experiment)
-    # The prior is in the user's draws, so that normal ratings need not be read.
+    # The user's draws already account for the prior, so normal ratings need not be read.
     training = np.zeros(0) if options.likelihood == "gaussian" else shards.read_field(options.rating)
     ratings = _about(opened, training)
     is_rated, hidden = (_films_of(opened, user, part, ratings.num_films) for part in ("rows", HELD_OUT))
@@ -138,7 +138,7 @@ def _films_of(opened: Opened, user: int, part: str, num_films: int) -> np.ndarra
     """Return which films a user has rated in a part of the data, (films,) bool."""
     found, rows = np.zeros(num_films, bool), np.flatnonzero(opened.shards.read_field(opened.options.user, part) == user)
     if rows.size:
-        # Of data that are sorted by user these are few chunks.
+        # If the data are sorted by user, these are few chunks.
         films = opened.shards.read_field(opened.options.film, part, int(rows[0]), int(rows[-1]) + 1)
         found[films[rows - rows[0]]] = True
     return found
@@ -153,13 +153,13 @@ def _columns(shards: Shards, film: str) -> Mapping[str, Column]:
 
 
 def _expected(predictor: np.ndarray, draws: FactorDraws, place: int, ratings: Ratings) -> np.ndarray:
-    """Return the ratings to expect in one draw, in the unit of the table."""
+    """Return the expected ratings in one draw, in the unit of the table."""
     shared = {name: draws.shared[name][place] for name in ratings.scales.shared}
     return ratings.in_unit(expected_ratings(predictor, shared, ratings.scales))
 
 
 def _said(draws: FactorDraws, posterior: Posterior, ratings: Ratings) -> str:
-    """Say what was read, and how far a rating lies from its expectation."""
+    """Describe the draws that were read, and how far a rating lies from its expectation."""
     if len(ratings.scales.levels):
         return f"{draws_of(draws.num_draws, posterior)}, of expectations"
     sigma = float(np.mean(draws.shared["sigma"])) * ratings.about.scale

@@ -1,6 +1,6 @@
-"""Rankings to compare with, fitted to the training matrix: EASE and implicit ALS, each tuned on some films of training users.
+"""Fit baseline rankings to the training matrix: EASE and implicit ALS, each tuned on some films of training users.
 
-Both take any user by the films that are known of him or her, so they rank users of the matrix and new ones alike.
+Both represent a user by the user's known films, so they rank users of the matrix and new users alike.
 
 References:
     Steck 2019, "Embarrassingly shallow autoencoders for sparse data", doi:10.1145/3308558.3313710 (EASE).
@@ -30,16 +30,17 @@ Score = Callable[[np.ndarray], np.ndarray]
 EASE_PENALTIES = (100.0, 250.0, 500.0, 1000.0)
 
 ALS_SETTINGS = ((1.0, 10.0), (1.0, 30.0), (4.0, 30.0), (4.0, 60.0))
-"""Weight of a watched cell beyond that of others, and penalty of the factors."""
+"""Additional weight of a watched cell, and penalty on the factors."""
 
 ALS_FACTORS = 48
 ALS_SWEEPS = 8
 
 _SYSTEMS = 1024
-"""Linear systems that are solved by one call: some 20 MB with 48 factors, with the copy that the solver makes."""
+"""Number of linear systems solved per call: about 20 MB with 48 factors, including the solver's copy."""
 
 MAX_EASE_FILMS = 20_000
-"""EASE holds three matrices films x films in float64: 330 MB for 3,706 films, 9.6 GB for this many."""
+"""Largest number of films for EASE, which holds three films x films matrices in float64: 330 MB for 3,706 films, 9.6 GB
+for this many."""
 
 VALIDATION_USERS = 1000
 VALIDATION_FRACTION = 0.2
@@ -50,7 +51,7 @@ class Baseline(NamedTuple):
 
     Attributes:
         score: see `Score`.
-        settings: those that ranked hidden films of training users best.
+        settings: the settings that best ranked hidden films of training users.
     """
 
     score: Score
@@ -58,7 +59,7 @@ class Baseline(NamedTuple):
 
 
 def read_matrix(shards: Shards) -> scipy.sparse.csr_matrix:
-    """Return the training matrix, (users, films) float32, of which only watched cells take memory."""
+    """Return the training matrix, (users, films) float32, as a sparse matrix."""
     return scipy.sparse.vstack(
         [scipy.sparse.csr_matrix(block["watched"] > 0, dtype=np.float32) for block in shards.blocks()], format="csr"
     )
@@ -67,8 +68,8 @@ def read_matrix(shards: Shards) -> scipy.sparse.csr_matrix:
 def fit_baselines(watched: scipy.sparse.csr_matrix, cutoff: int, seed: int) -> dict[str, Baseline]:
     """Tune and fit all baselines.
 
-    Settings are those with the largest NDCG on a fifth of the films of up to 1,000 training users, which are hidden for this
-    and put back for the final fit.
+    The chosen settings have the largest NDCG on a fifth of the films of up to 1,000 training users; these films are
+    hidden for tuning and restored for the final fit.
 
     Args:
         watched: (users, films), training matrix.
@@ -149,7 +150,7 @@ def als(
     Args:
         watched: (users, films).
         weight: of a watched cell, beyond 1.
-        penalty: of the squared factors.
+        penalty: on the squared factors.
         seed: of the first factors.
         num_factors: of a user and of a film.
         num_sweeps: of users and films.

@@ -1,7 +1,7 @@
 """Find a mode of the posterior of a factorisation: users given films and films given users, in turn.
 
 Given one side, the other is a set of independent logistic regressions (see `fold_in`). The posterior of both sides has many
-modes; the one found is that to which a stored draw leads in at most 25 sweeps.
+modes; the one found is reached from a stored draw in at most 25 sweeps.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _log = logging.getLogger("bayesmesh")
 
 MAX_SWEEPS = 25
 STEPS_OF_SWEEP = 2
-"""Newton steps of a side before the other one is improved."""
+"""Newton steps on one side before the other side is updated."""
 
 TOLERANCE = 1e-3
-"""Largest root mean square change of the film latents in the last sweep, relative to that of the latents."""
+"""Largest root mean square change of the film latents in the last sweep, relative to their root mean square."""
 
 
 def posterior_mode(draws: FactorDraws, watched: np.ndarray, prior_scale: float) -> Baseline:

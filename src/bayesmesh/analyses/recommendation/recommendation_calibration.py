@@ -1,7 +1,8 @@
-"""Are the watch probabilities of new users right? Cells, watched or not, are hidden from the fold-in and then predicted.
+"""Check the watch probabilities of new users: hide cells, watched or not, from the fold-in, and predict them.
 
-Films are divided into folds at random, and so are users: for a user, the films of one fold are unknown, and all others are
-observed. Hidden cells are then a random part of all cells, which the hidden films of a ranking, all of them watched, are not.
+Films are divided into folds at random, and so are users: for a user, the films of one fold are unknown, and all others
+are observed. Hidden cells are thus a random subset of all cells, unlike the hidden films of a ranking, which were all
+watched.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PROBABILITY = 0.9
 """Probability of the intervals of counts and logits."""
 
 LOGITS_OF_USER = 16
-"""Hidden cells of each user at which true logits are compared, for simulated data."""
+"""Number of hidden cells per user at which true logits are compared, for simulated data."""
 
 
 class Bin(NamedTuple):
@@ -34,8 +35,9 @@ class Bin(NamedTuple):
         low, high: the limits.
         num_cells: how many.
         predicted: mean of their probabilities.
-        watched: share of them that was watched.
-        difference_se: standard error of `watched` minus `predicted`: over users, or that of independent cells if it is larger.
+        watched: share of them that were watched.
+        difference_se: standard error of `watched` minus `predicted`: over users, or of independent cells if that is
+            larger.
     """
 
     low: float
@@ -52,7 +54,7 @@ class Calibration(NamedTuple):
     Attributes:
         bins: by watch probability, without empty ones.
         count_pit: (users,), randomised probability integral transform of the number of hidden cells that were watched.
-        covered_logits: (users,) share of true logits inside their intervals; empty without truth.
+        covered_logits: (users,), share of true logits inside their intervals; empty if the truth is unknown.
     """
 
     bins: list[Bin]
@@ -78,7 +80,7 @@ def calibrate(
         watched: (users, films) bool, all films that the users watched.
         prior_scale: standard deviation of the prior of a user's latents.
         seed: of the folds and of simulated counts.
-        true_logits: (users, films), where data are simulated.
+        true_logits: (users, films), if data are simulated.
     """
     users, num_films = watched.shape
     generator = np.random.default_rng([seed, num_films])
@@ -127,7 +129,7 @@ def _predict(
 def randomised_pit(simulated: np.ndarray, observed: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return a number for each count that is uniform if the observed count is one more draw of the simulated ones.
 
-    The share below, plus a random part of those equal, the observed one among them.
+    It is the share of smaller counts plus a random part of the share of equal ones, which includes the observed count.
 
     Args:
         simulated: (draws, users).
@@ -172,10 +174,10 @@ def bin_cells(probability: np.ndarray, watched: np.ndarray, is_hidden: np.ndarra
             continue
         predicted = (probability * chosen).sum(axis=1, dtype=np.float64)
         found = (watched & chosen).sum(axis=1)
-        # A user's cells depend on each other, users do not.
+        # The cells of one user are dependent; users are independent.
         off = found - predicted - (found.sum() - predicted.sum()) / count * chosen.sum(axis=1)
         share = float(predicted.sum() / count)
-        # Where few cells were watched, errors over users miss those of chance.
+        # If few cells were watched, the error over users underestimates chance variation.
         error = max(np.sqrt((off**2).sum()) / count, np.sqrt(share * (1 - share) / count))
         bins.append(Bin(low, high, count, share, float(found.sum() / count), float(error)))
     return bins

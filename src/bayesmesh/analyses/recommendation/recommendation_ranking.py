@@ -1,7 +1,7 @@
 """Rank unwatched films over draws: the probabilities of being the best and among the best.
 
-In each draw, films are ranked by watch probability among the user's unwatched films. Logits are compared, which order
-films even if probabilities round to 1; ties go to the lower film index.
+In each draw, films are ranked by watch probability among the user's unwatched films. Logits are compared, because they
+order films even if probabilities round to 1; ties go to the lower film index.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ NAMES = {
     "posterior_average": "posterior average", "single_draw": "single draws", "popularity": "popularity", "random": "a random order",
     "ease": "EASE", "als": "implicit ALS", "posterior_mode": "a mode of the posterior",
 }  # fmt: skip
-"""Ranking -> what a sentence calls it."""
+"""Ranking -> its name in a sentence."""
 
 OWN = ("posterior_average", "single_draw")
 """Rankings by the posterior itself."""
 
 
 def compare_rankings(path: Path) -> str:
-    """Return a sentence on the NDCG of the posterior average beside every other ranking, by intervals; empty without them."""
+    """Return a sentence comparing the NDCG of the posterior average and of others, by intervals; empty without them."""
     if not path.exists():
         return ""
     table = read_table(path, texts=("ranking", "score"), numbers=("difference", "low", "high"))

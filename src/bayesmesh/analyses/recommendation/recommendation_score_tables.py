@@ -12,10 +12,10 @@ from bayesmesh.analyses.recommendation.recommendation_calibration import PROBABI
 from bayesmesh.analyses.recommendation.recommendation_scores import mean_and_se, ratio_se
 
 NUM_GROUPS = 5
-"""Groups of users by activity."""
+"""Number of groups of users by activity."""
 
 NUM_REPLICATES = 2000
-"""Bootstrap replicates over users."""
+"""Number of bootstrap replicates over users."""
 
 INTERVAL = 0.95
 """Probability of intervals of differences."""
@@ -43,8 +43,9 @@ NEW_USER_COLUMNS = [
 def score_table(rankings: Mapping[str, Ranked], cutoff: int) -> pd.DataFrame:
     """Return means over users with their standard errors, one row per ranking.
 
-    ``ndcg_ratio_se`` is the error of the ratio to the NDCG of popularity for the same users; ``coverage`` the share of films
-    that are listed for anyone; ``ndcg_draws_low`` and ``ndcg_draws_high`` are an interval over draws ranked by themselves.
+    ``ndcg_ratio_se`` is the error of the ratio to the NDCG of popularity for the same users; ``coverage`` is the share
+    of films listed for anyone; ``ndcg_draws_low`` and ``ndcg_draws_high`` are an interval over individually ranked
+    draws.
     """
     tail = (1 - DRAW_INTERVAL) / 2
     rows = []
@@ -65,7 +66,7 @@ def score_table(rankings: Mapping[str, Ranked], cutoff: int) -> pd.DataFrame:
 def difference_table(rankings: Mapping[str, Ranked], seed: int) -> pd.DataFrame:
     """Return the scores of the posterior average minus those of every other ranking, with bootstrap intervals over users.
 
-    Users are drawn with replacement, the same ones for both rankings of a difference.
+    Users are resampled with replacement, the same users for both rankings of a difference.
     """
     tail = (1 - INTERVAL) / 2
     rows = []
@@ -91,11 +92,11 @@ def bootstrap_means(
 
 
 def activity_table(rankings: Mapping[str, Ranked], num_watched: np.ndarray) -> pd.DataFrame:
-    """Return scores by how many films users watched: about equally many users in each group, equal counts in one.
+    """Return scores by users' number of films: groups have about equal size, and equal counts share a group.
 
     Args:
         rankings: scores of the users.
-        num_watched: (users,), films of each that the ranking knows of.
+        num_watched: (users,), number of films of each user that are known to the ranking.
     """
     if not rankings:
         return pd.DataFrame(columns=ACTIVITY_COLUMNS)
@@ -112,12 +113,12 @@ def activity_table(rankings: Mapping[str, Ranked], num_watched: np.ndarray) -> p
 
 
 def calibration_table(calibration: Calibration | None) -> pd.DataFrame:
-    """Return the bins of watch probabilities; without rows if no user was unseen."""
+    """Return the bins of watch probabilities; no rows if there are no unseen users."""
     return pd.DataFrame(calibration.bins if calibration else [], columns=CALIBRATION_COLUMNS)
 
 
 def new_user_table(calibration: Calibration | None, acceptance: np.ndarray, num_draws: int) -> pd.DataFrame:
-    """Return one row about the users whom the chains have not seen, none if there are none.
+    """Return one row about the users whom the chains have not seen; no row if there are none.
 
     ``counts_covered`` is the share of users whose number of watched hidden cells lies in its interval, which is randomised because
     counts are discrete; ``logits_covered`` the share of true logits in theirs, for simulated data.

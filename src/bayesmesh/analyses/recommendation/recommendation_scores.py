@@ -50,12 +50,12 @@ def self_information(popularity: np.ndarray, num_users: int) -> np.ndarray:
     >>> self_information(np.array([4, 1, 0]), 4)
     array([0., 2., 3.])
     """
-    # From 0, because minus 0 would be shown as such.
+    # Subtracted from 0, because a negated 0 would be shown as -0.
     return 0.0 - np.log2(np.maximum(popularity, 0.5) / num_users)
 
 
 def average_precision(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
-    """Return the average precision of each user, (users,): 1 if the list begins with as many hits as it can have.
+    """Return the average precision of each user, (users,): 1 if the list begins with as many hits as possible.
 
     Args:
         is_hit: (users, cutoff) bool.
@@ -167,10 +167,10 @@ def entropy(weights: np.ndarray) -> float:
 
 
 def left_out_entropies(best: np.ndarray, num_chains: int, num_batches: int = 10) -> np.ndarray:
-    """Return the entropy of the best film without each batch of draws, (batches,); their jackknife is its Monte Carlo error.
+    """Return the entropy of the best film without each batch of draws, (batches,), for its jackknife Monte Carlo error.
 
     With four or more chains a batch is a chain, so variation between chains counts. With fewer, a batch is a run of
-    consecutive draws that should exceed most of the autocorrelation. The error does not include the bias: an entropy
+    consecutive draws that should exceed most of the autocorrelation. The error excludes the bias: an entropy
     estimated from n draws is too low, by about (films ever best - 1) / (2 n) for independent draws, and never above
     log n.
 
@@ -184,7 +184,7 @@ def left_out_entropies(best: np.ndarray, num_chains: int, num_batches: int = 10)
     """
     by_draw = best.reshape(-1, num_chains)
     batches = list(by_draw.T) if num_chains >= 4 else np.array_split(by_draw, min(num_batches, len(by_draw)))
-    # Counted from -1, which stands for a draw without an unwatched film.
+    # Counts start at -1, which stands for a draw without an unwatched film.
     counts = np.stack([np.bincount(np.ravel(batch) + 1, minlength=int(best.max()) + 2) for batch in batches])
     return np.array([entropy(counts.sum(axis=0) - one) for one in counts])
 

@@ -42,7 +42,7 @@ def top_table(
         ranking: rankings of all listed users.
         columns: film_id and title from the dataset; a missing title is empty, a missing film_id is the index.
         genres: genres of each film; empty if the dataset has none.
-        num_films: most rows; fewer if the user has fewer unwatched films.
+        num_films: largest number of rows; fewer if the user has fewer unwatched films.
     """
     p_best, p_top, mean, sd, watched = (values[user.place] for values in ranking[1:])
     films = {
@@ -74,11 +74,11 @@ def genre_table(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[
 def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, object]:
     """Return the concentration of a user's recommendations, with entropies in nats.
 
-    ``num_watched`` counts all films that the user watched, held-out ones included.
-    ``entropy`` is the entropy of the best film, ``entropy_sd`` its Monte Carlo standard deviation without bias (see
-    `left_out_entropies`), ``entropy_top`` the entropy of the normalised probabilities of being among the best.
-    ``entropy_minus_first`` is the entropy minus that of the first user, with an error over the same draws.
-    ``entropy`` cannot exceed log ``num_draws``.
+    ``num_watched`` counts all films that the user watched, held-out ones included. ``entropy`` is the entropy of the
+    best film, ``entropy_sd`` its Monte Carlo standard deviation, which excludes bias (see `left_out_entropies`),
+    ``entropy_top`` the entropy of the normalised probabilities of being among the best. ``entropy_minus_first`` is the
+    entropy minus that of the first user, with an error over the same draws. ``entropy`` cannot exceed log
+    ``num_draws``.
     """
     p_best, first = ranking.p_best[user.place], ranking.p_best[0]
     left_out, left_out_first = (left_out_entropies(ranking.best[:, place], num_chains) for place in (user.place, 0))

@@ -18,12 +18,12 @@ _ARTICLE = re.compile(r"^(.*), (the|a|an)$")
 def read_watched(path: Path, columns: Mapping[str, Column], num_films: int) -> list[int]:
     """Return the columns of the watch matrix that a file names, in its order.
 
-    A line is an id of the dataset or a title, in upper or lower case, with or without its year where one film alone has it.
-    Empty lines, and lines that begin with ``#``, are left out.
+    A line is an id of the dataset or a title, in upper or lower case; the year may be omitted if only one film has the
+    title. Empty lines and lines that begin with ``#`` are skipped.
 
     Raises:
-        DataError: the file cannot be read or names no film, or a line names none, several, or one that an earlier line
-            names; the message has the file and the line.
+        DataError: the file cannot be read or names no film, or a line names no film, several films, or a film that an
+            earlier line names; the message gives the file and the line.
     """
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
@@ -41,10 +41,10 @@ def read_watched(path: Path, columns: Mapping[str, Column], num_films: int) -> l
 
 
 def find_films(named: Mapping[str, str], columns: Mapping[str, Column], num_films: int) -> list[int]:
-    """Return the columns of the watch matrix that texts name.
+    """Return the columns of the watch matrix that the given texts name.
 
     Args:
-        named: place of a text, for messages -> title or id.
+        named: position of a text, for messages -> title or id.
         columns: ``film_id`` and ``title`` of the dataset; without ids, films are numbered from 0.
         num_films: columns of the watch matrix.
 
@@ -78,7 +78,7 @@ def _folded(text: str) -> str:
 
 
 def _forms(title: str) -> set[str]:
-    """Return a title as it may be written: with and without its year, its article in front or behind.
+    """Return the ways to write a title: with or without its year, with its article in front or at the end.
 
     >>> sorted(_forms("Matrix, The (1999)"))
     ['matrix, the', 'matrix, the (1999)', 'the matrix', 'the matrix (1999)']

@@ -1,4 +1,4 @@
-"""sensitivity: how much the posterior changes if the prior, or the likelihood, counts a little more or less."""
+"""sensitivity: how much the posterior changes if the prior or the likelihood is given slightly more or less weight."""
 
 from __future__ import annotations
 

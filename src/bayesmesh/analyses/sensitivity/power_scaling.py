@@ -1,4 +1,4 @@
-"""Weight draws as if prior or likelihood had another power, and measure how far each quantity moves."""
+"""Weight draws as if prior or likelihood were raised to a power, and measure how far each quantity moves."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ POWERS = (0.99, 1.01)
 """Powers between which the change is measured."""
 
 THRESHOLD = 0.05
-"""From here on, a quantity counts as sensitive (Kallioinen et al. 2024, section 3.4)."""
+"""Value from which a quantity counts as sensitive (Kallioinen et al. 2024, section 3.4)."""
 
 MIN_DRAWS = 40
 """Fewest draws from which tails can be smoothed."""
 
 
 class Sensitive(NamedTuple):
-    """Sensitivities of one number, or NaN; a number of a summary or of a latent.
+    """Sensitivities, or NaN, of one coordinate of a summary or of a latent.
 
     Attributes:
         quantity: name, with its index if it has one.
-        prior, likelihood: change of the distribution by a power, as a distance for each doubling.
+        prior, likelihood: distance by which the distribution changes per doubling of the power.
     """
 
     quantity: str
@@ -105,7 +105,7 @@ def _sensitivity(draws: Float[np.ndarray, " draw"], weights: list[Float[np.ndarr
 
 
 def _quantities(posterior: Posterior, most: int, stride: int) -> Iterator[tuple[str, Float[np.ndarray, "chain draw"]]]:
-    """Yield name and draws of summaries that are not latents, and of latents: at most `most` in all."""
+    """Yield names and draws of summaries that are not latents, and of latents: at most `most` in all."""
     arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
     if posterior.find("summaries/log_density") is not None:
         about = ("log_density", "log_likelihood")
