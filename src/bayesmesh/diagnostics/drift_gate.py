@@ -24,7 +24,7 @@ MOST_EFFECTIVE = 3.0
 
 LEAST_FALL = 0.5
 """Smallest fall of the mean log density, in nats, from the third of draws nearest the median to the farthest third, for
-a latent to count as bounded. It is 1.1 for a normal distribution, whatever the number of other latents, and more with
+a latent to count as bounded. It is 1.2 for a normal distribution, whatever the number of other latents, and more with
 heavier tails."""
 
 

@@ -97,7 +97,7 @@ def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[i
     # A late chain is not in another mode, although its first draws alone may pull its mean far from the others.
     still = separated_chains(lp[:, arrived:])
     found = {chain: nats for chain, nats in separated_chains(lp).items() if chain in still}
-    # One that left another mode before the last late chain came is seen beside those that were on time.
+    # A chain may leave another mode before the last late chain arrives: compare all draws of the chains that were on time.
     on_time = [chain for chain in range(len(lp)) if chain not in late]
     found |= {on_time[at]: nats for at, nats in separated_chains(lp[on_time]).items()}
     return found, {chain: each for chain, each in late.items() if chain not in found}

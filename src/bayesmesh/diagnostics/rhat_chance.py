@@ -2,7 +2,7 @@
 
 R-hat compares the means of half chains. If half chains agree, their means differ only by Monte Carlo error, whose size
 follows from the autocorrelation within half chains. R-hat then exceeds 1 by about the number of half chains divided by
-twice the effective sample size. A limit that is the same for all sample sizes, and applies to the largest of many
+twice the effective sample size, for draws that are far from independent. A limit that is the same for all sample sizes, and applies to the largest of many
 values, is therefore sometimes missed by chance.
 """
 

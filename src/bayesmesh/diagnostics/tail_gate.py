@@ -78,6 +78,8 @@ class HeavyTails:
 def _pareto_k(values: Float[np.ndarray, " draw"]) -> float:
     """Return Pareto k of the upper tail; minus infinity if it is too short, or its lowest quarter is one value.
 
+    The number of draws sets the length of the tail; their autocorrelation is not taken into account.
+
     Reference:
         Vehtari et al. 2024, "Pareto smoothed importance sampling", arXiv:1507.02646, section 3.
     """
