@@ -48,5 +48,5 @@ def test_folds_are_sampled_after_the_check_of_the_whole_and_scored(fresh: Any, t
     rows = list(csv.DictReader((workspace.results / "trial" / "k_fold" / "folds.csv").read_text().splitlines()))
     assert [row["experiment"] for row in rows] == ["trial-fold-1-of-2", "trial-fold-2-of-2"]
     assert [(row["num_rows"], row["num_training_rows"]) for row in rows] == [("15", "15")] * 2
-    assert "each fold is predicted as one" in (workspace.results / "trial" / "report.html").read_text()
+    assert "each fold is scored as one" in (workspace.results / "trial" / "report.html").read_text()
     assert workspace.planned("trial") == []

@@ -96,7 +96,7 @@ def test_the_page_shows_why_and_what_it_costs(stopped: Any) -> None:
     page = (stopped.results / "stopped" / "report.html").read_text()
     assert "When sampling stopped" in page
     assert f"ended at {min(s['num_draws'] for s in _stops(stopped))} draws per chain" in page
-    assert "Each of 2 chain groups decided for itself" in page
+    assert "Each of 2 chain groups stopped by itself" in page
     assert "biases the statistics that it monitors" in page
     ledger = (stopped.results / "stopped" / "ledger.csv").read_text()
     assert ledger.count(",look,") == 2

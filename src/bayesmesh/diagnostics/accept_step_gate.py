@@ -16,6 +16,6 @@ def accept_step_gate(is_adjusted: bool) -> GateResult | None:
         return None
     return GateResult(
         name="accept_step", limit=1.0, direction="at least", value=0.0, where="", severity="warn", verdict="warn",
-        found="the kernel has no accept step: its draws are biased by the step size, which no other gate sees",
+        found="the kernel has no accept step: the step size biases its draws, which no other gate detects",
         hint=WORDINGS["accept_step"].hint, beyond_draws=True,
     )  # fmt: skip

@@ -44,8 +44,8 @@ def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | Non
     if value >= FEWEST:
         return None
     # Rounded down, so that a value below the limit does not read as the limit.
-    told = f"{num_chains} chains descend from {math.floor(10 * value) / 10:.1f} draws of the prior in effect, fewer than {FEWEST:.0f}"
-    lost = "a mode from which no chain descends is in none of these draws, and the shares of modes are rough"
+    told = f"{num_chains} chains effectively descend from {math.floor(10 * value) / 10:.1f} draws of the prior, fewer than {FEWEST:.0f}"
+    lost = "a mode from which no chain descends is missing from these draws, and the shares of modes are rough"
     return GateResult(
         name="ancestors", limit=FEWEST, direction="at least", value=value, where="", severity="warn", verdict="warn",
         found=f"{told}: {lost}", hint=WORDINGS["ancestors"].hint,

@@ -133,8 +133,8 @@ def _worst(results: list[tuple[str, GateResult]], total: int) -> GateResult:
     name, worst = max(results, key=badness)
     num_missed = sum(gate.verdict != "pass" for _, gate in results)
     where = f"dataset {name}" + (f", {worst.where}" if worst.where else "")
-    missed = f"{num_missed} of {total} datasets miss it; " if num_missed else ""
-    return worst.model_copy(update={"where": where, "found": f"{missed}the worst, dataset {name}: {worst.found}"})
+    missed = f"{num_missed} of {total} datasets miss{'es' * (num_missed == 1)} it; " if num_missed else ""
+    return worst.model_copy(update={"where": where, "found": f"{missed}the worst is dataset {name}: {worst.found}"})
 
 
 def count_outcomes(datasets: Sequence[Assessed]) -> dict[Outcome, int]:

@@ -65,13 +65,13 @@ def drift_gate(
     if not found:
         return None
     worst = max(found, key=lambda name: found[name])
-    others = f", and along {len(found) - 1} more" if len(found) > 1 else ""
+    others = f"; also along {len(found) - 1} more" if len(found) > 1 else ""
     return GateResult(
         name="drift", limit=FAR, direction="at most", value=found[worst], where=worst,
         severity="fail" if outcome == "fail" else "warn", verdict=outcome,
         found=(
             f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
-            " stays the same. The posterior may not exist, and more draws do not help"
+            " stays the same. The posterior may be improper, and more draws do not help"
         ),
         hint=WORDINGS["drift"].hint,
         beyond_draws=True,

@@ -57,5 +57,5 @@ class NonFinite:
         return GateResult(
             name="finite", limit=0.0, direction="at most", value=float(self.count), where=f"{place} of chain {chain}",
             severity="fail", verdict="fail",
-            found=f"{self.count} values of summaries are infinite or not a number, in {', '.join([*named, *more])}",
+            found=f"{self.count} value{' of a summary is' if self.count == 1 else 's of summaries are'} infinite or not a number, in {', '.join([*named, *more])}",
         )  # fmt: skip

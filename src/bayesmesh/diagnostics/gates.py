@@ -24,18 +24,18 @@ a hundred standard deviations away. They may still mark the edge of a region tha
 so. Draws are counted even if each takes one trajectory for each of many units: a unit that always diverges has only a
 small share of the trajectories, and is wrong."""
 
-_IS_PRIOR = "log_likelihood is the same in all draws, and not assessed: the data say nothing about the latents, and this is the prior"
+_IS_PRIOR = "log_likelihood is the same in all draws and is not assessed: the data say nothing about the latents, and the posterior is the prior"
 
 MOST_DIVERGENT = 0.5
 """Share of divergent trajectories above which curvature is not the cause: warmup would have found smaller steps.
 Funnels have up to 5%. If the density falls to 0 at an edge that the support of the latent does not have, nearly all
 trajectories hit that edge."""
 
-_HAS_EDGE = "most trajectories diverge: the density seems to end, or not to be a number, inside of the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of numbers below 0"
+_HAS_EDGE = "most trajectories diverge: the density seems to end, or to become NaN, inside the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of negative numbers"
 
-_ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
+_ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may mark the edge of a region that chains do not enter"
 
-_NOT_ALLOWED = "few, but in a funnel they are the edge of a neck that chains do not enter"
+_NOT_ALLOWED = "few, but in a funnel they mark the edge of a neck that chains do not enter"
 
 _OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
 """Gates that are missed if chains of any length disagree, whatever the cause."""
@@ -118,7 +118,7 @@ def _defer(result: GateResult, cause: str) -> GateResult:
     """Replace the remedy of a missed gate on all chains by the gate that found the cause; return others unchanged."""
     if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
         return result
-    follows = f"it follows from the {cause}, whose remedy comes first"
+    follows = f"this follows from the gate '{cause}', whose remedy comes first"
     return result.model_copy(update={"notes": (follows,), "hint": "", "follows": cause})
 
 
@@ -181,11 +181,13 @@ def _allow_for_chance(
         return result
     if beyond.size:
         worst = places[int(beyond[r_hat[beyond].argmax()])]
-        return _noted(result, f"chance explains all but {beyond.size} of them, of which {worst} is the worst")
+        return _noted(result, f"chance does not explain {beyond.size} of them; the worst is {worst}")
     times = (result.value - 1) / (result.limit - 1) if result.limit > 1 else math.inf
     rounded = f"{math.ceil(10 * times) / 10:.1f}" if times < 10 else f"{times:.0f}"
-    more = f"about {rounded} times the draws" if times < 100 else "many more draws"
-    said = f"chance explains it: chains that agree reach it with so few effective draws, and {more} would tell"
+    more = f"about {rounded} times as many draws" if times < 100 else "many more draws"
+    said = (
+        f"chance explains it: with so few effective draws, chains that agree reach it too, and {more} would settle it"
+    )
     return _noted(result, said, verdict="warn", hint="")
 
 
@@ -193,8 +195,8 @@ def _reason(sd: float) -> str:
     if sd == 0:
         return "the coordinate is constant"
     if not np.isfinite(sd):
-        return "a draw is not finite, or there is one draw only"
-    return "too few draws or chains: at least four draws of two chains are needed"
+        return "a draw is not finite, or there is only one draw"
+    return "too few draws or chains: at least two chains of four draws are needed"
 
 
 def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], reasons: Sequence[str]) -> GateResult:
@@ -215,9 +217,8 @@ def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], 
     said = f"{WORDINGS[name].title}: no value; a gate without a value is missed"
     if worst is not None:
         value, place = float(values[worst]), places[worst]
-        missed = (
-            f"; {int((~holds).sum())} of {values.size} values miss it" if values.size > 1 and not holds.all() else ""
-        )
+        num = int((~holds).sum())
+        missed = f"; {num} of {values.size} values miss{'es' * (num == 1)} it" if values.size > 1 and num else ""
         said = _statement(name, gate.limit, value, f" of {place}" if place else "", reasons[worst], missed)
         hint = WORDINGS[name].hint if np.isfinite(value) and not holds.all() else ""
     return GateResult(
@@ -240,4 +241,4 @@ def _statement(name: str, limit: float, value: float, place: str, reason: str, m
     if np.isinf(value):
         reason = "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"
         return f"{title}{place} is infinite: {reason}{missed}"
-    return f"{title}{place} is {value:.6g}, limit {direction} {limit:.6g}{missed}"
+    return f"{title}{place} is {value:.6g} (limit: {direction} {limit:.6g}){missed}"

@@ -146,7 +146,7 @@ def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
 def describe_late(chains: Sequence[int], far: str, num_draws: int) -> str:
     """Describe the chains that came late, what set them apart until then, and the remedy."""
     ran = f"until draw {num_draws:,}; run a longer warmup (sampling.warmup)"
-    return f"chains that came late, from a second mode or a far start: {name_chains(chains)} had {far} {ran}"
+    return f"chains that arrived late, from a second mode or a distant start: {name_chains(chains)} had {far} {ran}"
 
 
 def name_chains(chains: Sequence[int]) -> str:

@@ -133,11 +133,11 @@ def _describe(found: TwoModes) -> str:
         if (share == whole).any()
     ]
     num_moves = _count_changes(found.is_above)
-    went = "never went" if not num_moves else f"went only {'once' if num_moves == 1 else f'{num_moves:,} times'}"
+    went = "never moved" if not num_moves else f"moved only {'once' if num_moves == 1 else f'{num_moves:,} times'}"
     return (
         f"a second mode: {found.place} is below {found.threshold:.4g} in {np.count_nonzero(~found.is_above):,} of"
         f" {found.is_above.size:,} draws and above it in the others, and chains {went} from one side to the other"
-        f"{': ' * bool(sides)}{', '.join(sides)}; more draws will hardly make them agree"
+        f"{': ' * bool(sides)}{', '.join(sides)}; more draws are unlikely to make them agree"
     )
 
 

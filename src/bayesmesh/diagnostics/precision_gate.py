@@ -76,7 +76,7 @@ def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str 
         f"{by} changes the log likelihood by {nats:.3g} nats from draw to draw (standard deviation of the sampled value minus {exact}), "
         f"limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
         if nats < NOT_FINITE
-        else "the log likelihood of draws is finite as it was sampled, and infinite or not a number in float64"
+        else "the log likelihood of draws is finite as it was sampled, but infinite or not a number in float64"
     )
     remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
     if is_float32:
@@ -109,8 +109,8 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
     position = str(row["label"] or row["index"])
     place = f"{row['variable']}[{position}]" if position else str(row["variable"])
     told = (
-        f"draws of {place} lie in steps of {steps[worst]:.2g}, which float32 has at {row['mean']:.6g}, and vary by {row['sd']:.2g}"
-        f"; so do {int((values > WIDEST).sum())} of {len(values)} values, limit one step in a standard deviation"
+        f"draws of {place} vary by {row['sd']:.2g}, less than the steps of {steps[worst]:.2g} in float32 at {row['mean']:.6g}"
+        f"; {(num := int((values > WIDEST).sum()))} of {len(values)} values miss{'es' * (num == 1)} the limit of one step per standard deviation"
     )
     return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
 

@@ -67,11 +67,13 @@ class HeavyTails:
             return None
         worst = max(self.found, key=lambda place: self.found[place])
         k = self.found[worst]
-        means = "has no mean that draws approach" if k > 1 else "has a mean whose error draws do not tell"
+        means = (
+            "the mean of its draws does not converge" if k > 1 else "the draws do not determine the error of its mean"
+        )
         others = f"; {len(self.found)} values have such tails" if len(self.found) > 1 else ""
         return GateResult(
             name="tails", limit=LIMIT, direction="at most", value=k, where=worst, severity="warn", verdict="warn",
-            found=f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: it {means}{others}", hint=WORDINGS["tails"].hint,
+            found=f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: {means}{others}", hint=WORDINGS["tails"].hint,
         )  # fmt: skip
 
 

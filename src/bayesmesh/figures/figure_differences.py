@@ -16,7 +16,7 @@ NUM_ERRORS = 2.0
 ROUNDING = 1e-9
 """Smallest difference that counts, whatever its error."""
 
-SAME = "no difference beyond its error"
+SAME = "no clear difference"
 
 
 class Comparison(NamedTuple):
@@ -40,7 +40,7 @@ class Comparison(NamedTuple):
         """Return the word for the sign.
 
         >>> Comparison(-0.05, 0.02).words("higher", "lower"), Comparison(0.03, 0.02).words("higher", "lower")
-        ('lower', 'no difference beyond its error')
+        ('lower', 'no clear difference')
         """
         return {1: more, -1: less, 0: same}[self.sign]
 
@@ -52,9 +52,9 @@ class Comparison(NamedTuple):
         """Return difference and standard error as text.
 
         >>> Comparison(0.03, 0.02).text(2), Comparison(-0.03, float("nan")).text(2)
-        ('+0.03 ± 0.02', '−0.03, its error is not known')
+        ('+0.03 ± 0.02', '−0.03, error not known')
         """
-        return self.signed(decimals) + error_text(self.error, decimals, ", its error is not known")
+        return self.signed(decimals) + error_text(self.error, decimals, ", error not known")
 
 
 def error_text(error: float, decimals: int, unknown: str = "") -> str:

@@ -97,17 +97,17 @@ def _sentence(time: TimeSpent) -> str:
     clauses = (
         ("of which {} for warmup and sampling", 0.0 if math.isnan(sampling) else sampling),
         ("{} for starting and ending jobs", total(*AROUND)),
-        ("in addition to {} in the scheduler's queue", total(WAITING)),
+        ("plus {} in the scheduler's queue", total(WAITING)),
     )
-    missing = f" Missing are the times of {', '.join(time.missing)}: no ledger has them." if time.missing else ""
+    missing = f" The times of {', '.join(time.missing)} are missing: no ledger has them." if time.missing else ""
     if not phases:
-        return f"The ledgers hold no job that made the present results.{missing}"
-    parts = [f"The jobs that made these results took {formats.duration(work_seconds(phases))}"]
+        return f"No job in the ledgers produced the present results.{missing}"
+    parts = [f"The jobs that produced these results took {formats.duration(work_seconds(phases))}"]
     parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
     rate = (
-        f" The trajectories of a job take {formats.count(gradients / seconds)} gradients per second on average."
+        f" While chains move, a job evaluates {formats.count(gradients / seconds)} gradients per second on average."
         if seconds
         else ""
     )

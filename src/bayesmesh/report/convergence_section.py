@@ -194,7 +194,7 @@ def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
         means = [float(kept.mean()) for kept in chains] or [math.nan]
         every = np.concatenate(chains) if chains else np.array([math.nan])
         spread, lost = (min(means), max(means)), int(values.size - np.isfinite(values).sum())
-        description += f" ({lost:,} of {values.size:,} are not finite, and left out)" if lost else ""
+        description += f" ({lost:,} of {values.size:,} values are not finite and are left out)" if lost else ""
         rows.append(StatisticRow(name, unit, description, every.mean(), every.min(), every.max(), *spread))
     return rows
 
@@ -204,10 +204,13 @@ def _thinning(num_chains: int, num_draws: int, chains: Sequence[int], apart: Col
     if num_draws > 2 * NUM_BLOCKS:
         parts.append(
             f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} consecutive draws, "
-            f"so that no excursion is lost"
+            f"so no excursion is lost"
         )
     if num_chains > len(chains):
-        named = f", of which {', '.join(map(str, sorted(apart)))} are apart from the others" if apart else ""
+        said = f"chain{'s' if len(apart) > 1 else ''} {', '.join(map(str, sorted(apart)))}"
+        named = (
+            f", including {said}, which {'lie' if len(apart) > 1 else 'lies'} apart from the others" if apart else ""
+        )
         parts.append(
             f"{len(chains)} of {formats.count(num_chains)} chains are coloured{named or ', evenly spaced'}; "
             "the range of all chains is shaded in the traces and dotted in the rank plots"

@@ -131,7 +131,9 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("nats")
 
-    note = "The changes should be as wide as the marginal. If they are narrower, momentum resampling explores slowly."
+    note = (
+        "The changes should spread as widely as the marginal; if they spread less, momentum resampling explores slowly."
+    )
     return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
 
 
@@ -173,7 +175,7 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
     note = f"Share of {share}."
     if num_left_out:
         note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
-    note += " Dashed: the gate." if limit else ""
+    note += " Dashed: the limit of the gate." if limit else ""
     if origin:
         note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}."
     return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

@@ -44,7 +44,7 @@ def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | N
         axes.set_xlim(0, num_draws)
         axes.set_xlabel("draws of each chain")
 
-    note = f"Of {label}. Both should grow in proportion to the draws; a curve that levels off or falls has found a mode or a tail late."
+    note = f"ESS of {label}. Both curves should grow in proportion to the draws; one that levels off or falls means that a mode or a tail was found late."
     said = f"Effective sample sizes of {label} against the number of draws of {num_chains} chains"
     return draw("growth", plot, size=_HALF, label=said, title="Effective draws as draws grow", note=note)
 
@@ -67,8 +67,8 @@ def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel
         axes.set_xlabel("probability")
 
     note = (
-        f"ESS of {label}. Line: of the estimate of each quantile. Shaded: of the probabilities of {NUM_INTERVALS} intervals between"
-        " quantiles. A dip is a region that chains seldom enter or leave."
+        f"ESS for {label}. Line: for the estimate of each quantile. Shaded: for the probabilities of {NUM_INTERVALS} intervals between"
+        " quantiles. A dip marks a region that chains seldom enter or leave."
     )
     said = f"Effective sample sizes of quantiles and of small intervals of {label}"
     return draw("efficiency", plot, size=_HALF, label=said, title="Effective draws by region", note=note)

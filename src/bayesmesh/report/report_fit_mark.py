@@ -22,12 +22,12 @@ _BADGES = {
 _CONSEQUENCES: Mapping[Aspect, str] = {
     "narrow": "Outcomes scatter {times} the model allows. Intervals on this page assume the smaller scatter and are likely too narrow{rule}.",
     "wide": "Outcomes scatter less than the model says. Intervals on this page assume the larger scatter and are likely too wide.",
-    "uneven": "The scatter of outcomes depends on the rows in a way that the model lacks: intervals are likely too narrow for some quantities and "
+    "uneven": "The scatter of outcomes varies between rows in a way that the model does not capture: intervals are likely too narrow for some quantities and "
     "too wide for others.",
-    "bias": "Predicted means are wrong for some rows: estimates may be biased, which no wider interval mends.",
+    "bias": "Predicted means are wrong for some rows: estimates may be biased, which wider intervals do not fix.",
     "tails": "Extreme outcomes are more frequent than the model allows, and single rows pull the estimates.",
-    "zeros": "There are more zeros than the model allows, so that predicted probabilities of zero are too small.",
-    "shape": "The distribution of the outcomes has another shape, so that predicted probabilities are wrong.",
+    "zeros": "There are more zeros than the model allows, so predicted probabilities of zero are too small.",
+    "shape": "The outcomes have a distribution of another shape, so predicted probabilities are wrong.",
 }
 """Way in which predictions are wrong -> what follows, the most serious first; ``{times}`` and ``{rule}`` say how much, where it is known."""
 
@@ -41,13 +41,13 @@ _ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zero
 _OF_SPREAD: tuple[Aspect, ...] = ("tails", "zeros", "shape")
 
 _REMEDIES: Mapping[Aspect, str] = {
-    "bias": "Look for predictors, curves or interactions that the model lacks.",
-    "narrow": "Use a distribution of the outcome whose spread has a parameter of its own.",
-    "wide": "Use a distribution of the outcome whose spread has a parameter of its own.",
-    "uneven": "Let the spread depend on the rows, or transform the outcome.",
-    "tails": "Use a distribution of the outcome with heavier tails.",
-    "zeros": "Use a distribution of the outcome with more zeros.",
-    "shape": "Use another distribution of the outcome, or transform it.",
+    "bias": "Look for predictors, nonlinear effects or interactions that the model lacks.",
+    "narrow": "Use an outcome distribution whose spread has its own parameter.",
+    "wide": "Use an outcome distribution whose spread has its own parameter.",
+    "uneven": "Let the spread vary between rows, or transform the outcome.",
+    "tails": "Use an outcome distribution with heavier tails.",
+    "zeros": "Use an outcome distribution with more zeros.",
+    "shape": "Use another outcome distribution, or transform the outcome.",
 }
 """Way in which predictions are wrong -> what to try, where the model does not say it."""
 
@@ -107,7 +107,7 @@ def mark_fit(
     remedies = [_with_groups(each, groups) for each in proposed]
     lead = _lead(worst, checks)
     if worst != "fail" and (more := [name for name in _judging() if name not in asked]):
-        lead += f" Add {_keys(more)} to ask more."
+        lead += f" Add {_keys(more)} to check more."
     caveat = " ".join(follows) if worst == "fail" else ""
     return FitMark(
         *_BADGES[worst],
@@ -128,7 +128,7 @@ def _consequence(aspect: Aspect, spread: float) -> str:
     if aspect != "narrow" or not spread > 1:
         return _CONSEQUENCES[aspect].format(times="more widely than", rule="")
     by = formats.real(spread, 2)
-    rule = f"; as a rule of thumb, {by} times as wide would be right if rows are independent, and wider still if they come in groups"
+    rule = f"; as a rule of thumb, they should be {by} times as wide if rows are independent, and wider still if rows come in groups"
     return _CONSEQUENCES[aspect].format(times=f"about {by} times as widely as", rule=rule)
 
 
@@ -137,10 +137,10 @@ def _with_groups(remedy: str, groups: Mapping[str, int]) -> str:
     if _GROUP not in remedy:
         return remedy
     if not groups:
-        return f"{remedy} No column of the data that the formula leaves out names groups."
+        return f"{remedy} The data have no unused column that could name groups."
     first = next(iter(groups))
     named = [f"`{name}` ({formats.count(levels)} levels)" for name, levels in [*groups.items()][:MOST_GROUPS]]
-    which = f"{'Columns' if len(groups) > 1 else 'The column'} of the data that may name groups: {', '.join(named)}"
+    which = f"{'Columns' if len(groups) > 1 else 'The column'} of the data that could name groups: {', '.join(named)}"
     return f"{remedy.replace(_GROUP, f'(1 | {first})')} {which}{' and more' if len(groups) > len(named) else ''}."
 
 
@@ -171,8 +171,8 @@ def _keys(names: Sequence[str]) -> str:
 
 def _not_checked(asked: Collection[str]) -> str:
     if any(name in asked for name in _judging()):
-        return "The checks that the experiment asks for have no results."
+        return "The requested checks have no results."
     return (
-        f"The experiment does not ask whether the model fits the data. Add {_keys(_judging())} to it: the same draws then answer, "
+        f"No check of the model's fit was requested. Add {_keys(_judging())} to the experiment: these checks use the same draws, "
         "without sampling again."
     )

@@ -71,12 +71,13 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
         verdict: of the experiment.
         coordinates: rows of ``summary.csv``, with the summaries that gates read marked.
     """
-    said = [f"The gates judge the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
+    said = [f"The gates assess the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
     others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]
     if others:
         worst = max(others, key=lambda each: each.r_hat)
-        listed = f"{_counted(len(others), 'coordinate')} of latents" if len(others) > 1 else "a latent"
-        said.append(f"Among {listed} that they do not monitor, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
+        listed = f"Among {formats.count(len(others))} coordinates of latents that are not monitored, the largest R-hat"
+        listed = listed if len(others) > 1 else "R-hat of the one latent that is not monitored"
+        said.append(f"{listed} is {worst.r_hat:.4f} ({worst.label}).")
     return " ".join(said)
 
 

@@ -172,7 +172,7 @@ def build_repeat(
         "Mesh of devices": _mesh(origin.get("mesh")),
         "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,
         "Repository": project.repository,
-        "Commit of the project, when this page was written": project.commit,
+        "Commit of the project when this page was written": project.commit,
         "Versions": ", ".join(f"{name} {value}" for name, value in versions.items()),
         **{f"sha256 of {name}": digest for name, digest in locks.items()},
         "Fingerprint of the data": data.get("fingerprint"),
@@ -211,17 +211,17 @@ def _steps(
     """Return what to do for the same draws, in order."""
     commit, _, changes = project.commit.partition(" ")
     get = Step(
-        "The project was not under Git. Use its files as they were; Configuration, below, has all settings of this run."
+        "The project was not under Git. Use its files as they were; all settings of this run are under Configuration, below."
     )
     if commit:
-        note = "Files differed from this commit when the page was written. Configuration, below, has all settings of this run."
+        note = "Files differed from this commit when the page was written. All settings of this run are under Configuration, below."
         get = _get(project.repository, commit, note if changes else "")
     packages = [f"{name}=={value}" for name, value in versions.items() if name != "python"]
     python = f"Python {versions['python']}" if "python" in versions else "the same Python"
     if project.bootstrap and locks:
         lock = Path(next(iter(locks))).stem
         install = Step(
-            f"With {python}, install the packages of the lock:", f"tools/bootstrap.sh {lock}\n. .venv/bin/activate"
+            f"With {python}, install the locked packages:", f"tools/bootstrap.sh {lock}\n. .venv/bin/activate"
         )
     else:
         install = Step(
@@ -239,11 +239,11 @@ def _steps(
     run = Step(
         "In the folder of the project, with results/ absent or empty, run:",
         f"snakemake --cores all {experiment}",
-        "With earlier results there, only what is missing or out of date runs again.",
+        "If earlier results are there, only what is missing or out of date runs again.",
     )
     same = Step(
         "Compare the identity of the chains with the one below.",
-        note="The identity is a digest of data, settings, seed and code. Where it, the versions, the kind of processor and the mesh of devices are the "
+        note="The identity is a digest of data, settings, seed and code. If it, the versions, the kind of processor and the mesh of devices are the "
         "same, the draws are the same bit for bit.",
     )
     return [*steps, run, same]
@@ -252,12 +252,10 @@ def _steps(
 def _get(repository: str, commit: str, note: str) -> Step:
     """Return how to get the files of a commit."""
     if not repository:
-        words = (
-            "In a clone of the project, whose address neither its metadata nor Git names, take its files as they were:"
-        )
+        words = "In a clone of the project (neither metadata nor Git gives its address), get the files as they were:"
         return Step(words, f"git checkout {commit}", note)
     clone = f"git clone {shlex.quote(repository)} project\ncd project\ngit checkout {commit}"
-    return Step("Take the files of the project as they were:", clone, note)
+    return Step("Get the files of the project as they were:", clone, note)
 
 
 def _data_files(config: Mapping[str, object]) -> str:

@@ -43,7 +43,8 @@ def read_aloud(verdict: Verdict) -> str:
         return said
     total = verdict.num_chains * (1 if verdict.datasets is None else sum(verdict.datasets.values()))
     chains = f"{formats.count(verdict.num_restarted)} of {formats.count(total)} chains"
-    return f"{said} During warmup, {chains} restarted from others: they were in a mode of negligible mass."
+    were = "was" if verdict.num_restarted == 1 else "were"
+    return f"{said} During warmup, {chains} {were} in a mode of negligible mass and restarted from others."
 
 
 def _read_verdict(verdict: Verdict) -> str:
@@ -53,10 +54,8 @@ def _read_verdict(verdict: Verdict) -> str:
         return f"All {total} gates pass: by their limits, {drawn} show no sign of non-convergence."
     names = _listed(missed_names(verdict))
     if verdict.verdict == "warn":
-        return (
-            f"{missed} of {total} gates did not pass, with a warning only ({names}): interpret the results with care."
-        )
-    tail = f"Do not rely on its {drawn} as a sample of the posterior."
+        return f"{missed} of {total} gates gave a warning ({names}), and none failed: interpret the results with care."
+    tail = f"Do not rely on its {drawn} as a sample from the posterior."
     failed = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "fail"]
     warned = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "warn"]
     also = f", with a warning on {_listed(warned)}" if warned else ""
@@ -67,14 +66,14 @@ def _read_counts(counts: Mapping[Outcome, int]) -> str:
     """Return how many datasets have which verdict, as a sentence or two.
 
     >>> _read_counts({"fail": 1, "warn": 0, "pass": 9})
-    '9 of 10 datasets pass all gates, 1 fails. Below is the worst of each gate. By chance some of many datasets miss a limit.'
+    '9 of 10 datasets pass all gates, 1 fails. Below is the worst result of each gate. Among many datasets, some miss a limit by chance.'
     """
     total, passed, warned, failed = sum(counts.values()), counts["pass"], counts["warn"], counts["fail"]
     others = [f"{formats.count(warned)} with a warning"] if warned else []
     others += [f"{formats.count(failed)} {'fails' if failed == 1 else 'fail'}"] if failed else []
     said = ", ".join([f"{formats.count(passed)} of {formats.count(total)} datasets pass all gates", *others])
-    more = "" if passed == total else " By chance some of many datasets miss a limit."
-    return f"{said}. Below is the worst of each gate.{more}"
+    more = "" if passed == total else " Among many datasets, some miss a limit by chance."
+    return f"{said}. Below is the worst result of each gate.{more}"
 
 
 def missed_names(verdict: Verdict) -> list[str]:

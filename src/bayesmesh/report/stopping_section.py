@@ -85,21 +85,21 @@ def _limit_text(seconds: object) -> str:
 
 
 def _groups_text(found: Mapping[str, StopRecord], decider: str) -> str:
-    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the limit of time"}
+    words = {"met": "by its targets", "draws": "at the limit on draws", "seconds": "at the time limit"}
     ended = Counter(stop["reason"] for stop in found.values())
     how = ", ".join(f"{number} {words[reason]}" for reason, number in sorted(ended.items()))
     most = max(stop["num_draws"] for stop in found.values())
     return (
-        f"Each of {len(found)} chain groups decided for itself ({how}). The posterior keeps as many draws as the shortest"
-        f" group, {decider}; the longest group has {formats.count(most)}. The table shows {decider}."
+        f"Each of {len(found)} chain groups stopped by itself ({how}). The posterior keeps as many draws as the shortest"
+        f" group, {decider}; the longest has {formats.count(most)}. The table shows {decider}."
     )
 
 
 def _cost_text(stops: Sequence[StopRecord]) -> str:
     spent = sum(float(stop.get("look_seconds", 0.0)) for stop in stops)
     sampled = sum(float(stop.get("sampling_seconds", 0.0)) for stop in stops)
-    share = f", {formats.share(spent / sampled)} of the time of the draws" if sampled > 0 else ""
-    return f"All looks took {formats.duration(spent)}{share}, in parallel with sampling."
+    share = f" ({formats.share(spent / sampled)} of the time for the draws)" if sampled > 0 else ""
+    return f"All looks together took {formats.duration(spent)}{share}, in parallel with sampling."
 
 
 def _label(target: TargetEntry) -> str:
@@ -154,6 +154,6 @@ def _draw_target(name: str, target: TargetEntry, stops: Iterable[StopRecord]) ->
         axes.set_xlabel("draws per chain at the look")
 
     side = "below" if is_upper else "above"
-    note = f"Worst value that each look evaluated; met at or {side} the dashed line."
+    note = f"Worst value at each look; the target is met at or {side} the dashed line."
     label_text = f"{label} at each look, target {limit:.6g}"
     return draw(name, plot, size=(340, 200), label=label_text, title=label, note=note)

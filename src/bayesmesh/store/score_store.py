@@ -98,16 +98,16 @@ def say_impossible(scores: RowScores, what: str) -> str:
         what: plural noun for them, such as ``rows``.
 
     >>> say_impossible(RowScores(np.array([-1.0, -np.inf]), "", True, 8), "rows")
-    '1 of 2 rows has no finite log score, the first of them number 1, and therefore the sum has none: the model gives the outcome probability zero, or its likelihood is not a number. Check whether it is a value that the model knows.'
+    '1 of 2 rows has no finite log score (the first is number 1), so the sum has none either: the model gives the outcome probability zero, or its likelihood is not a number. Check that the model allows this value.'
     """
     wrong = np.flatnonzero(~np.isfinite(scores.elpd))
     if not wrong.size:
         return ""
     first = int(wrong[0]) if scores.row is None else int(scores.row[wrong[0]])
     return (
-        f"{wrong.size:,} of {len(scores.elpd):,} {what} {'has' if wrong.size == 1 else 'have'} no finite log score, the first of them number "
-        f"{first}, and therefore the sum has none: the model gives the outcome probability zero, or its likelihood is not "
-        "a number. Check whether it is a value that the model knows."
+        f"{wrong.size:,} of {len(scores.elpd):,} {what} {'has' if wrong.size == 1 else 'have'} no finite log score (the first is number "
+        f"{first}), so the sum has none either: the model gives the outcome probability zero, or its likelihood is not "
+        "a number. Check that the model allows this value."
     )
 
 

@@ -33,5 +33,5 @@ def test_few_ancestors_warn_and_many_do_not() -> None:
     found = ancestors_gate(relatives([10] * 9))
     assert found is not None
     assert (found.name, found.verdict, found.value, found.limit) == ("ancestors", "warn", 9, FEWEST)
-    assert "90 chains descend from 9.0 draws of the prior" in found.message
+    assert "90 chains effectively descend from 9.0 draws of the prior" in found.message
     assert "sampling.chains" in found.message

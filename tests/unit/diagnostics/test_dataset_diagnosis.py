@@ -71,7 +71,7 @@ def test_each_dataset_has_the_gates_that_it_has_alone(
         assert not own.verdicts.exists()
     worst = verdict.gate("finite")
     assert worst.where.startswith("dataset 30, log_density")
-    assert worst.message.startswith("1 of 3 datasets miss it; the worst, dataset 30: ")
+    assert worst.message.startswith("1 of 3 datasets misses it; the worst is dataset 30: ")
 
 
 def test_few_ancestors_warn_for_each_dataset(groups: dict[str, dict[str, np.ndarray]], tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
 ) -> None:
     groups = good_posterior()
     groups["summaries"]["log_likelihood"] = np.full((CHAINS, DRAWS), -1e9)
-    is_prior = "this is the prior"
+    is_prior = "nothing about the latents, and the posterior is the prior"
     assert is_prior in run(groups)[0]["gates"][0]["message"]
     open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 30.0
     first, r_hat, *_ = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates
@@ -234,7 +234,7 @@ def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
     content, _ = run(groups)
     outcomes = {gate["name"]: (gate["verdict"], gate["message"]) for gate in content["gates"]}
     assert (content["verdict"], outcomes["funnel"][0], outcomes["divergences"][0]) == ("fail", "fail", "fail")
-    assert "few, but in a funnel they are the edge of a neck that chains do not enter" in outcomes["divergences"][1]
+    assert "few, but in a funnel they mark the edge of a neck that chains do not enter" in outcomes["divergences"][1]
 
 
 def test_divergences_and_missing_statistics(run) -> None:

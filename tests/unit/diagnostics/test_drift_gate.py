@@ -34,7 +34,7 @@ def test_a_latent_that_nothing_bounds_is_named(outcome: str, dtype: type) -> Non
     offset = np.stack([draws, 2 * draws, np.zeros(SHAPE)], axis=-1).astype(dtype)
     gate = drift_gate(lp.astype(dtype), [(["a", "b", "c"], offset)], outcome)
     assert (gate.name, gate.where, gate.verdict, gate.severity) == ("drift", "b", outcome, outcome)
-    assert "and along 1 more" in gate.message
+    assert "also along 1 more" in gate.message
     assert gate.value == pytest.approx(offset[..., 1].std(), rel=1e-4)
 
 
@@ -66,7 +66,7 @@ def test_other_gates_refer_to_a_drift_instead_of_more_draws() -> None:
     ]
     found = complete_gates(names, (None, None, None), None, lp, lambda: [(["a"], draws[..., None])])
     assert [gate.name for gate in found] == ["drift", "r_hat", "ess_bulk", "divergences"]
-    assert found[1].message == "R-hat is 2; it follows from the drift, whose remedy comes first"
+    assert found[1].message == "R-hat is 2; this follows from the gate 'drift', whose remedy comes first"
     assert [gate.follows for gate in found] == ["", "drift", "drift", ""]
 
 

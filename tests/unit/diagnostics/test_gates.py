@@ -113,14 +113,14 @@ def test_a_posterior_that_is_the_prior_passes_although_its_log_likelihood_is_con
     ]
     results = evaluate_gates(pd.DataFrame([row | {"index": ""} for row in rows]), 0.0, np.full(4, 0.9), GateSettings())
     assert overall(results) == verdict
-    assert results[0].message.endswith("this is the prior") == (verdict == "pass")
+    assert results[0].message.endswith("the posterior is the prior") == (verdict == "pass")
 
 
 def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
     table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
     gate = dumped(evaluate_gates(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
     assert gate["where"] == "level"
-    assert "R-hat of level is 1.3, limit at most 1.01; 2 of 2 values miss it" in gate["message"]
+    assert "R-hat of level is 1.3 (limit: at most 1.01); 2 of 2 values miss it" in gate["message"]
 
 
 def test_nothing_to_judge_does_not_pass() -> None:
@@ -168,10 +168,10 @@ def test_a_limit_of_divergences_that_is_given_is_strict(given: Any) -> None:
 def test_an_r_hat_that_chance_explains_is_a_warning() -> None:
     gate = r_hat_gate([(1.0117, 0.002), (1.003, 1.0)])
     assert (gate["verdict"], gate["severity"], gate["value"], gate["where"]) == ("warn", "fail", 1.0117, "v0")
-    assert "R-hat of v0 is 1.0117, limit at most 1.01; 1 of 2 values miss it; chance explains it" in gate["message"]
-    assert "about 1.2 times the draws would tell" in gate["message"]
-    assert "about 49 times the draws" in r_hat_gate([(1.49, 0.5)])["message"]
-    assert "many more draws would tell" in r_hat_gate([(1.02, 0.5)], limit=1.0)["message"]
+    assert "R-hat of v0 is 1.0117 (limit: at most 1.01); 1 of 2 values misses it; chance explains it" in gate["message"]
+    assert "about 1.2 times as many draws would settle it" in gate["message"]
+    assert "about 49 times as many draws" in r_hat_gate([(1.49, 0.5)])["message"]
+    assert "many more draws would settle it" in r_hat_gate([(1.02, 0.5)], limit=1.0)["message"]
 
 
 def test_the_more_values_the_less_chance_one_of_them_needs() -> None:
@@ -182,7 +182,7 @@ def test_the_more_values_the_less_chance_one_of_them_needs() -> None:
 def test_one_value_beyond_chance_fails_and_is_named() -> None:
     gate = r_hat_gate([(1.03, 0.2), (1.02, 1e-9), (1.0, 1.0)])
     assert (gate["verdict"], gate["where"]) == ("fail", "v0")
-    assert "; chance explains all but 1 of them, of which v1 is the worst; chains disagree" in gate["message"]
+    assert "; chance does not explain 1 of them; the worst is v1; chains disagree" in gate["message"]
     assert r_hat_gate([(np.nan, np.nan), (1.02, 0.5)])["verdict"] == "fail"
     assert r_hat_gate([(np.inf, 0.0)])["verdict"] == "fail"
 
@@ -197,9 +197,13 @@ def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
     assert [gate.name for gate in found] == ["modes", *NAMES]
     behind = {gate.name: gate for gate in found}[name]
     assert hint not in behind.message
-    assert behind.message.endswith("it follows from the modes, whose remedy comes first")
+    assert behind.message.endswith("this follows from the gate 'modes', whose remedy comes first")
     late = put_first(
-        (failed_by_modes(1, "chain 2", "chains that came late, from a second mode or a far start", is_second=False),),
+        (
+            failed_by_modes(
+                1, "chain 2", "chains that arrived late, from a second mode or a distant start", is_second=False
+            ),
+        ),
         missed,
     )
     assert hint in {gate.name: gate for gate in late}[name].message

@@ -38,9 +38,7 @@ def test_a_chain_that_comes_late_is_named_with_the_draws_that_it_missed() -> Non
     lp[28, :40] -= 40
     found = modes_gate(lp)
     assert (found.name, found.verdict, found.value, found.where) == ("modes", "fail", 1.0, "chain 28")
-    said = (
-        r"chains that came late, .*: chain 28 had a log density ([0-9.]+) nats lower than the others until draw 40; .*"
-    )
+    said = r"chains that arrived late, .*: chain 28 had a log density ([0-9.]+) nats lower than the others until draw 40; .*"
     np.testing.assert_allclose(float(re.fullmatch(said, found.message)[1]), 40, atol=1)
     assert late_chains(lp[:, :100]) == {}, "too few draws of a part"
 
@@ -57,7 +55,7 @@ def test_a_chain_that_comes_so_late_that_its_mean_is_apart_is_late_and_one_that_
     length = lp.shape[1]
     lp[1, : length * 4 // 10] -= 42.0
     assert 1 in separated_chains(lp)
-    assert "came late" in modes_gate(lp).message
+    assert "arrived late" in modes_gate(lp).message
     assert "second mode, or lost" not in modes_gate(lp).message
     lp[2] -= 42.0
     said = modes_gate(lp).message

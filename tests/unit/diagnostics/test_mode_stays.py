@@ -34,7 +34,7 @@ def test_components_that_change_places_are_named_with_their_chains() -> None:
     found = gate(weight=around(0, 0, 0, 0, seed=2), mean=np.stack([first, 2 * second], axis=2))
     assert (found.name, found.verdict, found.value) == ("modes", "fail", 1.0)
     below, above = ("chains 0, 1 and 3", "chain 2") if found.where == "mean[0]" else ("chain 2", "chains 0, 1 and 3")
-    assert f"never went from one side to the other: {below} always below, {above} always above" in found.message
+    assert f"never moved from one side to the other: {below} always below, {above} always above" in found.message
     assert "order components" in found.message
 
 
@@ -44,7 +44,7 @@ def test_chains_that_seldom_go_over_are_counted() -> None:
     sides[0, 300:] = sides[1, :500] = sides[2, 100:900] = -1
     found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
     assert f"in {np.count_nonzero(sides < 0):,} of 4,000 draws" in found.message
-    assert "went only 4 times from one side to the other: chain 3 always above;" in found.message
+    assert "moved only 4 times from one side to the other: chain 3 always above;" in found.message
     assert found.value == 1.0
 
 
@@ -54,7 +54,7 @@ def test_a_chain_that_comes_late_is_called_late() -> None:
     sides[0, :500] = sides[2, :200] = -1
     found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
     assert (found.verdict, found.value) == ("fail", 2.0)
-    assert "came late" in found.message
+    assert "arrived late" in found.message
     assert "chains 0 and 2 had location[0] below" in found.message
     assert "until draw 500; run a longer warmup" in found.message
     assert "order components" not in found.message
@@ -65,7 +65,7 @@ def test_a_single_crossing_to_the_rarer_mode_counts_as_a_chain() -> None:
     sides[0, 400:] = -1
     found = gate(location=(9 * sides + around(0, 0, 0, 0))[..., None])
     assert found.value == 1.0
-    assert "went only once from one side to the other: chains 1, 2 and 3 always above;" in found.message
+    assert "moved only once from one side to the other: chains 1, 2 and 3 always above;" in found.message
 
 
 @pytest.mark.parametrize("num_chains", [2, 32])

@@ -38,5 +38,5 @@ def test_draws_that_vary_by_less_than_the_steps_of_float32_are_named(sd: float, 
     assert resolution_gate(pd.DataFrame(rows), ["b"]) is None
     if gate is not None:
         assert gate.where == "level[3]"
-        assert "draws of level[3] lie in steps of 0.031, which float32 has at 300000" in gate.message
-        assert "so do 1 of 2 values" in gate.message
+        assert "less than the steps of 0.031 in float32 at 300000" in gate.message
+        assert "1 of 2 values misses the limit of one step" in gate.message

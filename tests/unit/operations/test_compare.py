@@ -88,7 +88,7 @@ def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(
         seal_as(results, name, "evidence", [path])
     assert bm.compare("one", "two").table.loc["one", "probability"] == pytest.approx(1 / (1 + np.exp(-1)))
     assert main(["compare", "one", "two"]) == 0
-    assert "one now has probability 73.1%" in (results / "comparisons" / "one-two.html").read_text()
+    assert "one has posterior probability 73.1%" in (results / "comparisons" / "one-two.html").read_text()
     write_evidence(path, [Estimate("bridge", -30.0, 0.01, digest="other")])
     with pytest.raises(StoreError, match="evidence"):
         bm.compare("one", "two")
@@ -103,7 +103,7 @@ def test_results_that_the_configuration_no_longer_asks_for_are_named(
     standing = {"one": Condition(), "two": Condition(older="fetch")}
     monkeypatch.setattr(compare, "condition_of", lambda plan, name: standing[name])
     assert main(["compare", "one", "two"]) == 0
-    said = "The results of two are older than the configuration"
+    said = "The results of two are older than their configuration"
     assert said in capsys.readouterr().err
     assert said in (project / "results" / "comparisons" / "one-two.html").read_text()
 
@@ -128,7 +128,7 @@ def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> N
     seal_as(project / "results", "scales-prior_scale-2", "loo", [path])
     assert main(["sweep", "scales"]) == 0
     assert "cannot be compared" in page.read_text()
-    assert "have other outcomes" in page.read_text()
+    assert "have different outcomes" in page.read_text()
 
 
 def test_from_a_notebook_the_same_table_is_returned(project: Path) -> None:

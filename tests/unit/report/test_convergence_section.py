@@ -42,7 +42,7 @@ def test_chains_in_another_mode_have_a_colour_among_evenly_spaced_ones(tmp_path:
     found = section(tmp_path, log_density)
     assert {3, 7} < set(found["chains"])
     assert len(found["chains"]) == 8
-    assert "of which 3, 7 are apart from the others" in found["thinning"]
+    assert "including chains 3, 7, which lie apart from the others" in found["thinning"]
     (panel,) = found["density"]
     assert all(f'data-chain="{chain}"' in panel.svg for chain in (3, 7))
 
@@ -52,7 +52,7 @@ def test_chains_in_a_mode_of_equal_density_have_a_colour(tmp_path: Path) -> None
     level[[5, 30]] += 20
     found = section(tmp_path, log_density, level)
     assert {5, 30} < set(found["chains"])
-    assert "of which 5, 30 are apart from the others" in found["thinning"]
+    assert "including chains 5, 30, which lie apart from the others" in found["thinning"]
 
 
 def test_what_misses_the_limit_of_r_hat_comes_before_what_has_a_name(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ BOTH = ("predictive_checks", "loo")
 def test_unasked_checks_are_named_with_their_keys() -> None:
     mark = mark_fit([], ["averaging"], NONE)
     assert (mark.state, mark.badge) == ("none", "not checked")
-    assert "Add `loo: {}` and `predictive_checks: {}` to it" in mark.lead
-    assert mark_fit([], ["loo"], NONE).lead == "The checks that the experiment asks for have no results."
+    assert "Add `loo: {}` and `predictive_checks: {}` to the experiment" in mark.lead
+    assert mark_fit([], ["loo"], NONE).lead == "The requested checks have no results."
 
 
 def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
@@ -28,7 +28,7 @@ def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
     assert mark_fit([passed], BOTH, NONE).lead == "No check refutes the model (predictive checks)."
     mark = mark_fit([passed], ["predictive_checks"], NONE)
     assert (mark.state, mark.badge, mark.caveat) == ("pass", "✓ not refuted", "")
-    assert mark.lead.endswith("Add `loo: {}` to ask more.")
+    assert mark.lead.endswith("Add `loo: {}` to check more.")
 
 
 def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:
@@ -61,7 +61,7 @@ def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> No
     measured = FitCheck("LOO-PIT", "fail", "Too narrow.", frozenset({"narrow"}), spread=1.55)
     (first, *_), (unmeasured, *_) = (mark_fit([each], BOTH, NONE).consequences for each in (measured, NARROW))
     assert first.startswith("Outcomes scatter about 1.6 times as widely as the model allows.")
-    assert first.endswith("if rows are independent, and wider still if they come in groups.")
+    assert first.endswith("if rows are independent, and wider still if rows come in groups.")
     assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
     assert unmeasured.endswith("likely too narrow.")
 
@@ -69,6 +69,8 @@ def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> No
 def test_a_proposed_group_is_one_of_the_columns() -> None:
     model = ModelDescription(remedies={"narrow": "Try `(1 | group)`."})
     (named,) = mark_fit([NARROW], BOTH, model, {"site": 12, "town": 3}).remedies
-    assert named == "Try `(1 | site)`. Columns of the data that may name groups: `site` (12 levels), `town` (3 levels)."
+    assert (
+        named == "Try `(1 | site)`. Columns of the data that could name groups: `site` (12 levels), `town` (3 levels)."
+    )
     (none,) = mark_fit([NARROW], BOTH, model).remedies
-    assert none == "Try `(1 | group)`. No column of the data that the formula leaves out names groups."
+    assert none == "Try `(1 | group)`. The data have no unused column that could name groups."

@@ -39,6 +39,7 @@ def test_the_largest_r_hat_beyond_the_gates_is_named() -> None:
     latents = [coordinate("a", 1.01), coordinate("b", 1.02), coordinate("c", math.nan)]
     said = say_scope(verdict, [coordinate("s", 1.5, is_summary=True), *latents])
     assert said == (
-        "The gates judge the sampling, by 39 monitored quantities. "
-        "Among 2 coordinates of latents that they do not monitor, the largest R-hat is 1.0200 (b)."
+        "The gates assess the sampling, by 39 monitored quantities. "
+        "Among 2 coordinates of latents that are not monitored, the largest R-hat is 1.0200 (b)."
     )
+    assert say_scope(verdict, latents[:1]).endswith(" R-hat of the one latent that is not monitored is 1.0100 (a).")

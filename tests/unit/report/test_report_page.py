@@ -177,7 +177,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
         "git clone https://host.example/a.git project cd project git checkout abc123",
         "Place the data at data/a.csv",
         "Files differed from this commit",
-        "With Python 3.12.1, install the packages of the lock: tools/bootstrap.sh cuda",
+        "With Python 3.12.1, install the locked packages: tools/bootstrap.sh cuda",
         "sha256 of envs/cuda.txt 1f2e",
         "jaxlib 0.11.0",
         "abc123 with changes",
@@ -189,7 +189,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
         assert said in box
     complete.settings.write_text("title: T")
     page = write(complete)
-    assert "asked for from Python" in page
+    assert "run from Python" in page
     assert 'class="command"' not in page
 
 
@@ -257,7 +257,7 @@ def test_a_failed_run_says_what_failed_where_and_what_to_do(minimal: Minimal) ->
 def test_a_warning_is_no_failure(minimal: Minimal) -> None:
     page = write(minimal(verdict="warn", severity="warn", value=1.02))
     assert 'class="verdict warn"' in page
-    assert "with a warning only (R-hat)" in page
+    assert "gave a warning (R-hat), and none failed" in page
 
 
 def test_missing_values_are_words(minimal: Minimal) -> None:

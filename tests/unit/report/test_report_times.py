@@ -143,7 +143,7 @@ def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampl
     assert math.isfinite(sampling_seconds(time)) == has_sampling
     timing = build_timing(time)
     assert timing is not None
-    assert timing["sentence"].endswith(f"Missing are the times of {lost}: no ledger has them.")
+    assert timing["sentence"].endswith(f"The times of {lost} are missing: no ledger has them.")
 
 
 def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) ->
     attempt(layout, "compile", {"compile": 10.0})
     timing = build_timing(read_time(layout, CONFIG, ORIGIN))
     assert timing is not None
-    assert timing["sentence"].startswith("The jobs that made these results took 50.0 s")
+    assert timing["sentence"].startswith("The jobs that produced these results took 50.0 s")
     assert [(bar["job"], bar["seconds"], [width for _, width, *_ in bar["segments"]]) for bar in timing["bars"]] == [
         ("compile", "10.0 s", [25.0]), ("sample-group-000", "40.0 s", [100.0])
     ]  # fmt: skip

@@ -82,7 +82,7 @@ def test_looks_targets_cost_and_what_was_measured_are_shown(write: Callable[...,
     assert "MCSE of bias<es> ≤ 0.1000" in text
     assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓ 10.0 ms met" in text
     assert "3 not a number not a number 0.050000 ✓ 10.0 ms not met" in text
-    assert "took 500 ms, 1.0% of the time of the draws" in text
+    assert "took 500 ms (1.0% of the time for the draws)" in text
     assert MEASURED in text
     raw = layout.page.read_text(encoding="utf-8")
     assert raw.count('aria-label="Bulk ESS at each look, target 400"') == 1
@@ -115,8 +115,8 @@ def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> Non
     found = build_stopping(layout, config)
     assert found is not None
     assert found["sentence"].startswith("Sampling of group-001 ended at 225 draws")
-    assert "3 chain groups decided for itself (1 at the limit of draws, 2 by its targets)" in found["groups"]
-    assert "keeps as many draws as the shortest group, group-001; the longest group has 2,000" in found["groups"]
+    assert "3 chain groups stopped by itself (1 at the limit on draws, 2 by its targets)" in found["groups"]
+    assert "keeps as many draws as the shortest group, group-001; the longest has 2,000" in found["groups"]
     assert [row["draws"] for row in found["rows"]] == [3, 225]
     assert len(found["panels"]) == 3
 

@@ -108,13 +108,13 @@ def _gain_sentence(last: pd.Series) -> str:
     gain = _gain(last, "accuracy", 100)
     change = f"{formats.fixed(abs(gain.difference), 2)}{error_text(gain.error, 2)} percentage points"
     relation = gain.words(
-        f"{change} above the mean of its single draws",
-        f"{change} below the mean of its single draws",
-        f"which does not differ beyond its error ({gain.text(2)} percentage points) from the mean of its single draws",
+        f"{change} above the mean of single draws",
+        f"{change} below the mean of single draws",
+        f"not clearly different (in percentage points: {gain.text(2)}) from the mean of single draws",
     )
     return (
-        f"The average of {formats.count(float(last['num_draws']))} draws is correct for {100 * average:.2f}% of the test "
-        f"rows, {relation} ({100 * single:.2f}%)."
+        f"The average of {formats.count(float(last['num_draws']))} draws predicts {100 * average:.2f}% of the test rows correctly, "
+        f"{relation} ({100 * single:.2f}%)."
     )
 
 

@@ -21,7 +21,7 @@ FEWEST = 5
 
 MOST_PAIRS, MOST_ROWS, MOST_NAMED = 3, 10, 3
 
-ENDS = {"low": "is small", "high": "is large", "both": "is far from its middle, on either side"}
+ENDS = {"low": "is small", "high": "is large", "both": "is far from its middle on either side"}
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -72,18 +72,18 @@ def sentence(table: pd.DataFrame) -> str:
     if gathered.empty and table.iloc[0]["num_divergent"] < FEWEST:
         is_one = table.iloc[0]["num_divergent"] == 1
         return (
-            f"{number} draw{' follows a divergence' if is_one else 's follow a divergence'}: too few to say whether they gather. "
-            "The figures and the table show where they lie; if the density there is that of a funnel, draws are missing all the same."
+            f"{number} draw{' is' if is_one else 's are'} divergent: too few to say whether divergences gather. "
+            "The figures and the table show where they lie; if the posterior has a funnel there, draws are missing all the same."
         )
     if gathered.empty:
-        return f"{number} draws follow a divergence. They do not gather along any latent: a smaller step (a higher target acceptance) is the first thing to try."
+        return f"{number} draws are divergent. They do not gather along any latent: first try a smaller step size (a higher target acceptance)."
     parts = [
-        f"{row['latent']} {ENDS[row['end']]} ({formats.share(row['share'], 0)} of them, and {formats.share(TAIL, 0)} of the other draws)"
+        f"{row['latent']} {ENDS[row['end']]} ({formats.share(row['share'], 0)} of them, but {formats.share(TAIL, 0)} of the other draws)"
         for row in gathered.head(MOST_NAMED).to_dict("records")
     ]
     return (
-        f"{number} draws follow a divergence. They gather where {'; where '.join(parts)}. There the posterior is too narrow or too curved for the step, and "
-        "draws from it are missing: write what depends on this latent in another way (non-centred, or on another scale), or give it a prior that keeps away from there."
+        f"{number} draws are divergent. They gather where {'; where '.join(parts)}. There the posterior is too narrow or too curved for the step size, and "
+        "draws are missing: reparametrise what depends on this latent (non-centred, or on another scale), or give it a prior that keeps away from there."
     )
 
 

@@ -50,7 +50,7 @@ def sentences(estimates: Sequence[Estimate]) -> list[str]:
         said = ["The evidence is not known well enough to be used."]
     else:
         said = [
-            f"The log of the evidence, the mean likelihood under the prior, is {_text(best)} nats "
+            f"The log evidence (the log of the mean likelihood under the prior) is {_text(best)} nats "
             f"({METHODS.get(best.method, best.method)})."
         ]
     for each in estimates:
@@ -58,10 +58,12 @@ def sentences(estimates: Sequence[Estimate]) -> list[str]:
         if each.problem:
             said.append(f"{name}: {each.problem}.")
         elif not each.error <= MOST_ERROR:
-            said.append(f"{name} has an error above {MOST_ERROR:g} nat, and is not used.")
+            said.append(f"{name} has an error above {MOST_ERROR:g} nat and is not used.")
         if each.num_left_out:
             part = each.num_left_out / (each.num_left_out + each.num_draws)
-            said.append(f"{name} leaves out {formats.share(part)} of the draws, which lie on the edge of the support.")
+            said.append(
+                f"{name} leaves out {formats.share(part)} of the draws, because they lie on the edge of the support."
+            )
     usable = [each for each in estimates if each.is_usable]
     if len(usable) == 2:
         gap = usable[0].log_evidence - usable[1].log_evidence
@@ -72,6 +74,6 @@ def sentences(estimates: Sequence[Estimate]) -> list[str]:
         else:
             said.append(f"The methods differ by {size}, more than their errors allow: at least one of them is wrong.")
     said.append(
-        "It depends on the width of the prior even where the posterior does not: compare models by it only if their priors say what was known before."
+        "The evidence depends on the width of the prior even where the posterior does not: compare models by it only if their priors state what was known beforehand."
     )
     return said

@@ -66,31 +66,31 @@ def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> 
         f" in {formats.count(num_clusters)} groups, over which its error is computed" if num_clusters < num_rows else ""
     )
     said = [
-        f"The model takes all rows as one, so that each fold is predicted as one, from draws that were sampled without it. The "
+        f"The model takes all rows as one, so each fold is scored as one, under draws that were sampled without it. The "
         f"sum of log scores of {formats.count(num_clusters)} folds with {formats.count(num_rows)} rows is {_text(sums, 'elpd')} "
-        f"({scheme}), with its standard error over folds. Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats."
+        f"({scheme}), with a standard error over folds. Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats."
         if is_joint
-        else f"Predicted from draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
+        else f"Under draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
         f"{formats.real(error, 2)} nats on average; the sum over {formats.count(num_rows)} rows{over} is "
         f"{_text(sums, 'elpd')} ({scheme}). Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats.",
     ]
     if sums["held_out_rows"]:
         held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
         said.append(
-            f"Rows that no fold has seen have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average under all draws "
+            f"Rows that are in no fold have a log score of {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average under all draws "
             f"({formats.count(sums['held_out_rows'])} rows; Monte Carlo error {formats.real(sums['held_out_mcse'] / sums['held_out_rows'], 2)})."
         )
     if num_clusters < FEW_CLUSTERS and num_clusters < num_rows:
         what = "folds" if is_joint else "groups"
         said.append(
-            f"A standard error over {formats.count(num_clusters)} {what} is itself uncertain, and mostly too small: "
+            f"A standard error over {formats.count(num_clusters)} {what} is itself uncertain, and usually too small: "
             f"take it as an order of magnitude."
         )
     failed = [fold.experiment for fold in folds if fold.verdict == "fail"]
     if failed:
         said.append(
             f"The chains of {', '.join(failed)} have failed their gates: the scores of these rows may be wrong. The page of "
-            f"a refit, `snakemake {failed[0]}`, says why."
+            f"a fold, written by `snakemake {failed[0]}`, says why."
         )
     return said
 
@@ -112,10 +112,10 @@ def _compare(scores: RowScores, single: RowScores | None) -> str:
     if not np.isfinite(gap).all():
         return ""
     found = Comparison(float(gap.sum()), sum_error(gap, scores.cluster))
-    start = f"With single rows left out, importance sampling gives {formats.fixed(float(single.elpd.sum()), 1)}; the difference is {found.text(1)} nats."
+    start = f"With single rows left out, importance sampling gives {formats.fixed(float(single.elpd.sum()), 1)}; cross-validation differs from it by {found.text(1)} nats."
     if scores.cluster is not None:
-        return f"{start} This is what other rows of the same group add to the prediction of a row."
-    return f"{start} Folds leave fewer rows to learn from, so a little less is expected."
+        return f"{start} This is how much the other rows of its group contribute to the prediction of a row."
+    return f"{start} Folds leave fewer rows to learn from, so a slightly lower sum is expected."
 
 
 def _table(folds: Sequence[Fold]) -> pd.DataFrame:

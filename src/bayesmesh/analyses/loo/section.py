@@ -99,7 +99,7 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside
     if not math.isnan(sums["pit_p_value"]):
         refuted, words = _misplaced(sums)
         is_missed = sums["pit_p_value"] < LEVEL
-        text = f"Predicted from all other rows, {words}{_say_inside(inside)} (LOO-PIT, {_p_value(sums)})."
+        text = f"With each row predicted from all others, {words}{_say_inside(inside)} (LOO-PIT, {_p_value(sums)})."
         spread = spread_of(inside) if refuted & {"narrow", "wide"} else math.nan
         missed = FitCheck("LOO-PIT", "fail", text, refuted, spread=spread)
         checks.append(missed if is_missed else FitCheck("LOO-PIT", "pass"))
@@ -108,7 +108,7 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside
     if num_high := sums["num_high_k"]:
         text = (
             f"Pareto k is high for {formats.count(num_high)} of {formats.count(sums['num_rows'])} rows: "
-            "single rows move the posterior, and the leave-one-out score is unreliable."
+            "individual rows move the posterior, and the leave-one-out score is unreliable."
         )
         checks.append(FitCheck("Pareto k", "warn", text))
     else:
@@ -155,7 +155,7 @@ def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> lis
     if sums["held_out_rows"]:
         held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
         said.append(
-            f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
+            f"Rows that were not used for the fit have a log score of {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
             f"({formats.count(sums['held_out_rows'])} rows; Monte Carlo error {formats.real(sums['held_out_mcse'] / sums['held_out_rows'], 2)})."
         )
     inside = math.nan if scores is None else share_inside(scores)
@@ -178,7 +178,7 @@ def _flexibility(sums: Mapping[str, float]) -> str:
     if _has_excess(sums):
         return (
             f"The effective number of parameters (p_loo) is {_sum_text(sums, 'p_loo')}, more than the {number} that the model "
-            "has. This is a symptom of misfit, not of flexibility: single rows surprise the model."
+            "has. This is a symptom of misfit, not of flexibility: individual rows surprise the model."
         )
     of = "" if math.isnan(sums["num_parameters"]) else f" of {number}"
     return f"The effective number of parameters (p_loo) is {_sum_text(sums, 'p_loo')}{of}."
@@ -199,7 +199,11 @@ def _trust(sums: Mapping[str, float]) -> str:
         )
     part = f"{formats.count(num_high)} of {formats.count(sums['num_rows'])} rows ({formats.share(num_high / sums['num_rows'])})"
     beyond = sums["num_k_above_1"]
-    more = f" For {formats.count(beyond)} of them it is above 1, where even the mean does not exist." if beyond else ""
+    more = (
+        f" For {formats.count(beyond)} of them it is above 1, where not even the mean of the weights exists."
+        if beyond
+        else ""
+    )
     return (
         f"The estimate is unreliable: Pareto k is above {limit} for {part}. The posterior without such a row is too far from the one "
         f"with it, and the sum is probably too high.{repaired}{more} Sample again without these rows, or use a model that is less "
@@ -221,7 +225,7 @@ def _refits(sums: Mapping[str, float], scores: RowScores | None) -> str:
         if len(rows) <= MOST_REFITS:
             said.append(f"To sample again without each, use `loo: {{refit: {rows}}}`.")
         else:
-            said.append("These are too many to sample again without each: use cross-validation by folds.")
+            said.append("These are too many to sample again without each: use K-fold cross-validation.")
     return " ".join(said)
 
 
@@ -232,12 +236,12 @@ def _calibration(sums: Mapping[str, float], inside: float) -> str:
         return ""
     if p_value >= LEVEL:
         return (
-            "Outcomes lie where they were predicted: their places in the predictive distributions (LOO-PIT) are compatible with a uniform "
-            f"distribution ({_p_value(sums)}){_say_inside(inside)}."
+            f"LOO-PIT values are compatible with a uniform distribution ({_p_value(sums)}), so the predictive distributions show no "
+            f"miscalibration{_say_inside(inside)}."
         )
     return (
-        "The predictive distributions are wrong: the places of the outcomes in them (LOO-PIT) are not uniform "
-        f"({_p_value(sums)}); {_misplaced(sums)[1]}{_say_inside(inside)}."
+        f"LOO-PIT values are not uniform ({_p_value(sums)}), so the predictive distributions are miscalibrated; "
+        f"{_misplaced(sums)[1]}{_say_inside(inside)}."
     )
 
 
@@ -255,7 +259,9 @@ def _misplaced(sums: Mapping[str, float]) -> tuple[frozenset[Aspect], str]:
     if abs(width) > 3:
         side: Aspect = "narrow" if width > 0 else "wide"
         found[side] = f"predictions are too {side}"
-    return frozenset(found or ("shape",)), " and ".join(found.values()) or "the shape of the distribution differs"
+    return frozenset(found or ("shape",)), " and ".join(
+        found.values()
+    ) or "the shape of the predictive distributions is wrong"
 
 
 def draw_pit(pit: np.ndarray) -> Panel:
@@ -272,7 +278,7 @@ def draw_pit(pit: np.ndarray) -> Panel:
         axes.set_ylabel("share of rows below, minus uniform")
 
     note = f"If the model is right, the whole line lies within the band with {formats.share(1 - LEVEL, 0)} probability."
-    label = f"Distribution function of LOO-PIT less the uniform one, p {formats.p_value(found.p_value, 1 / (1 + NUM_SIMULATIONS), sign='= ')}"
+    label = f"Distribution function of LOO-PIT minus the uniform one, p {formats.p_value(found.p_value, 1 / (1 + NUM_SIMULATIONS), sign='= ')}"
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 
 
@@ -317,7 +323,7 @@ def draw_k(scores: RowScores, limit: float) -> Panel:
         axes.set_xlabel("row")
         axes.set_ylabel("Pareto k")
 
-    note = f"Above the dashed line at {limit:.2f} the estimate for a row is unreliable. Values above 2 are drawn at 2."
+    note = f"Above the dashed line at {limit:.2f}, the estimate for a row is unreliable. Values above 2 are drawn at 2."
     if len(shown) < len(others) or len(high) < is_high.sum():
         note += f" {len(shown) + len(high):,} of {len(k):,} rows are drawn."
     label = f"Pareto k by row: {int(is_high.sum())} of {len(k)} above {limit:.2f}, largest {scores.pareto_k.max():.2f}"

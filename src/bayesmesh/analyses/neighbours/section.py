@@ -59,5 +59,5 @@ def _sentence(films: Sequence[tuple[str, list[Neighbour]]]) -> str:
     pairs = [each for _, of_film in films for each in of_film]
     clear = sum(each.is_clear for each in pairs)
     if not clear:
-        return f"None of the {len(pairs)} pairs is close beyond its uncertainty: all 90% intervals of their cosines contain 0 or lie below it."
-    return f"Of {len(pairs)} listed pairs, the 90% intervals of the cosine of {clear} lie above 0."
+        return f"None of the {len(pairs)} pairs has a clearly positive cosine: all 90% intervals contain 0 or lie below it."
+    return f"For {clear} of {len(pairs)} listed pairs, the 90% interval of the cosine lies above 0."

@@ -19,12 +19,12 @@ MOST_UPRIGHT = 5
 """Largest number of level labels side by side."""
 
 _OF_NUMBERS = (
-    "Dots are mean outcomes of bins of rows, and bars hold the middle 90% of their outcomes. The line is the fitted mean, and the shaded band the 90% "
-    "predictive intervals, both averaged over the rows of a bin, whatever their other predictors. Where bars reach far beyond the band, predictions "
+    "Dots are mean outcomes in bins of rows, and bars hold the middle 90% of the outcomes. The line is the fitted mean, and the shaded band the 90% "
+    "predictive intervals, both averaged over the rows of a bin, whatever their other predictors are. Where bars reach far beyond the band, predictions "
     "are too narrow; where dots leave the line, they are biased."
 )
 _OF_SHARES = (
-    "Dots are observed shares in bins of rows. The line is the predicted share, averaged over the rows of a bin, whatever their other predictors; "
+    "Dots are observed shares in bins of rows. The line is the predicted share, averaged over the rows of a bin, whatever their other predictors are; "
     "the shaded band holds all dots together with 95% probability if the model is right."
 )
 
@@ -81,7 +81,7 @@ def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
 
     left_out = len(bins) - len(chosen)
     note = f"{name} ranges from {_range(chosen)} in the data." if is_number else ""
-    note += f"{formats.count(left_out)} more levels are not drawn." if left_out else ""
+    note += f"{formats.count(left_out)} more level{' is' if left_out == 1 else 's are'} not drawn." if left_out else ""
     slug = "".join(c if c.isalnum() else "-" for c in name)
     label = f"{outcome} by {name}: observed and fitted means, with {'90% predictive intervals' if has_intervals else 'bands'}"
     return draw(f"outcome-by-{slug}", plot, size=(340, 220), label=label, title=f"{outcome} by {name}", note=note)

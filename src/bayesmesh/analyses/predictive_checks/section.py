@@ -30,9 +30,9 @@ MOST_DRAWN_BINS = 60
 
 OF_RESIDUALS = {
     "residuals by prediction": "outcomes differ from their predictions by more than chance where predictions are low, middling or high",
-    "spread of residuals by prediction": "the spread around the predictions changes with the prediction in a way that the model does not have",
-    "residuals by column": "outcomes differ from their predictions along the column {column}",
-    "spread of residuals by column": "the spread around the predictions changes along the column {column}",
+    "spread of residuals by prediction": "the spread around the predictions changes with the prediction in a way that the model does not capture",
+    "residuals by column": "outcomes differ from their predictions in a way that depends on the column {column}",
+    "spread of residuals by column": "the spread around the predictions depends on the column {column}",
 }
 """Quantities whose unit means nothing to a reader -> what a large value says."""
 
@@ -144,7 +144,7 @@ def sentence(table: pd.DataFrame) -> str:
         else:
             numbers = [formats.real(row[name]) for name in ("observed", "low", "high")]
             parts.append("{}: {} observed, {} to {} in 95% of simulations".format(row["quantity"], *numbers))
-    text = "The model does not produce outcomes like the observed ones."
+    text = "The model does not reproduce the observed outcomes."
     if parts:
         text += f" {'; '.join(parts)}."
     for each in said:
@@ -160,7 +160,7 @@ def _closest(passed: pd.DataFrame) -> str:
     least = by_p[0]
     what = f"{least['quantity']} ({least['largest_for']})" if least["largest_for"] else least["quantity"]
     p = formats.real(least["p_value"], 2)
-    return f" The others do not differ by more than their number explains; the smallest of their p values is {p}, of {what}."
+    return f" The others do not differ by more than their number explains; their smallest p-value is {p}, for {what}."
 
 
 SUGGESTIVE = 0.05
@@ -178,19 +178,19 @@ def prior_sentence(table: pd.DataFrame | None) -> str:
     missed = table[table["quantity"].isin(differing(table))]
     if not missed.empty:
         parts = [
-            f"{row['quantity']} {formats.real(row['observed'])}, but {formats.real(row['low'])} to {formats.real(row['high'])}"
+            f"{row['quantity']} {formats.real(row['observed'])} observed, {formats.real(row['low'])} to {formats.real(row['high'])} simulated"
             for row in missed.to_dict("records")
         ]
         return (
-            f"The prior alone hardly ever produces outcomes like the observed ones. Observed, and 95% of data sets simulated from the prior: "
+            f"The prior alone hardly ever produces outcomes like the observed ones. Observed values, and the range of 95% of simulations: "
             f"{'; '.join(parts)}. Check the prior, or the unit of the outcome."
         )
-    said = "The observed outcomes are among those that the prior alone can produce."
+    said = "The prior alone can produce outcomes like the observed ones."
     spread = table[table["quantity"].isin(["standard deviation", "variance / mean"])]
     for row in spread.to_dict("records"):
         if row["observed"] > 0 and row["simulated_mean"] > WIDE * row["observed"]:
             times = formats.real(row["simulated_mean"] / row["observed"], 2)
-            said += f" It is wide: half of its data sets have a {row['quantity']} more than {times} times the observed."
+            said += f" It is wide: half of the simulated data sets have a {row['quantity']} more than {times} times the observed one."
     return said
 
 
@@ -248,11 +248,11 @@ def draw_bins(name: str, bins: pd.DataFrame, unbiased: float | None = None) -> P
     of = "prediction" if name == FITTED else name
     words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside the band"
     lie = "lies" if num_out == 1 else "lie"
-    note = f"{num_out} of {len(chosen)} bins {lie} outside the band, which holds all of them together with 95% probability if the model is right, its spread included."
+    note = f"{num_out} of {len(chosen)} bins {lie} outside the band, which holds all of them with 95% probability if the model is right, including its spread."
     if num_out and unbiased is not None:
-        note += f" Measured by the spread of the outcomes themselves, the bins show no bias (p = {formats.real(unbiased, 2)})."
+        note += f" Relative to the spread of the outcomes themselves, the bins show no bias (p = {formats.real(unbiased, 2)})."
     if name != FITTED:
-        note += " In parentheses: rows."
+        note += " In parentheses: numbers of rows."
     slug = "".join(c if c.isalnum() else "-" for c in of)
     return draw(
         f"bins-{slug}", plot, size=(520, 250), label=words, title=f"Observed minus predicted, by {of}", note=note

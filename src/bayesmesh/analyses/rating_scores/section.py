@@ -78,19 +78,19 @@ def _average(scores: Sequence[Row]) -> Row:
 def compare_errors(scores: Sequence[Row]) -> str:
     """Return sentences on the error of the posterior average beside every other prediction, by intervals."""
     average = _average(scores)
-    groups: dict[str, list[str]] = {"less": [], "more": [], "no more or less, as far as users tell,": []}
+    groups: dict[str, list[str]] = {"better than": [], "worse than": [], "not clearly better or worse than": []}
     for row in scores:
         if row["prediction"] != AVERAGE:
             low, high = row["rmse_less_average_low"], row["rmse_less_average_high"]
             words = list(groups)[0 if low > 0 else 1 if high < 0 else 2]
             limits = f"{formats.fixed(low, 3)} to {formats.fixed(high, 3)}"
             groups[words].append(f"{NAMES.get(row['prediction'], row['prediction'])} ({limits})")
-    said = "; ".join(f"{words} than {_listed(names)}" for words, names in groups.items() if names)
+    said = "; ".join(f"{words} {_listed(names)}" for words, names in groups.items() if names)
     interval = f"{formats.fixed(average['rmse_low'], 3)} to {formats.fixed(average['rmse_high'], 3)}"
     return (
-        f"The posterior average misses {formats.count(average['num_ratings'])} hidden ratings of {formats.count(average['num_users'])} users by "
-        f"{formats.fixed(average['rmse'], 3)} in the root mean square ({interval}): {said}. In brackets: 95% intervals of their error less "
-        "that of the average, over users."
+        f"The posterior average predicts {formats.count(average['num_ratings'])} hidden ratings of {formats.count(average['num_users'])} users with a "
+        f"root mean square error of {formats.fixed(average['rmse'], 3)} ({interval}): {said}. In brackets: 95% intervals, over users, of their "
+        "error minus that of the average."
     )
 
 
@@ -99,8 +99,8 @@ def describe_new_users(average: Row) -> list[str]:
     if not average["num_given"]:
         return []
     return [
-        f"The chains have not seen these {formats.count(average['num_users'])} users. Each is folded in: given some of the user's ratings, "
-        f"{formats.count(average['num_given'])} in all, and a draw of the items, the user's latents are drawn, and the other ratings predicted."
+        f"The chains have not seen these {formats.count(average['num_users'])} users. Each is folded in: given some of the user's ratings "
+        f"({formats.count(average['num_given'])} in all) and a draw of the items, the user's latents are drawn and the other ratings predicted."
     ]
 
 
@@ -110,15 +110,9 @@ def describe_coverage(coverage: Sequence[Row]) -> list[str]:
         return []
     row = coverage[-1]
     wanted, low, high = row["probability"], row["covered_low"], row["covered_high"]
-    words = (
-        "too often"
-        if low > wanted
-        else "too seldom"
-        if high < wanted
-        else "as often as they should, as far as users tell"
-    )
+    words = "too many" if low > wanted else "too few" if high < wanted else "not clearly too many or too few"
     return [
-        f"Intervals of probability {formats.share(wanted, 0)} hold {formats.share(row['covered'])} of the hidden ratings "
+        f"The {formats.share(wanted, 0)} intervals contain {formats.share(row['covered'])} of the hidden ratings "
         f"({formats.share(low)} to {formats.share(high)}): {words}."
     ]
 

@@ -32,7 +32,7 @@ def compare_rankings(path: Path) -> str:
     groups: dict[str, list[str]] = {
         "better than": [],
         "worse than": [],
-        "no better or worse, as far as users tell, than": [],
+        "not clearly better or worse than": [],
     }
     for row in table.to_dict("records"):
         words = list(groups)[0 if row["low"] > 0 else 1 if row["high"] < 0 else 2]
@@ -41,7 +41,7 @@ def compare_rankings(path: Path) -> str:
     said = [f"{words} {_listed(names)}" for words, names in groups.items() if names]
     if not said:
         return ""
-    return f"By NDCG, the posterior average ranks held-out films {'; '.join(said)}. In brackets: 95% intervals of its NDCG less theirs, over users."
+    return f"By NDCG, the posterior average ranks held-out films {'; '.join(said)}. In brackets: 95% intervals, over users, of its NDCG minus theirs."
 
 
 def describe_new_users(path: Path) -> str:
@@ -56,8 +56,8 @@ def describe_new_users(path: Path) -> str:
     row = table.to_dict("records")[0]
     wanted = row["probability"]
     said = [
-        f"{formats.count(row['num_users'])} users were kept from the chains and folded in with {formats.count(row['num_draws'])} draws of the films.",
-        _covered("numbers of watched films in a part of the films that was hidden", row, "counts", wanted),
+        f"{formats.count(row['num_users'])} users were withheld from the chains and folded in with {formats.count(row['num_draws'])} draws of the films.",
+        _covered("numbers of watched films in the hidden part of the films", row, "counts", wanted),
     ]
     if row["logits_covered"] >= 0:
         said.append(_covered("true logits", row, "logits", wanted))
@@ -69,9 +69,9 @@ def _covered(what: str, row: Mapping[Hashable, float], name: str, wanted: float)
     words = Comparison(share - wanted, error).words(
         "more than they should, so they are too wide",
         "fewer than they should, so they are too narrow",
-        "as they should within the error",
+        "as they should, within the error",
     )
-    return f"Intervals of probability {formats.share(wanted, 0)} hold {formats.share(share)} ± {formats.share(error)} of the {what}: {words}."
+    return f"The {formats.share(wanted, 0)} intervals contain {formats.share(share)} ± {formats.share(error)} of the {what}: {words}."
 
 
 def score_tables(files: Mapping[str, Path]) -> Sequence[tuple[str, Markup, str]]:
@@ -81,13 +81,13 @@ def score_tables(files: Mapping[str, Path]) -> Sequence[tuple[str, Markup, str]]
         numbers = ("group", "films_from", "films_to", "num_users", "ndcg", "ndcg_se")
         table = read_table(files["activity.csv"], texts=("ranking",), numbers=numbers)
         if not table.empty:
-            note = "NDCG by the number of films that the rankings know of a user, ± standard error."
+            note = "NDCG ± standard error, by the number of films that the rankings know a user to have watched."
             found.append(("By activity", html_table(_by_activity(table), "NDCG by activity"), note))
     if files["calibration.csv"].exists():
         numbers = ("low", "high", "num_cells", "predicted", "watched", "difference_se")
         table = read_table(files["calibration.csv"], numbers=numbers)
         if not table.empty:
-            note = "Films that were hidden from the fold-in of new users, watched or not, by their watch probability; errors are over users."
+            note = "Films hidden from the fold-in of new users, watched or not, by their predicted watch probability; errors are over users."
             found.append(("Calibration of watch probabilities", html_table(_bins(table), "Calibration"), note))
     return found
 

@@ -113,7 +113,7 @@ def compare_users(users: Sequence[User]) -> str:
         return ""
     both = f"{_openness('most', most)} {_openness('least', least)}"
     if _is_saturated(min(most, least, key=lambda user: float(user["entropy"]))):
-        return f"{both} Too few draws to compare the two users."
+        return f"{both} There are too few draws to compare the two users."
     difference = Comparison(least["entropy_minus_first"], least["entropy_minus_first_sd"])
     size = f"by {formats.fixed(abs(difference.difference), 2)}{error_text(difference.error, 2)} nats"
     relation = difference.words(

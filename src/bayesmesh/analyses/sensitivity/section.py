@@ -74,16 +74,16 @@ def sentences(table: pd.DataFrame) -> list[str]:
     said = []
     if conflicts:
         said.append(
-            f"Prior and data pull {_named(conflicts)} in different directions, or the prior is narrow where the data inform it: the posterior "
+            f"Prior and data are in conflict about {_named(conflicts)}, or the prior is narrow where the data are informative: the posterior "
             "moves if either counts more. Check that this prior says what is known."
         )
     if weak:
         said.append(
-            f"The data say little about {_named(weak)}: the posterior follows the prior. That is no error if the prior is meant, but conclusions "
-            "about it are those of the prior."
+            f"The data say little about {_named(weak)}: the posterior follows the prior. That is not a mistake if the prior is intended, but "
+            "conclusions about these quantities rest on it."
         )
     if not said:
         said.append(
-            f"None of {len(known)} quantities changes noticeably if the prior counts a little more or less: the data decide."
+            f"None of the {len(known)} quantities changes noticeably if the prior counts a little more or less: the data decide."
         )
     return said

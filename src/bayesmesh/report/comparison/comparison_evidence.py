@@ -58,14 +58,14 @@ def say_probabilities(found: Mapping[str, ModelProbability]) -> list[str]:
     name, best = max(found.items(), key=lambda item: item[1].log_evidence.difference)
     interval = f"{formats.share(best.low)} to {formats.share(best.high)}"
     if best.low > 0.5:
-        first = f"If these models were equally probable before the data, {name} now has probability {formats.share(best.probability)} ({interval})."
+        first = f"With equal prior probabilities, {name} has posterior probability {formats.share(best.probability)} ({interval})."
     else:
         first = (
-            f"If these models were equally probable before the data, {name} is the most probable with {formats.share(best.probability)} "
+            f"With equal prior probabilities, {name} is the most probable model, with {formats.share(best.probability)} "
             f"({interval}), which does not single it out."
         )
     return [
         first,
-        "These probabilities follow from the evidence and depend on the width of the priors even where predictions do not; they say which of "
-        "these models is most probable, as if one of them were true. To predict, use stacking.",
+        "These probabilities follow from the evidence and depend on the width of the priors even where predictions do not; they say which "
+        "model is most probable, assuming that one of them is true. To predict, use stacking.",
     ]

@@ -94,10 +94,12 @@ def draw_differences(found: ModelComparison) -> Panel:
         axes.set_yticks(list(places), [each.name for each in shown])
         axes.set_xlabel("difference in the sum of log scores, nats")
 
-    note = f"Differences to {found.members[0].name}, ± {found.num_errors:.1f} standard errors of the paired difference."
+    note = (
+        f"Differences from {found.members[0].name}, ± {found.num_errors:.1f} standard errors of the paired difference."
+    )
     if found.num_held_out:
         note += f" Filled: {formats.count(found.num_rows)} rows, each left out; open: {formats.count(found.num_held_out)} held-out rows."
     if len(found.members) > MOST_DRAWN:
-        note += f" The best {MOST_DRAWN} of {len(found.members)} are drawn."
+        note += f" Only the best {MOST_DRAWN} of {len(found.members)} models are drawn."
     size = (560, 70 + (30 if found.num_held_out else 22) * len(shown))
-    return draw("differences", plot, size=size, label="Differences of log scores to the best model", note=note)
+    return draw("differences", plot, size=size, label="Differences in log score from the best model", note=note)

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from bayesmesh.figures import formats
 from bayesmesh.figures.figure_differences import Comparison
 from bayesmesh.report.comparison.comparison_evidence import say_probabilities
-from bayesmesh.report.comparison.model_comparison import ModelComparison
+from bayesmesh.report.comparison.model_comparison import NO_DIFFERENCE, ModelComparison
 from bayesmesh.store.score_store import SINGLE_ROWS
 
 FEW_ROWS = 100
@@ -25,7 +25,7 @@ MANY_MODELS = 5
 def sentences(found: ModelComparison) -> list[str]:
     """Return what a comparison says, in words that its intervals bear out."""
     best, *others = found.members
-    alike = [each.name for each in others if found.words(each.difference) == "not different"]
+    alike = [each.name for each in others if found.words(each.difference) == NO_DIFFERENCE]
     errors = formats.fixed(found.num_errors, 1)
     of_rows = f"on {formats.count(found.num_rows)} rows"
     of_rows += f" ({found.scheme})" if found.scheme != SINGLE_ROWS else ""
@@ -55,16 +55,18 @@ def _doubtful(found: ModelComparison) -> list[str]:
     """Return reasons not to trust the scores or the errors."""
     said = []
     if found.failed:
-        said.append(f"The verdict on chains of {_listed(found.failed)} is fail: these scores may be wrong.")
+        said.append(f"The chains of {_listed(found.failed)} have failed their gates: these scores may be wrong.")
     if found.failed_refits:
         some = _listed(found.failed_refits)
-        said.append(f"The verdict on chains of {some} is fail: scores of the rows that they leave out may be wrong.")
+        said.append(
+            f"The chains of {some} have failed their gates: scores of the rows that they leave out may be wrong."
+        )
     if found.outdated:
-        about = "The results of {} are older than the configuration, their code or their data, or damaged: `bayesmesh status` says which."
+        about = "The results of {} are older than their configuration, code or data, or are damaged: `bayesmesh status` says which."
         said.append(about.format(_listed(found.outdated)))
     if found.without_held_out:
         some, has = _listed(found.without_held_out), "has" if len(found.without_held_out) == 1 else "have"
-        said.append(f"Held-out rows are not compared: {some} {has} no scores of them.")
+        said.append(f"Held-out rows are not compared: {some} {has} no scores for them.")
     if high := [each.name for each in found.members if each.num_high_k]:
         said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
     others = found.members[1:]
@@ -72,7 +74,7 @@ def _doubtful(found: ModelComparison) -> list[str]:
         abs(each.difference.difference) < SMALL_DIFFERENCE for each in others
     ):
         said.append(
-            f"Errors of differences are too small for fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
+            f"Errors of differences are too small with fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
             f"{SMALL_DIFFERENCE:g} nats, which hardly matter for prediction."
         )
     if len(found.members) >= MANY_MODELS:
@@ -92,11 +94,11 @@ def _selection(found: ModelComparison) -> str:
     number = len(found.members)
     chance = spread / math.sqrt(2) * float(ndtri(1 - 0.375 / (number + 0.25)))
     lead = -middle.difference.difference
-    verdict = "so its lead may be chance alone" if lead < 2 * chance else "so its lead is more than chance"
+    verdict = "so its lead may be due to chance" if lead < 2 * chance else "so its lead is more than chance"
     return (
-        f"The best of {number} models was chosen by the same scores that it is judged by. Of {number} equal models the best "
-        f"would lead the middle one by about {formats.real(chance, 2)} nats by chance; {best.name} leads it by "
-        f"{formats.real(lead, 3)}, {verdict}. Its sum is too high by at most about as much."
+        f"The best of {number} models was chosen by the same scores that it is judged by. By chance, the best of {number} equal models "
+        f"would lead the middle one by about {formats.real(chance, 2)} nats; {best.name} leads it by {formats.real(lead, 3)}, {verdict}. "
+        f"Being chosen makes its sum too high, by at most about {formats.real(chance, 2)} nats."
     )
 
 
@@ -105,7 +107,7 @@ def _averaged(found: ModelComparison) -> list[str]:
     stacked, best = found.averages[0], found.members[0]
     if best.stacking == 1:
         return [f"Stacking gives all weight to {best.name}: no average of these models predicts better."]
-    on_own = _beside(stacked.difference, best.name, "on the rows from which its weights come, which favours it")
+    on_own = _beside(stacked.difference, best.name, "on the rows that determined its weights, which favours it")
     if stacked.held_out_difference is None:
         return [f"The average with stacking weights is {on_own}."]
     held = f"on the {formats.count(found.num_held_out)} held-out rows"
@@ -115,12 +117,12 @@ def _averaged(found: ModelComparison) -> list[str]:
     if found.held_out_best is None:
         return [said]
     name, gap = found.held_out_best
-    words = gap.words("better than", "worse than", "not different from")
+    words = gap.words("better than", "worse than", "not clearly different from")
     return [f"{said} The model with the highest sum {held} is {name}: the average is {words} it ({gap.text(1)} nats)."]
 
 
 def _beside(gap: Comparison, best: str, where: str) -> str:
-    words = gap.words("better than", "worse than", "not different from")
+    words = gap.words("better than", "worse than", "not clearly different from")
     return f"{words} {best} {where} ({gap.text(1)} nats)"
 
 
@@ -129,9 +131,9 @@ def _by_cell(found: ModelComparison) -> list[str]:
     if found.by_cell is None:
         return []
     feature, gain = found.by_cell.feature, found.by_cell.gain
-    words = gain.words("better than", "worse than", "not different from")
+    words = gain.words("better than", "worse than", "not clearly different from")
     return [
-        f"An average whose weights vary with {feature} is {words} one with the same weights everywhere, cross-validated "
+        f"In cross-validation, an average whose weights vary with {feature} is {words} one with the same weights everywhere "
         f"({gain.text(1)} nats)."
     ]
 

@@ -20,6 +20,9 @@ from bayesmesh.store.score_store import SINGLE_ROWS, RowScores, sum_clusters, su
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""
 
+NO_DIFFERENCE = "not clearly different"
+"""Word for a difference within its error."""
+
 NUM_DRAWS = 1000
 """Draws of an average that are shared among its models."""
 
@@ -95,7 +98,7 @@ class ModelComparison(NamedTuple):
     def words(self, difference: Comparison) -> str:
         """Return better, worse or not different, by an interval that holds for all members together."""
         scaled = Comparison(difference.difference, difference.error * self.num_errors / NUM_ERRORS)
-        return scaled.words("better", "worse", "not different")
+        return scaled.words("better", "worse", NO_DIFFERENCE)
 
 
 class Feature(NamedTuple):
@@ -296,7 +299,7 @@ def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
             problem = f"experiment '{first}' scores {found}, and '{name}' {kinds[each.is_discrete]}"
             raise ConfigError(problem, "compare models of one kind of outcome: a density depends on the unit")
         if each.digest != reference.digest:
-            problem = f"experiments '{first}' and '{name}' have other outcomes in their {kind} rows"
+            problem = f"experiments '{first}' and '{name}' have different outcomes in their {kind} rows"
             remedy = "compare models of the same rows, in the same order, with the same transform of the outcome"
             raise ConfigError(problem, remedy)
         if each.scheme != reference.scheme:

@@ -93,12 +93,12 @@ def build_effects(
     what = f" {rows[0].of}" if len(of) == 1 else ""
     verb = f"Multiplies{what} by" if is_ratio else f"Adds to{what}" if what else "Adds"
     note = (
-        "Exponentials of coefficients, as medians and 90% intervals of the draws: a change multiplies by the same factor wherever the "
-        "other predictors are, and twice the change by its square."
+        "Exponentials of coefficients: medians and 90% intervals of the draws. The factor is the same whatever the values of the "
+        "other predictors; twice the change multiplies by its square."
         if is_ratio
         else "Medians and 90% intervals of the draws, in the unit of the outcome."
     )
-    note += " Predictors in several terms are left out: no single coefficient says what a change of them does."
+    note += " Predictors that occur in several terms are left out: no single coefficient gives their effect."
     said = _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else []
     clear = [several[0] for several in spoken.values() if several[0].side]
     if said and clear and math.isfinite(widening):
@@ -143,7 +143,12 @@ def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> l
     of = rows[0].of if len({row.of for row in rows}) == 1 else "them"
     rest, none = len(clear) - len(said), len(rows) - len(clear)
     if rest:
-        said.append(f"The intervals of {formats.count(rest)} more changes exclude {1 if is_ratio else 0}.")
+        which = (
+            "interval of 1 more change excludes"
+            if rest == 1
+            else f"intervals of {formats.count(rest)} more changes exclude"
+        )
+        said.append(f"The {which} {1 if is_ratio else 0}.")
     if none:
         which, does = f"The intervals of {formats.count(none)} changes contain", "whether they raise or lower"
         if none == 1:
@@ -163,9 +168,9 @@ def _say_what_stays(clear: Sequence[ShownChange], widening: float, *, is_ratio: 
         return _widen(clear[0], widening, is_ratio=is_ratio)
     wider = f"{formats.real(widening, 2)} times as wide, as the misfit suggests"
     if not lost:
-        return f"If these intervals were {wider}, all {formats.count(len(clear))} would still tell the direction of their effect."
+        return f"If these intervals were {wider}, all {formats.count(len(clear))} would still show the direction of the effect."
     which = ", ".join(lost[:MOST_SENTENCES]) + (" and others" if len(lost) > MOST_SENTENCES else "")
-    return f"If these intervals were {wider}, {formats.count(len(clear) - len(lost))} of {formats.count(len(clear))} would still tell the direction of their effect, but not: {which}."
+    return f"If these intervals were {wider}, {formats.count(len(clear) - len(lost))} of {formats.count(len(clear))} would still show the direction of the effect, but not: {which}."
 
 
 def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
@@ -175,7 +180,7 @@ def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
     as_share = _as_shares([row, wider], is_ratio=is_ratio)
     _, first, last = _shares(wider) if as_share else wider.texts
     excludes = f"{'no longer' if low <= none <= high else 'still'} excludes {0 if as_share else none}"
-    return f"Widened {formats.real(widening, 2)} times, as the misfit suggests, the interval is {first} to {last} and {excludes}."
+    return f"At {formats.real(widening, 2)} times its width, as the misfit suggests, the interval is {first} to {last} and {excludes}."
 
 
 def _as_shares(changes: Sequence[ShownChange], *, is_ratio: bool) -> bool:

@@ -25,7 +25,7 @@ def trust(verdict: Verdict) -> str:
     if verdict.datasets is not None:
         failed = verdict.datasets["fail"]
         return (
-            f"Do not trust the numbers of the {formats.count(failed)} datasets that fail; they are listed below."
+            f"Do not trust the numbers of the {'dataset that fails' if failed == 1 else f'{formats.count(failed)} datasets that fail'}, listed below."
             if failed
             else ""
         )
@@ -83,7 +83,7 @@ def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:
     if not count:
         return ""
     limit, of = formats.real(r_hat_limit(verdict), 3), formats.count(len(estimates))
-    return f"R-hat of {formats.count(count)} of these {of} is above {limit}: chains disagree on them more than their errors say."
+    return f"For {formats.count(count)} of these {of}, R-hat is above {limit}: chains disagree by more than the errors suggest."
 
 
 def is_unsettled(each: Estimate, verdict: Verdict) -> bool:

@@ -76,9 +76,9 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
     ]
     share = float(is_clear.mean())
     note = (
-        f"Weights less their mean over classes, which the data do not determine. Blue pixels speak for the class, orange ones "
-        f"against it; full colour is {formats.real(largest, 2)}. Of {formats.count(mean.size)} weights, the 90% intervals of "
-        f"{formats.share(share)} exclude 0; the others stay empty."
+        f"Weights minus their mean over classes, which the data do not determine. Blue pixels speak for the class, orange ones "
+        f"against it; full colour is {formats.real(largest, 2)}. The 90% intervals of {formats.share(share)} of the "
+        f"{formats.count(mean.size)} weights exclude 0; the other pixels stay empty."
     )
     return WeightImages(images, largest, share, note)
 
@@ -108,9 +108,9 @@ def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightI
     largest = float(np.abs(weights[:, order]).max(initial=0.0))
     images = [(str(unit), _png(weights[:, unit].reshape(shape), largest)) for unit in order]
     note = (
-        f"Weights of {formats.count(len(order))} of {formats.count(weights.shape[1])} hidden units at the last draw of chain 0, those "
-        f"with the largest sums of squares. Blue pixels raise a unit, orange ones lower it; full colour is {formats.real(largest, 2)}. "
-        "Units exchange places, so that only one draw can be shown, and weights that the data do not determine are those of the prior."
+        f"Weights of the {formats.count(len(order))} of {formats.count(weights.shape[1])} hidden units with the largest sums of squares, "
+        f"at the last draw of chain 0. Blue pixels raise a unit, orange ones lower it; full colour is {formats.real(largest, 2)}. "
+        "Units swap places, so only one draw can be shown. Weights that the data do not determine follow the prior."
     )
     return WeightImages(images, largest, math.nan, note)
 

@@ -257,11 +257,11 @@ def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estima
     if len(rows) == total:
         return ""
     half = formats.count(len(rows) // 2)
-    note = f"The {half} lowest and the {half} highest means of {formats.count(total)}"
+    note = f"The {half} lowest and the {half} highest of {formats.count(total)} means"
     name = finding.coordinates[0].variable
     listed = verdict.latents.get(name)
     if listed is not None and not finding.coordinates[0].is_summary and listed.total > listed.listed:
-        note += f", which are evenly spaced among {formats.count(listed.total)}"
+        note += f", evenly spaced among {formats.count(listed.total)}"
     if len(estimates) < total:
-        note += "; so many that the intervals of the others were not computed"
+        note += "; the intervals of the others were not computed, because there are too many"
     return f"{note}."

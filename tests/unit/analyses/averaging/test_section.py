@@ -31,7 +31,7 @@ def test_the_average_is_compared_with_single_draws(files: dict[str, Path]) -> No
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(0.02, "does not differ beyond its error (+3.00 ± 2.00 percentage points)"), (np.nan, "its error is not known")],
+    [(0.02, "not clearly different (in percentage points: +3.00 ± 2.00)"), (np.nan, "+3.00, error not known")],
 )
 def test_a_gain_within_its_error_is_not_called_one(files: dict[str, Path], error: float, said: str) -> None:
     write_scores(files, single_accuracy=0.5, average_accuracy=0.53, gain_accuracy_se=error)
@@ -51,7 +51,7 @@ def test_a_calibration_that_got_worse_is_marked(files: dict[str, Path]) -> None:
         r'<tr class="(\w*)"><th scope="row">([^<]*)<br><span class="note">([^<]*)</span></th>', section.body
     )
     assert found == [
-        ("", "Accuracy", "no difference beyond its error"),
+        ("", "Accuracy", "no clear difference"),
         ("", "Log score", "better"),
         ("", "Brier score", "better"),
         ("warn", "Calibration error", "worse"),

@@ -58,7 +58,7 @@ def test_divergences_in_a_funnel_are_placed_at_its_neck(tmp_path: Path) -> None:
     assert sum(row.number("diverging") for row in read_csv(files["draws.csv"], ("diverging", "sd"))) == 40
     assert len(read_csv(files["draws.csv"], ())) == 240
     page = build_section(files).body
-    assert "They gather where sd is small (100% of them, and 10% of the other draws)" in page
+    assert "They gather where sd is small (100% of them, but 10% of the other draws)" in page
     assert "<svg" in page
     assert describe(files) == "divergences where sd is small"
     assert (LEVEL, TAIL) == (SHOWN_LEVEL, SHOWN_TAIL)
@@ -78,7 +78,7 @@ def test_of_few_divergences_it_is_shown_where_they_lie(tmp_path: Path, num: int)
     files = store(tmp_path, diverging)
     assert read_places(files["divergent.csv"])["num_divergent"].unique().tolist() == [num]
     page = build_section(files).body
-    assert f"{num} draw{'s follow' if num > 1 else ' follows'} a divergence: too few to say" in page
+    assert f"{num} draw{'s are' if num > 1 else ' is'} divergent: too few to say" in page
     assert "<svg" in page
     assert describe(files) == ""
 

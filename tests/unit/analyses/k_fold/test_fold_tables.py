@@ -27,7 +27,7 @@ def test_the_page_says_which_outcome_is_impossible(tmp_path: Path) -> None:
     write_pointwise(files[POINTWISE], scores, None)
     found = build_section(files)
     assert found is not None
-    assert "1 of 3 left-out rows has no finite log score, the first of them number 9," in found.body
+    assert "1 of 3 left-out rows has no finite log score (the first is number 9)" in found.body
     assert "Rows without a finite score" in [number.name for number in found.numbers]
 
 

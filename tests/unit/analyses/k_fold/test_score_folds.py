@@ -208,7 +208,7 @@ def test_failed_folds_are_named_and_importance_sampling_is_compared(tmp_path: Pa
     assert describe(files).endswith("(failed: own-fold-1-of-2, own-fold-2-of-2)")
     section = build_section(files)
     assert "The chains of own-fold-1-of-2, own-fold-2-of-2 have failed their gates" in section.body
-    assert f"the difference is −{len(GROUP) / 2:.1f} ± 0.0 nats" in section.body
+    assert f"cross-validation differs from it by −{len(GROUP) / 2:.1f} ± 0.0 nats" in section.body
     assert [number.state for number in section.numbers] == ["", "warn"]
     # Other outcomes are not compared.
     write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", dataclasses.replace(single, digest="other"), None)

@@ -76,4 +76,4 @@ def test_the_page_says_what_is_wrong_with_the_predictions() -> None:
     assert "predictions are too narrow" in sentences(sums)[-1]
     assert "Distribution function of LOO-PIT" in draw_pit(found.pit).svg
     right = summarise(scores(generator.poisson(4, NUM_ROWS), fit_poisson, generator), None)
-    assert "Outcomes lie where they were predicted" in sentences(right)[-1]
+    assert "LOO-PIT values are compatible with a uniform distribution" in sentences(right)[-1]

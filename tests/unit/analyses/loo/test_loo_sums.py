@@ -51,7 +51,7 @@ def test_the_page_says_which_outcome_is_impossible(tmp_path: Path) -> None:
     write_pointwise(files[POINTWISE], left_out, held_out)
     found = build_section(files)
     assert found is not None
-    assert "1 of 3 left-out rows has no finite log score, the first of them number 1," in found.body
+    assert "1 of 3 left-out rows has no finite log score (the first is number 1)" in found.body
     assert "1 of 2 held-out rows has no finite log score" in found.body
     assert "Rows without a finite score" in [number.name for number in found.numbers]
 
@@ -60,7 +60,7 @@ def test_more_effective_parameters_than_the_model_has_are_a_symptom_of_misfit() 
     sums = {**summarise(SCORES, None, 2), "p_loo": 8.0, "p_loo_se": 2.0}
     (said,) = [each for each in sentences(sums) if "p_loo" in each]
     assert said.endswith(
-        "8.0 ± 2.0, more than the 2 that the model has. This is a symptom of misfit, not of flexibility: single rows surprise the model."
+        "8.0 ± 2.0, more than the 2 that the model has. This is a symptom of misfit, not of flexibility: individual rows surprise the model."
     )
     assert [(each.name, each.state) for each in fit_checks(sums)] == [
         ("effective parameters", "warn"),

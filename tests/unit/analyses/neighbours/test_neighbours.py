@@ -131,7 +131,7 @@ def test_the_section_says_how_many_are_close_beyond_their_uncertainty(find: Find
     assert 1 <= clear < FILMS - 1
     section = build_section(files)
     assert section is not None
-    assert f"Of {FILMS - 1} listed pairs, the 90% intervals of the cosine of {clear} lie above 0." in section.body
+    assert f"For {clear} of {FILMS - 1} listed pairs, the 90% interval of the cosine lies above 0." in section.body
     assert section.body.count('class="s0 light"') == FILMS - 1 - clear
     files["neighbours.csv"].write_text("film\n1\n")
     with pytest.raises(StoreError, match=r"neighbours\.csv"):

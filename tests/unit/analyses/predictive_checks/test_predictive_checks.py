@@ -98,7 +98,7 @@ def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch:
     assert table.loc["mean", "simulated_mean"] == pytest.approx(y.mean(), rel=0.02)
     assert table.loc["mean", "p_value"] > 0.1
     section = build_section(files)
-    assert "does not produce outcomes like the observed ones" in section.body
+    assert "does not reproduce the observed outcomes" in section.body
     (fit,) = section.fit
     assert fit.state == "fail"
     assert "narrow" in fit.refuted
@@ -134,7 +134,7 @@ def test_bins_outside_a_band_that_is_too_narrow_are_not_called_a_bias() -> None:
     missed = {**checks, "quantity": "mean", "observed": 2.0, "p_value": 0.001}
     next_one = {**of_residuals, "quantity": "residuals by column", "largest_for": "site", "p_value": 0.03}
     others = [{**of_residuals, "quantity": f"q{n}", "p_value": 0.5} for n in range(4)]
-    assert sentence(pd.DataFrame([missed, next_one, *others])).endswith("is 0.030, of residuals by column (site).")
+    assert sentence(pd.DataFrame([missed, next_one, *others])).endswith("is 0.030, for residuals by column (site).")
     assert "p values" not in sentence(pd.DataFrame([missed, *others]))
 
 
@@ -187,7 +187,7 @@ def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
     assert figures.panels[0].note == f"x ranges from {10 + 2 * x.min():.4g} to {10 + 2 * x.max():.4g} in the data."
     assert len(choose_outcomes([section], {}).panels) == 3, "without a formula, the first columns"
     page = section.body
-    assert "Outcomes differ from their predictions along the column site" in page
+    assert "Outcomes differ from their predictions in a way that depends on the column site" in page
     assert "Observed minus predicted, by site" in page
     assert "by thousands" not in page
 
@@ -248,7 +248,7 @@ def test_outcomes_of_the_prior_are_compared_too(tmp_path: Path) -> None:
     # Of one mean for all rows, data sets are centred anywhere and spread as the noise says.
     assert table.loc["mean", "high"] == pytest.approx(2e6, rel=0.2)
     assert table.loc["standard deviation", "simulated_mean"] == pytest.approx(0.5, rel=0.1)
-    assert said[0] == "The observed outcomes are among those that the prior alone can produce."
+    assert said[0] == "The prior alone can produce outcomes like the observed ones."
     assert "hardly ever produces outcomes like the observed ones" in said[1]
     assert "mean 1." in said[1] or "mean 2." in said[1]
     wide = table.reset_index().assign(p_value=0.5)

@@ -67,7 +67,7 @@ def test_sensitivities_are_those_of_arviz_stats(tmp_path: Path) -> None:
         assert found.loc["mean[0]", component] == pytest.approx(expected, rel=1e-6)
     assert (found.loc[["mean[0]", "mean[1]"]] > THRESHOLD).all(axis=None), "a narrow prior far from the data"
     assert "with prior and data in conflict" in said
-    assert "Prior and data pull" in build_section(path).body
+    assert "Prior and data are in conflict about" in build_section(path).body
     assert describe(path).startswith("prior and data in conflict: mean[")
     assert THRESHOLD == SHOWN_THRESHOLD
 

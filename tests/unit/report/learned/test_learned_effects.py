@@ -57,10 +57,11 @@ def test_what_would_remain_of_effects_with_wider_intervals_is_said() -> None:
     assert shown is not None
     # exp(0.2 ± 1.6 x 0.1) - 1.
     assert (
-        shown.robustness == "Widened 1.6 times, as the misfit suggests, the interval is 4% to 43% and still excludes 0."
+        shown.robustness
+        == "At 1.6 times its width, as the misfit suggests, the interval is 4% to 43% and still excludes 0."
     )
     assert shown.sentences[2] == (
-        "If these intervals were 1.6 times as wide, as the misfit suggests, 1 of 2 would still tell the direction of their effect, "
+        "If these intervals were 1.6 times as wide, as the misfit suggests, 1 of 2 would still show the direction of the effect, "
         "but not: sand instead of clay (soil)."
     )
     lost = build_effects(effects, estimates, may_speak=True, widening=2.5)

@@ -70,4 +70,4 @@ def test_chains_that_disagree_on_a_coordinate() -> None:
     settled, moved = estimate("a", 0, 1), estimate("b", 0, 1)
     moved = moved._replace(item=dataclasses.replace(moved.item, r_hat=1.02))
     assert say_unsettled([settled], verdict("pass")) == ""
-    assert say_unsettled([settled, moved], verdict("pass")).startswith("R-hat of 1 of these 2 is above 1.01")
+    assert say_unsettled([settled, moved], verdict("pass")).startswith("For 1 of these 2, R-hat is above 1.01")

@@ -67,7 +67,7 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     ]
     assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
     assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]
-    assert effects.note == "The 10 lowest and the 10 highest means of 60."
+    assert effects.note == "The 10 lowest and the 10 highest of 60 means."
     sides = [each for each in effects.sentences if each.startswith("90% intervals: 2")]
     assert len(sides) == 1, "counts are of all levels, not of those in the table"
     assert [item.variable for item in found.others] == ["unused"]
@@ -141,4 +141,4 @@ def test_intervals_of_too_many_values_are_those_of_the_table(build: Build, monke
     monkeypatch.setattr(module, "MOST_VALUES", 1000)
     effects = build()[0].findings[1]
     assert (len(effects.rows), len(effects.panels)) == (20, 1)
-    assert effects.note.endswith("so many that the intervals of the others were not computed.")
+    assert effects.note.endswith("the intervals of the others were not computed, because there are too many.")
