@@ -114,7 +114,7 @@ def _compare(scores: RowScores, single: RowScores | None) -> str:
     found = Comparison(float(gap.sum()), sum_error(gap, scores.cluster))
     start = f"With single rows left out, importance sampling gives {formats.fixed(float(single.elpd.sum()), 1)}; cross-validation differs from it by {found.text(1)} nats."
     if scores.cluster is not None:
-        return f"{start} This is how much the other rows of its group contribute to the prediction of a row."
+        return f"{start} This is what predictions lose without the other rows of the group."
     return f"{start} Folds leave fewer rows to learn from, so a slightly lower sum is expected."
 
 

@@ -74,7 +74,7 @@ def _doubtful(found: ModelComparison) -> list[str]:
         abs(each.difference.difference) < SMALL_DIFFERENCE for each in others
     ):
         said.append(
-            f"Errors of differences are too small with fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
+            f"Errors of differences are often too small with fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
             f"{SMALL_DIFFERENCE:g} nats, which hardly matter for prediction."
         )
     if len(found.members) >= MANY_MODELS:
