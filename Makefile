@@ -31,7 +31,7 @@ run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=
 	@$(in_venv) .venv/bin/bayesmesh run quickstart $(SNAKEMAKE_ARGS)
 	@$(in_venv) .venv/bin/bayesmesh status
 
-reproduce: env peers-env ## published experiments and benchmarks on real data, and their claims: 90 minutes (needs network or BAYESMESH_MIRROR=DIR)
+reproduce: env peers-env ## published experiments and benchmarks on real data, and their claims: two hours (needs network or BAYESMESH_MIRROR=DIR)
 	@$(in_venv) .venv/bin/snakemake reproduce $(SNAKEMAKE_ARGS)
 
 bench: env peers-env ## all benchmarks on this machine, and their page: hours (key benchmarks of config.yaml)
