@@ -98,7 +98,8 @@ class Observation:
 
     def has_read(self, path: Path) -> bool:
         """Return whether this job has read a file, or one in a folder, also where it lies among the results."""
-        return any(_is_below(read, os.path.abspath(path)) for read in self._read)
+        places = {find(os.path.join(self._project, path)) for find in (os.path.abspath, os.path.realpath)}
+        return any(_is_below(read, place) for read in self._read for place in places)
 
     def is_current(self) -> bool:
         """Return whether all files read before the last access to `files` are as they were read."""

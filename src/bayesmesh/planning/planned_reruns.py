@@ -49,12 +49,16 @@ def is_up_to_date(job: Job) -> bool:
 
 
 def refuse_changed_files(job: Job) -> None:
-    """Refuse results of a job whose files have changed since; a job that has not run yet is not refused.
+    """Refuse results of a job whose declared files have changed since; a job that has not run yet is not refused.
 
     Raises:
-        StoreError: a file that the job read is new, missing or different.
+        DataError: a file is missing.
+        StoreError: a file that the job read is new or different.
     """
-    if job.seal.exists() and (line := next(_causes(job, read_seal(job.seal)), "")):
+    if not job.seal.exists():
+        return
+    job.files.find()
+    if line := next(_changed_files(job, read_seal(job.seal)), ""):
         raise StoreError(
             f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date"
         )

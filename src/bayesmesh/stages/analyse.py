@@ -62,7 +62,8 @@ def _refuse_undeclared(declaration: AnalysisDeclaration, specs: Sequence[StageSp
     for spec in specs:
         words = words_of(spec, declaration)
         # A specification without data does not say which they are.
-        files = {**spec.layout.inputs(None), "data": [Path(spec.results, "data")]}
+        folders = {"data": [Path(spec.results, "data")], "verdict": [spec.layout.verdict.parent]}
+        files = {**spec.layout.inputs(None), **folders}
         undeclared = [(word, file) for word, each in files.items() if word not in words for file in each]
         for word, file in undeclared:
             if observation.has_read(file):

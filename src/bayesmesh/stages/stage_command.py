@@ -112,10 +112,10 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     if stage == OWN_VERB:
         stage = _own_stage(name, experiment, arguments.analysis)
     wanted = [stage, *([] if later else later_stages(experiment))]
-    # In a run, planning has asked; an edit during hours of sampling is the next run's.
-    if stage != "fetch":
-        refuse_changed_files(job_of(make_spec("fetch", name, experiment, plan.results, plan.experiments)))
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
+    # In a run, planning has asked; the next run notices an edit during hours of sampling.
+    for each in () if stage == "fetch" else (name, *spec.others):
+        refuse_changed_files(job_of(make_spec("fetch", each, plan.experiments[each], plan.results, plan.experiments)))
     return spec, later or found
 
 

@@ -97,6 +97,24 @@ def test_results_that_are_read_without_being_declared_are_refused(
     assert analyse.run(spec, Ledger(Path("unused"), "average")) == "done"
 
 
+def test_a_verdict_is_seen_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results").symlink_to(tmp_path / "elsewhere")
+    asked = experiment_class().model_validate(CONFIG)
+    spec = make_spec("average", "small", asked, str(tmp_path / "results"))
+    spec.layout.verdict.parent.mkdir(parents=True)
+    spec.layout.verdict.write_text("{}")
+    write = writing("scores.csv", "predictions.zarr")
+
+    def run(self: Averaging, subject: Any, others: Any, files: Mapping[str, Path]) -> str:
+        subject.layout.verdict.resolve().read_text()
+        return str(write(self, subject, others, files))
+
+    monkeypatch.setattr(Averaging, "run", run)
+    with pytest.raises(ConfigError, match=r"diagnostics: read by the analysis 'averaging', which does not declare it"):
+        analyse.run(spec, Ledger(Path("unused"), "average"))
+
+
 def test_one_of_a_user_that_reads_the_posterior_alone_is_told_of_no_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,3 +122,6 @@ def test_a_change_between_two_stages_is_noticed(project: Path, capsys: pytest.Ca
     assert main(["compile", "--experiment", "bad"]) == 5
     said = capsys.readouterr().err
     assert "error: fetch: was made from another data/x.json than the present one\n  remedy: run fetch again" in said
+    path.unlink()
+    assert main(["compile", "--experiment", "bad"]) == 3
+    assert "data/x.json: no such file" in capsys.readouterr().err

@@ -35,12 +35,12 @@ class RowCheck:
         shown = row.text if len(row.text) <= MOST_SHOWN else f"{row.text[:MOST_SHOWN]} ..."
         cells = "1 cell" if row.actual_columns == 1 else f"{row.actual_columns} cells"
         self.fault = f"row {self.row_of_table(number)}: {cells}, and the header has {row.expected_columns}: {shown!r}"
-        if row.text.count('"') % 2:
+        if row.text.count('"') % 2 and row.actual_columns < row.expected_columns:
             self.remedy = "close the quote, or double a quote within a quoted text"
-        elif row.expected_columns == 1 and number == 2:
-            self.remedy = "leave out lines above the header: the first line names the columns"
         else:
             self.remedy = "correct the line, or quote a cell that holds the delimiter"
+        if row.expected_columns == 1:
+            self.remedy += "; leave out lines above the header, because the first line names the columns"
         return "error"
 
     def row_of_table(self, number: int) -> int:

@@ -326,9 +326,10 @@ class TableReader:
         if kind == "time" or (kind == "number" and not self._is_text):
             missing = [level for level in levels if level in MISSING_TEXTS]
             _log.warning(
-                "warning: %s: '%s' holds texts that seem to be %s (%s) and is a category with %d levels; say which it is: types: {%s: %s}%s, or category",
+                "warning: %s: '%s' holds texts that seem to be %s (%s) and is a category with %d levels; %s which it is: types: {%s: %s}%s, or category",
                 self._files[0].path, name, "dates" if kind == "time" else "numbers",
-                ", ".join(f"'{level}'" for level in levels[:4]), len(levels), name, kind,
+                ", ".join(f"'{level}'" for level in levels[:4]), len(levels),
+                "write them as 2026-11-23 and say" if kind == "time" else "say", name, kind,
                 f" and missing_values: [{', '.join(missing)}]" if missing else "",
             )  # fmt: skip
         if self._is_text and (text := doubtful_number(levels)) is not None:

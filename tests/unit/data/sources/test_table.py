@@ -309,7 +309,7 @@ def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
         (["1", "NA", "2.5"], "('1', '2.5', 'NA') and is a category with 3 levels; say which it is: types: {x: number} and missing_values: [NA], or category"),
         (["1,5", "2,5", "2,5"], "'x' holds texts that seem to be numbers ('1,5', '2,5')"),
         (["1", "b", "2"], "'x' holds texts that seem to be numbers"),
-        (["2026-11-23", "2026-11-24"], "'x' holds texts that seem to be dates ('2026-11-23', '2026-11-24') and is a category with 2 levels; say which it is: types: {x: time}, or category"),
+        (["2026-11-23", "2026-11-24"], "'x' holds texts that seem to be dates ('2026-11-23', '2026-11-24') and is a category with 2 levels; write them as 2026-11-23 and say which it is: types: {x: time}, or category"),
         (["a", "b", "2"], ""),
         (["01234", "10000", "20000"], ""),
         (pd.Categorical(["1", "2", "1"]), ""),
