@@ -17,8 +17,8 @@ def paths_of(layout: DataLayout | ExperimentLayout) -> Iterator[tuple[str, Path]
     """Yield every path that a layout gives, found by looking: a new one is tested unasked."""
     yield from ((name, value) for name, value in vars(layout).items() if isinstance(value, Path) and name != "results")
     for name, member in inspect.getmembers(layout, inspect.ismethod):
-        # `read_by` gives some of the other paths, by the words of an analysis.
-        if not name.startswith("_") and name != "read_by":
+        # These give some of the other paths, by the words of an analysis.
+        if not name.startswith("_") and name not in ("inputs", "read_by"):
             values = {k: ARGUMENTS[k] for k in inspect.signature(member).parameters}
             yield name, member(**values | ({"group": group_name(3)} if name == "sampled" else {}))
 
