@@ -1,9 +1,9 @@
 """Collect the sections of analyses for a page, and their cells for the index.
 
-A section or a cell that raises is shown as failed in its place, and logged. The job does not fail: Snakemake deletes the
-outputs of a failed job, so a mistake in one analysis would delete the page of a finished experiment. The failure
-remains visible beside the verdict, in the section and in the index, until the analysis is corrected: its source is
-part of the report's fingerprint, so a correction writes the page again.
+If the code of a section or of a cell raises, a note of the failure takes its place, and the failure is logged. The job
+does not fail: Snakemake deletes the outputs of a failed job, so a mistake in one analysis would delete the page of a
+finished experiment. The failure remains visible beside the verdict, in the section and in the index until the analysis
+is corrected. Because its source is part of the report's fingerprint, the page is then written again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("bayesmesh")
 
 
 class ShownAnalysis(NamedTuple):
-    """The section of an analysis, with the heading of the analysis, and the word that leads to it within the page."""
+    """The section of an analysis, with its heading and its anchor within the page."""
 
     anchor: str
     heading: str
@@ -42,7 +42,7 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> li
         config: whole configuration of the experiment, plain values.
 
     Raises:
-        UserError: a file of an analysis is damaged, or a class of bayesmesh is not as the contract says.
+        UserError: a file of an analysis is damaged, or an analysis of Bayesmesh itself violates the contract.
     """
     shown = []
     asked = requested(config)
@@ -57,11 +57,14 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> li
 
 
 def describe_analyses(layout: ExperimentLayout, asked: Mapping[str, object]) -> str:
-    """Return the cells of analyses in the index; errors as in `build_analyses`.
+    """Return the text of an experiment's analyses for the index.
 
     Args:
         layout: files of the experiment.
-        asked: name -> settings of the analyses that it asks for.
+        asked: name of each requested analysis -> its settings.
+
+    Raises:
+        UserError: see `build_analyses`.
     """
     cells = [_show("cell", declared(name), layout, asked, str, _failed_cell) for name in asked]
     return ", ".join(cell for cell in cells if cell)
@@ -75,7 +78,19 @@ def _show[T](
     kind: type[T],
     replace: Callable[[AnalysisDeclaration, str], T],
 ) -> T | None:
-    """Return what a method of an analysis shows, or what stands in its place if it fails."""
+    """Return the result of an analysis's method, or a note of the failure in its place.
+
+    Args:
+        method: ``section`` or ``cell``.
+        analysis: declarations of the analysis.
+        layout: files of the experiment.
+        asked: name of each requested analysis -> its settings.
+        kind: type that the method must return, unless it returns None.
+        replace: function that returns the note, given the analysis and a description of the problem.
+
+    Raises:
+        UserError: see `build_analyses`.
+    """
     try:
         settings = read_options(analysis.path).model_validate(asked[analysis.name])
         shown = getattr(_load(analysis)(settings), method)(analysis.files(layout.folder))
@@ -97,7 +112,8 @@ def _load(analysis: AnalysisDeclaration) -> type[Any]:
     """Return the class of an analysis.
 
     Raises:
-        ImportError: a user's module cannot be imported, which leaves the page without this section alone.
+        ImportError: a module of a user's package cannot be imported; only its own section fails.
+        ConfigError: an analysis of Bayesmesh itself cannot be loaded.
     """
     try:
         return load_component("analysis", analysis.name)

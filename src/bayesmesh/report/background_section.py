@@ -1,4 +1,4 @@
-"""Build the sections on time, programs, data, settings and versions."""
+"""Build the sections on time, data and settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_IN_BARS = (WAITING, *BESIDE)
 
 
 def build_timing(time: TimeSpent) -> dict[str, Any] | None:
-    """Return the content of the section on time; None without a ledger."""
+    """Return the content of the section on time; None if there are no phases, other attempts or missing jobs."""
     phases = time.phases
     if not phases and not time.others and not time.missing:
         return None
@@ -59,14 +59,14 @@ def build_timing(time: TimeSpent) -> dict[str, Any] | None:
 def _colours(phases: Sequence[Phase]) -> dict[str, int]:
     names = {phase.phase for phase in phases if phase.seconds and phase.phase not in _NOT_IN_BARS}
     ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
-    # The longest phases get colours; the others share the last one, grey.
+    # The seven longest phases get colours of their own; the others share the last colour, grey.
     total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
     coloured = sorted(sorted(ordered, key=lambda name: -total[name])[:7], key=ordered.index)
     return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
 
 
 def _bar(job: str, phases: Sequence[Phase], longest: float, colours: Mapping[str, int]) -> dict[str, Any]:
-    """Return the bar of a job, stacked of segments (phase, share of the longest job in percent, time, colour number)."""
+    """Return the bar of a job: stacked segments (phase, percentage of the longest job, time, number of the colour)."""
     segments = [
         (
             f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase,
@@ -115,7 +115,7 @@ def _sentence(time: TimeSpent) -> str:
 
 
 def read_facts(path: Path | None) -> list[Fact]:
-    """Return the content of a sealed JSON file as names and values; empty without a file.
+    """Return the content of a sealed JSON file as names and values; empty if the file is absent.
 
     Raises:
         StoreError: the file is damaged.
@@ -124,10 +124,10 @@ def read_facts(path: Path | None) -> list[Fact]:
 
 
 def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
-    """Return the frozen settings of each stage, as stage and indented JSON.
+    """Return the stored specifications of the stages, as the stem of the file name and indented JSON.
 
     Raises:
-        StoreError: a file is damaged.
+        StoreError: a file is damaged or altered.
     """
     found = sorted(layout.spec("any").parent.glob("*.json"))
     contents = {path: read_json(path) for path in found}
@@ -138,7 +138,7 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
 
 
 def dump_settings(config: Mapping[str, object]) -> str:
-    """Return a configuration as YAML in its own order; values that YAML lacks become text.
+    """Return a configuration as YAML in its own order; values that JSON cannot represent become text.
 
     >>> dump_settings({"title": "Digits", "sampling": {"chains": 4}})
     'title: Digits\\nsampling:\\n  chains: 4\\n'

@@ -33,7 +33,7 @@ _HALF = (340, 210)
 
 
 class StatisticRow(NamedTuple):
-    """A statistic of the kernel: its declaration; mean and range over all draws; smallest and largest mean of a chain."""
+    """A statistic of the kernel: its declaration, mean and range over all draws, smallest and largest chain mean."""
 
     name: str
     unit: str
@@ -52,14 +52,17 @@ def build_convergence(
     num_traces: int,
     meanings: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the content of ``convergence.html``; panels that could not be drawn are left out.
+    """Return the content of ``convergence.html``; panels that cannot be drawn are left out.
 
     Args:
         coordinates: rows of ``summary.csv``, with identified summaries marked.
-        verdict: gates and numbers of chains and draws.
-        reader: reader of the posterior, or None.
-        num_traces: number of summaries with traces.
-        meanings: summary -> what it is.
+        verdict: verdict, with its gates and numbers of chains and draws.
+        reader: reader of the posterior, or None without one.
+        num_traces: largest number of summaries with traces.
+        meanings: latent or summary -> its meaning.
+
+    Raises:
+        StoreError: a chunk of the posterior is missing or damaged.
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
     latents = [item for item in coordinates if not item.is_summary]
@@ -96,7 +99,7 @@ def build_convergence(
 
 
 def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Sequence[Coordinate]) -> list[int]:
-    """Return the chains that the gate `modes` names, if there is one; of many datasets none is looked for."""
+    """Return the chains that the gate `modes` names; none if it passed, or for many datasets."""
     gate = verdict.gate("modes")
     if gate is None or verdict.datasets is not None:
         return []
@@ -115,7 +118,7 @@ def _trace_cards(
     chains: Sequence[int],
     num_traces: int,
 ) -> list[dict[str, Any]]:
-    """Return the trace and the ranks of coordinates that have draws, some of them first."""
+    """Return traces and rank plots of up to `num_traces` summaries that have draws, starting with those in `first`."""
     found: list[tuple[Coordinate, np.ndarray]] = []
     for item in (*first, *(item for item in summaries if item not in first)):
         draws = reader.coordinate(item)
@@ -136,7 +139,7 @@ def _trace_cards(
 
 
 def _precision_panels(summaries: Sequence[Coordinate], reader: DrawReader, limits: Mapping[str, float]) -> list[Panel]:
-    """Return panels on the summary with the fewest effective draws in the bulk."""
+    """Return panels on the summary with the smallest bulk ESS."""
     known = [item for item in summaries if math.isfinite(item.ess_bulk)]
     lowest = min(known, key=lambda item: item.ess_bulk, default=None)
     draws = reader.coordinate(lowest) if lowest else None
@@ -184,7 +187,10 @@ def _warmup_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
 
 
 def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
-    """Return a row for each statistic that the kernel declares; it says how many numbers are left out because they are not finite."""
+    """Return a row for each statistic that the kernel declares.
+
+    Non-finite values are left out, and the description states their number.
+    """
     rows = []
     for name, unit, description in reader.declared_statistics():
         values = reader.statistic(name)
@@ -219,7 +225,7 @@ def _thinning(num_chains: int, num_draws: int, chains: Sequence[int], apart: Col
 
 
 def _bfmi_text(bfmi: Sequence[float]) -> str:
-    """Return the Bayesian fraction of missing information in words.
+    """Return the Bayesian fraction of missing information (BFMI) of each chain, or its distribution, in words.
 
     >>> _bfmi_text([0.9, 1.1]), _bfmi_text([])
     ('BFMI by chain: 0.900, 1.10.', '')

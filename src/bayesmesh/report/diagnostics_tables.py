@@ -1,4 +1,4 @@
-"""Read the tables of diagnostics into small records."""
+"""Read the tables of the diagnose stage into records."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Coordinate:
-    """A line of ``summary.csv``: one coordinate of one variable.
+    """A row of ``summary.csv``: one coordinate of one variable.
 
-    `index` is the position after chain and draw, empty for a scalar; `names` is the same with the names of levels and
-    columns, empty where there are none; `is_summary` says that gates look at it; `scale` is what the stored numbers were
-    multiplied by.
+    Attributes:
+        variable: name of the latent or summary.
+        index: position in the array after chain and draw; empty for a scalar.
+        mean, sd, mcse_mean: mean, standard deviation and Monte Carlo standard error of the mean, times `scale`.
+        r_hat, ess_bulk, ess_tail: see `bayesmesh.diagnostics.convergence`.
+        is_summary: whether it is a summary, which gates assess, and not a latent.
+        names: the index with the names of levels and columns; empty if there are none.
+        scale: factor by which the stored numbers were multiplied.
     """
 
     variable: str
@@ -38,27 +43,27 @@ class Coordinate:
 
     @property
     def numbered(self) -> str:
-        """Name as in the code of the model, ``logits[3,4]``."""
+        """Label with numeric indices, as in the code of the model: ``logits[3,4]``."""
         return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
 
     def scaled(self, factor: float) -> Coordinate:
-        """Return the coordinate in another unit."""
+        """Return the coordinate in another unit: mean, standard deviation and error multiplied by `factor`."""
         mean, sd, error = (value * factor for value in (self.mean, self.sd, self.mcse_mean))
         return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, mcse_mean=error)
 
     @property
     def is_named(self) -> bool:
-        """Whether its name says what it is, as that of a scalar or of a level does, and a number does not."""
+        """Whether its label needs no numeric indices, because it is a scalar or its entry has a name."""
         return bool(self.names) or not self.index
 
     @property
     def label(self) -> str:
-        """Name as readers know it, ``b_species[elm]``; the number where an entry has no name."""
+        """Label for readers, ``b_species[elm]``; with numeric indices if it has no names."""
         return f"{self.variable}[{self.names}]" if self.names else self.numbered
 
 
 def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
-    """Return the coordinates of ``summary.csv`` in their order, of which the first `num_summaries` are summaries.
+    """Return the coordinates of ``summary.csv`` in their order; the first `num_summaries` are marked as summaries.
 
     Raises:
         StoreError: the file is missing or damaged.
@@ -77,9 +82,14 @@ def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
 
 
 class Efficiency(NamedTuple):
-    """A line of ``efficiency.csv``: a coordinate's smallest effective sample sizes of quantiles and of small intervals.
+    """A row of ``efficiency.csv``: the smallest effective sample sizes of a coordinate.
 
-    `nested_r_hat` is not a number without superchains.
+    Attributes:
+        label: label of the coordinate.
+        ess_quantile, quantile: smallest effective sample size over quantiles, and the probability of that quantile.
+        ess_local, interval: smallest one over intervals of equal probability, and the probability at the middle of that
+            interval.
+        nested_r_hat: nested R-hat; NaN without superchains.
     """
 
     label: str
@@ -91,7 +101,11 @@ class Efficiency(NamedTuple):
 
 
 def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
-    """Return the coordinates with the smallest effective sample sizes, the smallest first; none without the file.
+    """Return the coordinates with the smallest effective sample sizes, in ascending order; none if the file is absent.
+
+    Args:
+        path: ``efficiency.csv``.
+        most: largest number of coordinates to return.
 
     Raises:
         StoreError: the file is damaged.
@@ -113,7 +127,7 @@ def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
 
 
 def _label(row: Row) -> str:
-    """Return the name of a coordinate as readers know it."""
+    """Return the label of a coordinate; see `Coordinate.label`."""
     variable, inside = row.text("variable"), row.text("label") or ",".join(map(str, _index(row.text("index"))))
     return f"{variable}[{inside}]" if inside else variable
 
@@ -124,7 +138,7 @@ def _index(text: str) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetRow:
-    """A line of ``verdicts.csv``: one dataset, its verdict, names of the gates that it misses, and the values of some."""
+    """A row of ``verdicts.csv``: one dataset, its verdict, names of the gates that it misses, and some statistics."""
 
     dataset: str
     verdict: str
@@ -135,7 +149,7 @@ class DatasetRow:
 
 
 def read_verdicts(path: Path) -> list[DatasetRow]:
-    """Return the lines of ``verdicts.csv``, the worst first; none without the file.
+    """Return the rows of ``verdicts.csv``, by verdict and then R-hat, the worst first; none if the file is absent.
 
     Raises:
         StoreError: the file is damaged.
@@ -161,11 +175,11 @@ def read_verdicts(path: Path) -> list[DatasetRow]:
 
 
 def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> list[Coordinate]:
-    """Sort by R-hat from the largest, what is not a number first; ties by bulk ESS from the smallest.
+    """Return coordinates by descending R-hat, NaN first; ties by ascending bulk ESS, NaN last.
 
     Args:
-        coordinates: in any order.
-        most: coordinates to return; all if None.
+        coordinates: coordinates in any order.
+        most: largest number of coordinates to return; None for all.
     """
 
     def key(item: Coordinate) -> tuple[bool, float, float]:

@@ -1,4 +1,4 @@
-"""Turn free-form JSON (audit, manifest, versions) into rows of a table."""
+"""Convert free-form JSON (audit, manifest, versions) to rows of a table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ MAX_TEXT = 300
 def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
     """Return the leaves of nested mappings as names and readable values.
 
-    The name determines the unit: ``_seconds`` and ``_s`` are durations; ``bytes`` and numbers under ``memory`` are sizes;
-    ``flops`` is a count.
+    The name determines the unit. Names that end in ``_seconds`` or ``_s`` are durations; names with ``bytes``, and
+    numbers directly below ``memory``, are sizes; names with ``flop`` are counts of operations. The rest of a
+    mapping is left out after `MAX_FACTS` leaves, and the rest of a list after 20 mappings.
+
+    Args:
+        found: the mapping.
+        prefix: text before each name.
 
     >>> list_facts({"segment": {"compile_seconds": 2.5, "num_equations": 412, "temp_bytes": 2048, "devices": ["cpu:0"]}})
     [('segment · compile', '2.5 s'), ('segment · num equations', '412'), ('segment · temp', '2.0 KiB'), ('segment · devices', 'cpu:0')]
@@ -42,7 +47,7 @@ def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
 
 
 def tabulate_facts(found: object) -> dict[str, list[Any]]:
-    """Return a mapping of mappings as columns and rows (name, cells); without rows for other values.
+    """Return a mapping of mappings as columns and rows (name, cells); no rows for any other value.
 
     >>> tabulate_facts({"warmup": {"compile_seconds": 6.8}, "sample": {"compile_seconds": 8.0, "cache": "cold"}})
     {'columns': ['compile', 'cache'], 'rows': [('warmup', ['6.8 s', '']), ('sample', ['8.0 s', 'cold'])]}

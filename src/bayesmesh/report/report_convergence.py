@@ -1,4 +1,4 @@
-"""Draw panels on convergence: traces, ranks, energies, distributions of R-hat and ESS."""
+"""Draw convergence panels: traces, ranks, energies, distributions of R-hat and ESS."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.report_draws import RankDifference, thin_by_extremes
 
 MAX_CHAINS = 8
-"""Number of chains with a colour; all chains are shown by their range."""
+"""Largest number of chains drawn in colour; the range of all chains is always shown."""
 
 NUM_BLOCKS = 150
 
 LEAST_EXCESS = 1e-4
-"""Smallest excess of R-hat over one on the axis."""
+"""Smallest excess of R-hat over 1 on the axis."""
 
 MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
-"""Measure -> title of its panel, and the value from which the axis starts."""
+"""Measure -> title of its panel, and the value that is subtracted on its logarithmic axis."""
 
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
 
 
 def shown_chains(num_chains: int, apart: Sequence[int] = ()) -> list[int]:
-    """Return the chains to draw in colour: evenly spaced ones, half of which give way to chains apart from the others.
+    """Return the chains to draw in colour: up to `MAX_CHAINS`, evenly spaced.
+
+    If there are more chains, those that lie apart from the others take up to half of the places.
+
+    Args:
+        num_chains: number of chains.
+        apart: chains apart from the others, the most distant first.
 
     >>> shown_chains(3), shown_chains(64), shown_chains(64, [50])
     ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63], [0, 10, 21, 31, 41, 50, 53, 63])
@@ -51,11 +57,11 @@ def draw_trace(
     """Draw a trace, one colour per chain.
 
     Args:
-        name: name of the panel.
-        draws: shape (chain, draw); non-finite values are gaps.
+        name: name of the panel, unique in the page.
+        draws: shape (chain, draw); non-finite values are skipped.
         label: description for readers who cannot see the drawing.
-        chains: those with a colour.
-        size: width and height in px.
+        chains: chains to draw in colour.
+        size: width and height, in px.
         first_draw: index of the first draw.
         **text: title and note of the panel.
     """
@@ -80,17 +86,25 @@ def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
     low = np.array([draws[:, b].min(initial=np.inf, where=is_finite[:, b]) for b in blocks])
     high = np.array([draws[:, b].max(initial=-np.inf, where=is_finite[:, b]) for b in blocks])
     at = np.array([b.mean() for b in blocks]) + first_draw
-    # A block without any finite draw is a gap.
+    # A block without finite draws leaves a gap.
     axes.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
 
 
 def rank_reach(found: Sequence[RankDifference | None]) -> float:
-    """Return how far the vertical axis of rank panels reaches, the same for all that are compared."""
+    """Return the end of the vertical axis that all rank panels share; the axis is symmetric about 0."""
     return 1.15 * max((max(each.band, float(np.abs(each.difference).max())) for each in found if each), default=1.0)
 
 
 def draw_ranks(name: str, found: RankDifference, label: str, chains: Sequence[int], reach: float) -> Panel:
-    """Draw the difference of each chain's rank distribution from the uniform one, on an axis from -`reach` to `reach`."""
+    """Draw the difference of each chain's rank distribution from that of all chains.
+
+    Args:
+        name: name of the panel, unique in the page.
+        found: the differences.
+        label: description for readers who cannot see the drawing.
+        chains: chains to draw in colour.
+        reach: end of the vertical axis, which starts at -`reach`.
+    """
     num_chains = len(found.difference)
 
     def plot(axes: Axes) -> None:
@@ -112,7 +126,14 @@ def draw_ranks(name: str, found: RankDifference, label: str, chains: Sequence[in
 
 
 def draw_energy(energy: np.ndarray) -> Panel | None:
-    """Draw the distribution of energies and of their changes between draws, over all chains."""
+    """Draw the distributions of the energy and of its changes between draws, pooled over chains.
+
+    Args:
+        energy: shape (chain, draw), in nats; chains with a non-finite value are left out.
+
+    Returns:
+        The panel; None for fewer than ten finite values, fewer than three draws per chain, or a constant energy.
+    """
     finite = energy[np.isfinite(energy).all(axis=1)]
     if finite.size < 10 or finite.shape[1] < 3 or float(np.ptp(finite)) == 0.0:
         return None
@@ -143,7 +164,10 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
     Args:
         measure: one of `MEASURES`.
         coordinates: summaries and latents.
-        limit: of the gate; None without one.
+        limit: limit of the gate on this measure, or None.
+
+    Returns:
+        The panel; None if no coordinate has a finite, positive value.
     """
     title, origin = MEASURES[measure]
     found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]

@@ -1,4 +1,4 @@
-"""Read draws of single coordinates from the posterior, and reduce them for plots: block extremes, ranks."""
+"""Read draws of single coordinates from the posterior, and reduce them for plots to block extremes and ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ NUM_RANK_POINTS = 64
 
 
 class DrawReader:
-    """Read coordinates and sampler statistics of ``posterior.zarr``; absent ones are None or empty."""
+    """Read coordinates and sampler statistics of ``posterior.zarr``; absent ones are None or empty.
+
+    Args:
+        path: folder of the posterior.
+
+    Raises:
+        StoreError: the metadata are missing or damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,11 +42,11 @@ class DrawReader:
 
     @property
     def description(self) -> ModelDescription:
-        """What the model says of itself; nothing in a posterior of an earlier version."""
+        """The model's description of itself; empty in a posterior that an earlier version wrote."""
         return ModelDescription.model_validate(self._root.attrs.get(DESCRIBED, {}))
 
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
-        """Return the draws of an identified summary or of a latent, float64, shape (chain, draw).
+        """Return the draws of an identified summary or of a latent, float64, shape (chain, draw); None if absent.
 
         Raises:
             StoreError: a chunk of the array is missing or damaged.
@@ -47,17 +54,17 @@ class DrawReader:
         return self._read("summaries" if item.is_summary else "posterior", item.variable, item.index)
 
     def array(self, group: str, name: str) -> zarr.Array | None:
-        """Return an array of a group; None without it."""
+        """Return an array of a group; None if absent."""
         found = self._root.get(f"{group}/{name}")
         return found if isinstance(found, zarr.Array) else None
 
     def axes(self, group: str, name: str) -> list[str]:
-        """Return the names of the axes of an array behind chain and draw; empty without it."""
+        """Return the names of the axes of an array after chain and draw; empty if the array is absent."""
         found = self.array(group, name)
         return [] if found is None else [*dimension_names(found)[2:]]
 
     def truth(self, item: Coordinate) -> float:
-        """Return the value of an identified summary that generated simulated data; NaN if it is not known."""
+        """Return the true value of an identified summary, from which data were simulated; NaN if unknown."""
         if not item.is_summary or (array := self.array(TRUTH, item.variable)) is None:
             return math.nan
         if item.variable not in self._truths:
@@ -66,11 +73,14 @@ class DrawReader:
         return float(values[item.index]) if values.ndim == len(item.index) else math.nan
 
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
-        """Return a sampler statistic of every draw, float64, shape (chain, draw)."""
+        """Return a sampler statistic of every draw, float64, shape (chain, draw); None if absent."""
         return self._read(group, name, ())
 
     def declared_statistics(self) -> list[tuple[str, str, str]]:
-        """Return name, unit and description of the statistics that the kernel declares; none in earlier posteriors."""
+        """Return name, unit and description of each statistic that the kernel declares.
+
+        Posteriors of earlier versions have none.
+        """
         group = self._root.get("sample_stats")
         names = group.attrs.get(DECLARED, []) if isinstance(group, zarr.Group) else []
         found = [(str(name), self.array("sample_stats", str(name))) for name in cast(list[object], names)]
@@ -105,10 +115,10 @@ def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, n
 
     Args:
         values: draws of one chain, shape (draw,); non-finite values are left out.
-        num_blocks: number of blocks; a trace of at most twice as many draws is not reduced.
+        num_blocks: number of blocks; a trace of at most twice as many finite draws is not reduced.
 
     Returns:
-        Positions and values in the order of the draws, two of each block at most.
+        Positions and values in the order of the draws, at most two per block.
 
     >>> thin_by_extremes(np.array([0.0, 5.0, 1.0, 2.0, -3.0, 2.0]), 2)
     (array([0, 1, 3, 4]), array([ 0.,  5.,  2., -3.]))
@@ -124,12 +134,12 @@ def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, n
 
 
 class RankDifference(NamedTuple):
-    """Empirical distribution of each chain's pooled ranks, less the uniform one.
+    """Empirical distribution function of each chain's ranks among all draws, minus that of all chains.
 
     Attributes:
         at: fractional ranks, shape (point,).
-        difference: shape (chain, point).
-        band: half width within which all chains stay with 95% probability when they sample one distribution.
+        difference: difference at these ranks, shape (chain, point).
+        band: half-width of the band that contains all chains with 95% probability if they sample the same distribution.
     """
 
     at: np.ndarray
@@ -138,18 +148,18 @@ class RankDifference(NamedTuple):
 
 
 def rank_difference(draws: np.ndarray) -> RankDifference | None:
-    """Return the difference plot of a coordinate's ranks.
+    """Return the rank ECDF difference plot of a coordinate.
 
-    The band is Kolmogorov's for a chain against the pool of all (of which it is a part), with Bonferroni's correction
-    over chains. In place of the number of draws stands the effective sample size of the chains' ranks less each chain's
-    own mean: it counts the autocorrelation within chains, and not the disagreement between them, which is what the band
-    is there to show.
+    The band is Kolmogorov's for one chain against the pool of all chains, of which it is a part, with a Bonferroni
+    correction over chains. The number of draws is replaced by the effective sample size of the ranks, centred within
+    each chain. This accounts for autocorrelation within chains but not for disagreement between them, which the band
+    should reveal.
 
     Args:
-        draws: shape (chain, draw), finite.
+        draws: draws of the coordinate, shape (chain, draw).
 
     Returns:
-        None with fewer than two chains or four draws, or with draws that are not finite.
+        The plot; None for fewer than two chains, fewer than four draws per chain, or a non-finite draw.
 
     Reference:
         Säilynoja, Bürkner, Vehtari 2022, doi:10.1007/s11222-022-10090-6, for the difference plot of several samples.
@@ -160,10 +170,10 @@ def rank_difference(draws: np.ndarray) -> RankDifference | None:
     num_chains, num_draws = draws.shape
     if num_chains < 2 or num_draws < 4 or not np.isfinite(draws).all():
         return None
-    from bayesmesh.diagnostics.autocovariance import effective_sample_size  # loads scipy.fft: a quarter of the start
+    from bayesmesh.diagnostics.autocovariance import effective_sample_size  # imports scipy.fft: a quarter of start-up
 
     pooled = np.sort(draws, axis=None)
-    # Half-way between the ranks of the first and the last tie, as a rejected proposal repeats its value.
+    # Ties get their average rank: a rejected proposal repeats a value.
     ranks = (np.searchsorted(pooled, draws, "left") + np.searchsorted(pooled, draws, "right")) / (2 * pooled.size)
     at = np.linspace(0, 1, min(NUM_RANK_POINTS, num_draws) + 1)
     below = np.stack([np.searchsorted(np.sort(chain), at, "right") / num_draws for chain in ranks])

@@ -1,4 +1,4 @@
-"""Draw how effective sample sizes grow with the draws, and how they vary over quantiles and small intervals."""
+"""Draw effective sample sizes against the number of draws, and over quantiles and small intervals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from bayesmesh.figures.canvas import FAIL, MUTED, Panel, draw, series
 
 NUM_LOOKS = 12
-"""Numbers of draws at which the growth is computed."""
+"""Largest number of points of a curve of growth."""
 
 NUM_INTERVALS = 20
-"""Intervals of equal probability."""
+"""Number of intervals of equal probability."""
 
 _QUANTILES = np.linspace(0.05, 0.95, 19)
 _FEWEST_DRAWS = 20
@@ -23,13 +23,13 @@ def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | N
 
     Args:
         draws: (chain, draw), float64.
-        label: name of the quantity.
-        limit: of the gate on the bulk; None without one.
+        label: label of the quantity.
+        limit: limit of the gate on bulk ESS, or None.
 
     Returns:
-        None for few draws, or for draws that are not finite.
+        The panel; None for fewer than 20 draws per chain, or a non-finite draw.
     """
-    from bayesmesh.diagnostics.efficiency import growing_ess  # loads scipy
+    from bayesmesh.diagnostics.efficiency import growing_ess  # imports scipy
 
     num_chains, num_draws = draws.shape
     if num_draws < _FEWEST_DRAWS or not np.isfinite(draws).all():
@@ -50,7 +50,7 @@ def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | N
 
 
 def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel | None:
-    """Draw effective sample sizes of quantiles, and of the probabilities of small intervals; see `draw_growth`."""
+    """Draw effective sample sizes for quantiles and for probabilities of small intervals; see `draw_growth`."""
     from bayesmesh.diagnostics.efficiency import local_ess, quantile_ess
 
     if draws.shape[1] < _FEWEST_DRAWS or not np.isfinite(draws).all():

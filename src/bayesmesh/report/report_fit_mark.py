@@ -1,4 +1,4 @@
-"""Say at the top of a page whether the model fits the data, as far as checks were asked for, and what follows if it does not."""
+"""Summarise the fit of the model at the top of a page: results of the requested checks, consequences, remedies."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _CONSEQUENCES: Mapping[Aspect, str] = {
     "zeros": "There are more zeros than the model allows, so predicted probabilities of zero are too small.",
     "shape": "The outcomes have a distribution of another shape, so predicted probabilities are wrong.",
 }
-"""Way in which predictions are wrong -> what follows, the most serious first; ``{times}`` and ``{rule}`` say how much, where it is known."""
+"""Misfit -> its consequence; ``{times}`` and ``{rule}`` are filled with its size, if known."""
 
 MOST_GROUPS = 6
-"""Columns that a remedy names."""
+"""Largest number of columns that a remedy names."""
 
 _GROUP = "(1 | group)"
 
 _ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zeros", "shape")
+"""Misfits, the most serious first."""
 
 _OF_SPREAD: tuple[Aspect, ...] = ("tails", "zeros", "shape")
+"""Misfits that too narrow a spread also causes."""
 
 _REMEDIES: Mapping[Aspect, str] = {
     "bias": "Look for predictors, nonlinear effects or interactions that the model lacks.",
@@ -49,22 +51,22 @@ _REMEDIES: Mapping[Aspect, str] = {
     "zeros": "Use an outcome distribution with more zeros.",
     "shape": "Use another outcome distribution, or transform the outcome.",
 }
-"""Way in which predictions are wrong -> what to try, where the model does not say it."""
+"""Misfit -> remedy, unless the model names its own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FitMark:
-    """What is said about the fit, beside the verdict on the sampling.
+    """The summary of the fit, beside the verdict on the sampling.
 
     Attributes:
-        state: colour: fail, warn, pass, or none where nothing was checked.
-        badge: its words.
-        lead: the result in a sentence.
-        findings: what each check that did not pass found.
-        consequences: what follows for the numbers of the page, and what does not.
-        remedies: what to try.
-        caveat: what must stand beside the intervals; empty if nothing.
-        widening: how many times as wide intervals should be; NaN if that is not known.
+        state: fail, warn or pass, or none if nothing was checked; sets the colour.
+        badge: text of the badge.
+        lead: the result in a sentence or two.
+        findings: finding of each check that did not pass.
+        consequences: consequences for the numbers of the page, and a note if means were checked and are unbiased.
+        remedies: changes of the model to try.
+        caveat: text that must accompany the intervals; empty unless the data refute the model.
+        widening: factor by which intervals are too narrow; NaN if unknown.
     """
 
     state: str
@@ -83,13 +85,13 @@ def mark_fit(
     description: ModelDescription,
     groups: Mapping[str, int] = MappingProxyType({}),
 ) -> FitMark:
-    """Return the mark for the fit of the model.
+    """Return the summary of the fit of the model.
 
     Args:
         checks: results of all checks.
-        asked: names of the analyses that the experiment asks for.
-        description: of the model, which names remedies.
-        groups: columns whose levels the model does not use, which may be the groups of a remedy -> number of levels.
+        asked: names of the requested analyses.
+        description: the model's description of itself, which may name remedies.
+        groups: column -> number of levels, for columns that the model does not use and that may be groups of a remedy.
     """
     if not checks:
         return FitMark(*_BADGES["none"], _not_checked(asked))
@@ -97,7 +99,7 @@ def mark_fit(
     worst = "fail" if any(each.state == "fail" for each in missed) else "warn" if missed else "pass"
     refuted: set[Aspect] = {aspect for each in missed for aspect in each.refuted}
     cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
-    # What follows from too narrow a spread anyway is not said twice.
+    # Too narrow a spread explains misfits of tails, zeros and shape; reporting them too would count one defect twice.
     ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
     spread = next((each.spread for each in missed if math.isfinite(each.spread)), math.nan)
     follows = [_consequence(aspect, spread) for aspect in ordered]
@@ -121,9 +123,10 @@ def mark_fit(
 
 
 def _consequence(aspect: Aspect, spread: float) -> str:
-    """Return what follows, with how much too narrow intervals are, where it is known.
+    """Return the consequence of a misfit, with the factor by which intervals are too narrow, if known.
 
-    Standard errors of a generalised linear model grow with the spread of the outcomes (McCullagh and Nelder 1989, section 9.2).
+    Standard errors of a generalised linear model are proportional to the spread of the outcomes (McCullagh and Nelder
+    1989, section 9.2).
     """
     if aspect != "narrow" or not spread > 1:
         return _CONSEQUENCES[aspect].format(times="more widely than", rule="")
@@ -133,7 +136,7 @@ def _consequence(aspect: Aspect, spread: float) -> str:
 
 
 def _with_groups(remedy: str, groups: Mapping[str, int]) -> str:
-    """Name the columns that may be the group of a remedy, or say that there are none."""
+    """Return a remedy with the columns that could be its groups, or with a note that there are none."""
     if _GROUP not in remedy:
         return remedy
     if not groups:
@@ -145,7 +148,7 @@ def _with_groups(remedy: str, groups: Mapping[str, int]) -> str:
 
 
 def _judging() -> list[str]:
-    """Return the analyses that say whether the data refute the model."""
+    """Return the names of the analyses that check whether the data refute the model."""
     return [each.name for each in list_analyses() if each.checks_model]
 
 

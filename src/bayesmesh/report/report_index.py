@@ -22,23 +22,25 @@ from bayesmesh.store.layout import BenchmarkLayout, ComparisonLayout, Experiment
 NO_VERDICT = "none"
 
 NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
-"""Cells of an experiment that has a verdict."""
+"""Cells that are filled only for an experiment with a verdict."""
 
 
 WORST_FIRST = ("damaged", "fail", "warn", NO_VERDICT, "pass")
-"""Verdicts of an experiment, in the order in which one stands for several."""
+"""Verdicts in order of severity; the first one found stands for several experiments."""
 
 WORDS = {"pass": "passed", "warn": "with a warning", "fail": "failed", NO_VERDICT: "not finished", "damaged": "damaged"}
 
 
 class IndexedPage(TypedDict):
-    """An experiment of the index.
+    """An experiment listed in the index.
 
     Attributes:
-        experiment, title, category: names.
-        analyses: names of the analyses that it asks for -> their settings.
-        damage: a file that is damaged, and what is wrong with it; then no number is shown.
-        older: the first job whose results are older than the configuration or their inputs.
+        experiment: name of the experiment.
+        title: title in the table; the name by default.
+        category: heading of its group; ``Experiments`` by default.
+        analyses: name of each requested analysis -> its settings.
+        damage: description of a damaged file; if given, no numbers are shown.
+        older: first job whose results are older than the configuration or their inputs.
     """
 
     experiment: str
@@ -50,7 +52,7 @@ class IndexedPage(TypedDict):
 
 
 class IndexedSweep(TypedDict):
-    """A sweep of the index: names, and its members, which it stands for."""
+    """A sweep listed in the index: one line that stands for all of its members."""
 
     sweep: str
     title: str
@@ -65,10 +67,13 @@ def write_index(results: Path, pages: Iterable[IndexedPage], sweeps: Iterable[In
         results: folder of results.
         pages: one per experiment, in the order of the table. The numbers come from the experiment's own folder; an
             experiment without a verdict is listed as not finished.
-        sweeps: shown in one line each, with the worst verdict of their members.
+        sweeps: each shown in one line, with the worst verdict of its members.
 
     Returns:
         The path of the index, which is replaced atomically.
+
+    Raises:
+        ConfigError: a requested analysis does not exist, or its declarations are invalid.
     """
     rows = [*(read_index_row(results, page) for page in pages), *(_sweep_row(results, sweep) for sweep in sweeps)]
     groups: dict[str, list[dict[str, str]]] = {}
@@ -81,7 +86,7 @@ def write_index(results: Path, pages: Iterable[IndexedPage], sweeps: Iterable[In
 
 
 def tally_text(rows: Iterable[Mapping[str, str]]) -> str:
-    """Return how many rows have which verdict, as text.
+    """Return the number of rows with each verdict, as text.
 
     >>> tally_text([{"verdict": "pass"}, {"verdict": "fail"}, {"verdict": "pass"}])
     '1 failed, 2 passed'
@@ -105,7 +110,7 @@ def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
 
 
 def _other_pages(results: Path) -> list[tuple[str, str]]:
-    """Return names and links of existing pages that do not belong to an experiment."""
+    """Return names and links of the existing pages that do not belong to an experiment."""
     known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
     compared = sorted(ComparisonLayout(results, "").folder.glob("[!.]*.html"))
     pages = [*known.items(), *((f"Comparison {page.stem}", page) for page in compared)]
@@ -113,13 +118,19 @@ def _other_pages(results: Path) -> list[tuple[str, str]]:
 
 
 def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
-    """Return the line of one experiment, as text; its verdict is pass, warn, fail, none or damaged."""
+    """Return the line of one experiment: column -> text; the verdict is pass, warn, fail, none or damaged.
+
+    A damaged or unreadable file of the experiment does not raise; the line describes it.
+
+    Raises:
+        ConfigError: a requested analysis does not exist, or its declarations are invalid.
+    """
     layout = ExperimentLayout(results, str(page["experiment"]))
     row = {
         "experiment": layout.experiment,
         "title": str(page.get("title") or layout.experiment),
         "category": str(page.get("category") or "Experiments"),
-        # Unlike `Path.exists`, it raises nothing in a folder that cannot be read.
+        # Unlike `Path.exists`, `os.path.exists` does not raise in a folder that cannot be read.
         "link": f"{layout.experiment}/{layout.page.name}" if os.path.exists(layout.page) else "",
     }
     older = page.get("older")
@@ -131,7 +142,7 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         damage = error.message
     except OSError as error:
         damage = f"{error.filename}: cannot be read: {error.strerror}"
-    # Without the folder of results, which differs between machines.
+    # Leave out the results folder, whose path differs between machines.
     return row | ({"verdict": "damaged", "note": damage.removeprefix(f"{results}/")} if damage else numbers)
 
 
@@ -144,7 +155,7 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
     origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
     verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin))
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
-    # NaN is worse than any number and must be visible.
+    # NaN is worse than any number and must not be hidden.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
     return {
         "verdict": verdict.verdict,

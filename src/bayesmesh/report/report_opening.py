@@ -1,4 +1,4 @@
-"""Describe the run below the title of a page: model, data, size, and the scope of its verdict."""
+"""Describe the run below the title of a page: model, data, size, and scope of the verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
 
     Args:
         config: whole configuration of the experiment.
-        counts: of rows, from the shard stage; empty if unknown.
+        counts: counts of rows from the shard stage; empty if unknown.
 
     >>> config = {"model": {"name": "glm", "formula": "y ~ x"}, "data": {"source": "table", "files": ["a.csv"]}}
     >>> describe_setup({**config, "kernel": {"name": "nuts"}, "sampling": {"seed": 3}}, {"training_rows": 1200})
@@ -40,11 +40,11 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
 
 
 def unused_levels(config: Mapping[str, object], attributes: Mapping[str, object]) -> dict[str, int]:
-    """Return the columns with levels that the formula of a model leaves out -> number of levels.
+    """Return column -> number of levels, for columns with several levels that the model's formula does not use.
 
     Args:
-        config: whole configuration of the experiment.
-        attributes: of the posterior, which count the rows of each level.
+        config: whole configuration of the experiment; without a formula, the result is empty.
+        attributes: attributes of the posterior, which count the rows of each level.
 
     >>> of = {"level_rows": {"site": {"a": 5, "b": 4}, "town": {"a": 9}, "soil": {"sand": 4, "clay": 5}}}
     >>> unused_levels({"model": {"formula": "y ~ x + soil"}}, of)
@@ -65,11 +65,11 @@ def _part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
-    """Return what the gates read, and the largest R-hat beyond that.
+    """Return the number of monitored quantities, and the largest R-hat among the other latents, in words.
 
     Args:
-        verdict: of the experiment.
-        coordinates: rows of ``summary.csv``, with the summaries that gates read marked.
+        verdict: verdict on the experiment.
+        coordinates: rows of ``summary.csv``, with the monitored summaries marked.
     """
     said = [f"The gates assess the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
     others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]

@@ -38,7 +38,7 @@ from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.stored_description import ModelDescription
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
-"""Attributes of the posterior that say where its draws come from; others are shown elsewhere, or are for programs."""
+"""Attributes of the posterior that record the origin of its draws; the page shows others elsewhere, or not at all."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -56,7 +56,10 @@ def _script() -> Markup:
 
 
 def _script_digest() -> str:
-    """Return what the policy of a page allows to run: its own script, and none that came with a name."""
+    """Return the digest of the page's own script, for its content security policy.
+
+    The policy allows no other script, so a script hidden in a name cannot run.
+    """
     return "sha256-" + base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
 
 
@@ -75,16 +78,17 @@ def write_page(
         layout: files of the stages; all except verdict and summary may be absent.
         config: whole configuration of the experiment, plain values.
         title: heading of the page.
-        caption: paragraph under it.
+        caption: paragraph below the heading.
         data_manifest: manifest of the shard stage, or None.
         settings: limits of the page.
-        project: in which the page is written.
+        project: project in which the page is written.
 
     Returns:
         The path of the page, which is replaced atomically.
 
     Raises:
         StoreError: verdict or summary is missing, or any file is damaged; the message names it.
+        UserError: see `build_analyses`.
     """
     verdict = read_verdict(layout.verdict)
     reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
@@ -136,14 +140,14 @@ def _counts(data_manifest: Path | None) -> Mapping[str, object]:
 
 
 def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:
-    """Return rows and columns of the image that the features of a source form; None if they do not."""
+    """Return rows and columns of the image whose pixels are the features of the source; None if they are not pixels."""
     data = config.get("data")
     name = data.get("source") if isinstance(data, Mapping) else None
     return read_image_shape(name) if isinstance(name, str) else None
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
-    """Return the facts of the compile stage, and its warnings."""
+    """Return the facts and warnings of the compile stage."""
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
     programs = tabulate_facts(audit.get("programs"))
     return {
@@ -193,7 +197,7 @@ def _key_numbers(
 
 
 def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
-    """Return the smallest bulk ESS per second of sampling, the measure by which samplers are compared."""
+    """Return the note on sampling time, with the smallest bulk ESS per second, by which samplers are compared."""
     running = sum(phase.seconds or 0.0 for phase in phases if phase.phase in DRAWING)
     sizes = [item.ess_bulk for item in coordinates if item.is_summary]
     if not sizes or not running or not all(math.isfinite(size) for size in sizes):

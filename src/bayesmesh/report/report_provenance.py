@@ -1,4 +1,4 @@
-"""Say how a run was made and how to repeat it: one box with commit, date, machine, command and fingerprints."""
+"""Describe how a run was made and how to repeat it: one box with commit, date, machine, command and fingerprints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayesmesh.store.receipts import receipt_file
 from bayesmesh.store.sealed import read_sealed
 
 MOST_SECONDS = 10.0
-"""Time limit of the question to Git, in seconds."""
+"""Time limit of a Git command, in seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Project:
     """The project in which a page is written.
 
     Attributes:
-        commit: its commit, and whether files differ from it; empty if unknown.
-        locks: file that pins packages -> its sha256.
-        bootstrap: whether the project installs its locks by ``tools/bootstrap.sh``.
-        repository: address from which it can be cloned; empty if unknown.
+        commit: commit, followed by `` with changes`` if files differ from it; empty if unknown.
+        locks: name of each lock file -> its sha256.
+        bootstrap: whether the project installs its lock files with ``tools/bootstrap.sh``.
+        repository: address from which the project can be cloned; empty if unknown.
     """
 
     commit: str = ""
@@ -43,7 +43,7 @@ class Project:
     repository: str = ""
 
     def locks_for(self, device: str) -> Mapping[str, str]:
-        """Return the locks, of several for devices the one for the device of the chains."""
+        """Return the lock file for the device of the chains, or else those not specific to a device."""
         kind = "cpu" if "cpu" in device.lower() else "tpu" if "tpu" in device.lower() else "cuda"
         own = {name: digest for name, digest in self.locks.items() if Path(name).stem == kind}
         return own or {name: digest for name, digest in self.locks.items() if Path(name).stem not in _KINDS}
@@ -63,16 +63,16 @@ LOCKS = (
 
 
 def describe_project(folder: Path) -> Project:
-    """Return what the page says of the project in a folder."""
+    """Return the description of the project in a folder."""
     locks = {name: hash_file(folder / name) for name in LOCKS if (folder / name).is_file()}
     has_bootstrap = (folder / "tools" / "bootstrap.sh").is_file()
     return Project(describe_commit(folder), locks, has_bootstrap, find_repository(folder))
 
 
 def find_repository(folder: Path) -> str:
-    """Return the address of a project's repository: as its metadata name it, or the remote ``origin`` of Git; empty if unknown.
+    """Return the address of a project's repository, from its metadata or Git's remote ``origin``; empty if unknown.
 
-    Folders of a machine are not addresses, and names and passwords are left out.
+    Local folders do not count as addresses. Passwords are removed, and so are user names, except from SSH addresses.
     """
     named = [*_named_in_pyproject(folder / "pyproject.toml"), *_named_in_citation(folder / "CITATION.cff")]
     for address in (*named, _ask_git(folder, "remote", "get-url", "origin")):
@@ -82,7 +82,7 @@ def find_repository(folder: Path) -> str:
 
 
 def _without_secrets(address: str) -> str:
-    """Return an address as others may use it; empty for a folder."""
+    """Return an address that others can use, without secrets; empty for a local folder."""
     if re.fullmatch(r"[\w.-]+@[\w.-]+:[^\s:]+", address):
         return address
     parts = urlsplit(address)
@@ -112,10 +112,11 @@ def _named_in_citation(path: Path) -> list[str]:
 
 
 def describe_commit(project: Path) -> str:
-    """Return the commit of a project, and whether files differ from it; empty outside of a Git repository or without Git.
+    """Return the commit of a project, followed by `` with changes`` if files differ from it.
 
-    Files that Git does not know count, unless it ignores them: a new experiment is one, and the commit lacks it. A project of
-    which Git knows no file at all lies in another's repository, and has no commit.
+    Untracked files count unless Git ignores them, because a new experiment may be untracked. The result is empty
+    without Git, outside of a repository, and for a project without tracked files, which lies in the repository of
+    another project.
     """
     if not _ask_git(project, "ls-files", "--", "."):
         return ""
@@ -126,7 +127,7 @@ def describe_commit(project: Path) -> str:
 
 
 def _ask_git(project: Path, *question: str) -> str:
-    """Return what Git answers; empty if it cannot."""
+    """Return the output of a Git command; empty if it fails or takes too long."""
     try:
         done = subprocess.run(
             ["git", "-C", str(project), *question],
@@ -144,14 +145,18 @@ def build_repeat(
     origin: Mapping[str, object],
     project: Project,
 ) -> dict[str, object]:
-    """Return what ``repeat.html`` shows.
+    """Return the content of ``repeat.html``.
 
     Args:
-        layout: files of the experiment; absent ones leave their line out.
+        layout: files of the experiment; the line of an absent one is left out.
         config: whole configuration of the experiment.
         data_manifest: manifest of the shard stage, or None.
         origin: attributes of the posterior.
-        project: in which the page is written.
+        project: project in which the page is written.
+
+    Returns:
+        ``steps``, empty for an experiment that was run from Python; ``repeat``, names and values of facts about the
+        run; ``files``, names and links of tables.
 
     Raises:
         StoreError: a file is damaged.
@@ -188,12 +193,12 @@ def build_repeat(
 
 
 def _mesh(found: object) -> str:
-    """Return the sizes of the axes; empty where a posterior records none."""
+    """Return the sizes of the axes of a device mesh, as text; empty if the posterior records none."""
     return ", ".join(f"{axis} {size}" for axis, size in found.items()) if isinstance(found, Mapping) else ""
 
 
 class Step(NamedTuple):
-    """One thing to do: words, commands one a line, and what to know about it."""
+    """A step: an instruction, its commands (one per line), and a note."""
 
     words: str
     commands: str = ""
@@ -208,7 +213,7 @@ def _steps(
     locks: Mapping[str, str],
     project: Project,
 ) -> list[Step]:
-    """Return what to do for the same draws, in order."""
+    """Return the steps that reproduce the draws, in order."""
     commit, _, changes = project.commit.partition(" ")
     get = Step(
         "The project was not under Git. Use its files as they were; all settings of this run are under Configuration, below."
@@ -250,7 +255,7 @@ def _steps(
 
 
 def _get(repository: str, commit: str, note: str) -> Step:
-    """Return how to get the files of a commit."""
+    """Return the step that gets the files of a commit."""
     if not repository:
         words = "In a clone of the project (neither metadata nor Git gives its address), get the files as they were:"
         return Step(words, f"git checkout {commit}", note)
@@ -259,7 +264,7 @@ def _get(repository: str, commit: str, note: str) -> Step:
 
 
 def _data_files(config: Mapping[str, object]) -> str:
-    """Return the files of the data as the experiment names them; empty if it names none."""
+    """Return the names of the data files as the experiment gives them; empty if it gives none."""
     data = config.get("data")
     found = data.get("files") if isinstance(data, Mapping) else None
     return (

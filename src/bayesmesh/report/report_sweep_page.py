@@ -24,7 +24,7 @@ from bayesmesh.report.report_page import render
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 MOST_QUANTITIES = 4
-"""Quantities that are compared by default."""
+"""Largest number of quantities compared by default."""
 
 
 def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPage]) -> Path:
@@ -32,14 +32,14 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
 
     Args:
         layout: files of the sweep.
-        sweep: its members.
-        pages: member -> what the index would show of it.
+        sweep: the sweep and its members.
+        pages: member -> its entry in the index.
 
     Returns:
         The path of the page, which is replaced atomically.
 
     Raises:
-        ConfigError: no member has a quantity that the sweep names.
+        ConfigError: no member has a quantity that the sweep names; see also `read_index_row`.
         StoreError: a file of a member is damaged.
     """
     rows: dict[str, dict[str, Any]] = {name: {**read_index_row(layout.results, page)} for name, page in pages.items()}
@@ -68,7 +68,7 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
 
 
 def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
-    """Return what the page shows of the scores by row of members that have them, or why they cannot be compared."""
+    """Return the comparison of the members with pointwise scores, or the reason why they cannot be compared."""
     layouts = [ExperimentLayout(results, name) for name in members]
     scored = [layout for layout in layouts if find_pointwise(layout)]
     if len(scored) < 2:
@@ -81,7 +81,11 @@ def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
 
 
 def _choose(sweep: str, named: Sequence[str], summaries: Mapping[str, Mapping[str, Coordinate]]) -> list[str]:
-    """Return the quantities that are named, or by default scalar summaries and the first of the others."""
+    """Return the labels of the quantities to compare: those named, or else the first summaries, scalars before others.
+
+    Raises:
+        ConfigError: members have results, but none of them has a quantity that is named.
+    """
     known = {label: each for summary in summaries.values() for label, each in summary.items()}
     by_number = {each.numbered: label for label, each in known.items()}
     named = [by_number.get(label, label) for label in named] if known else named
@@ -106,7 +110,10 @@ def _table(
     wanted: Sequence[str],
     found: Mapping[str, Sequence[Quantity | None]],
 ) -> str:
-    """Return one row per member and quantity; a member without results has one with its verdict alone."""
+    """Return the table as CSV, with one row per member and quantity.
+
+    A member without results has one row, with settings, verdict and score only.
+    """
     lines: list[list[object]] = []
     for name, row in rows.items():
         start = [name, *row["settings"], row["verdict"], row["score"]]

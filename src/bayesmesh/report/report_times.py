@@ -1,8 +1,8 @@
 """Join the ledgers of the jobs of an experiment: time, gradients and memory per phase.
 
-Only the last successful attempt at each job counts, and of a sampling job one with the chains of the posterior. It states
-the time of all iterations that its draws come from, whichever attempt committed them, so the figures are those of a run in
-an empty folder. All other attempts are listed apart.
+Only the last successful attempt at each job counts; for a sampling job, only one that sampled the chains of the
+posterior. Its rows include the time of all iterations that produced these draws, also of those that earlier attempts
+committed, so the figures are those of a run in an empty folder. All other attempts are listed separately.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ ORDER = (
     "warmup", "finish", "sample", "run", "write", "look", "join", "derive",
     "teardown",
 )  # fmt: skip
-"""Phases in the order of a job; others follow in the order of the file."""
+"""Phases in the order in which jobs run them; other phases follow in the order of the file."""
 
 
 WAITING = "queue"
-"""Phase before the scheduler starts a job; it does not count as time of the job."""
+"""Phase before the scheduler starts a job, which does not count as time of the job."""
 
 BESIDE = ("write", "look")
-"""Phases in parallel with sampling, whose time is in that of sampling."""
+"""Phases in parallel with sampling, whose time is part of the sampling time."""
 
 AROUND = ("launch", "start", "teardown")
-"""Phases before a job's work and after it."""
+"""Phases before and after a job's work."""
 
 DRAWING = ("sample", "run")
-"""Phases that make the stored draws."""
+"""Phases that produce the stored draws."""
 
 SAMPLING = ("warmup", *DRAWING)
 """Phases in which chains move."""
 
 STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose")
-"""Stages of jobs in the order of the flow; analyses follow by name."""
+"""Stages in the order of the flow; analyses follow by name."""
 
 
 def _measured(value: object) -> float | None:
-    """Return a finite number; None for all else."""
+    """Return a finite number; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None
@@ -67,8 +67,17 @@ Text = Annotated[str, BeforeValidator(_text)]
 class Phase(BaseModel):
     """A phase of a job; values that were not measured are None.
 
-    `seconds` is wall time, `bytes` counts bytes moved or written, `gradients` counts evaluations of the log density's
-    gradient over all chains, without those for which a chain waits. `attempt` names the run of the job, `identity` the chains that it sampled.
+    Attributes:
+        job: name of the job.
+        phase, detail: name of the phase, and details.
+        seconds: wall time.
+        gradients: number of gradient evaluations of the log density, over all chains, without those during which a
+            chain waits.
+        bytes: bytes moved or written.
+        peak_memory_bytes: peak memory of the process so far.
+        device: name of the device.
+        attempt: random name of this run of the job; empty in rows of earlier versions.
+        identity: identity of the sampled chains; empty for other jobs.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,7 +99,7 @@ COLUMNS = tuple(Phase.model_fields)
 
 
 class OtherAttempts(NamedTuple):
-    """Attempts at a job that did not make the present results, for one reason; `seconds` is their time together."""
+    """Attempts at a job that did not make the present results, for one reason; `seconds` is their total time."""
 
     job: str
     reason: str
@@ -99,7 +108,7 @@ class OtherAttempts(NamedTuple):
 
 
 class TimeSpent(NamedTuple):
-    """Phases that made the present results, the attempts that did not, and the jobs whose times are missing."""
+    """Phases that made the present results, attempts that did not, and names of jobs whose times are missing."""
 
     phases: list[Phase]
     others: list[OtherAttempts]
@@ -107,15 +116,18 @@ class TimeSpent(NamedTuple):
 
 
 def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Mapping[str, object]) -> TimeSpent:
-    """Return the phases that made the present results, by file name, and the attempts that did not.
+    """Return the phases that made the present results, attempts that did not, and jobs whose times are missing.
 
     Args:
         layout: files of the experiment.
-        config: configuration of the experiment, whose analyses count.
-        origin: attributes of the posterior: ``identity`` and ``groups``. Without them no sampling job counts.
+        config: configuration of the experiment, which names its analyses.
+        origin: attributes of the posterior: ``identity`` and ``groups``. Without them, no sampling job counts.
+
+    Returns:
+        The times; phases are in the order of the ledger files' names.
 
     Raises:
-        StoreError: a ledger cannot be read, or a line is damaged; the message names file and line.
+        StoreError: a ledger cannot be read, or a line is damaged; the message names the file.
     """
     attempts: dict[tuple[str, str], list[Phase]] = {}
     for phase in _read_phases(layout):
@@ -136,7 +148,7 @@ def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Ma
 
 
 def _wanted_jobs(config: Mapping[str, object], origin: Mapping[str, object]) -> dict[str, str]:
-    """Return the jobs that made the present results -> the identity of their chains, empty for jobs without chains."""
+    """Return job -> identity of its chains, for jobs that made the present results; empty for jobs without chains."""
     verbs = [declared(name).verb for name in requested(config)]
     groups = origin.get("groups")
     names = [str(folder).rpartition("/")[2] for folder in groups] if isinstance(groups, list) else []
@@ -146,15 +158,15 @@ def _wanted_jobs(config: Mapping[str, object], origin: Mapping[str, object]) -> 
 
 
 def _reason(identity: str | None, rows: Sequence[Phase]) -> str:
-    """Return why an attempt did not make the present results; empty if it may have.
+    """Return the reason why an attempt did not make the present results; empty if it may have made them.
 
     Args:
-        identity: chains that the job should have; None if the experiment has no such job.
+        identity: identity of the chains that the job should sample; None if the experiment has no such job.
         rows: phases of the attempt.
     """
     if not rows[0].attempt:
         return "written by an earlier version"
-    # The scheduler's row on the end of the job may follow.
+    # The last row may be the scheduler's, on the end of the job.
     if all(row.phase != FINISHED for row in rows):
         return "failed, stopped or still running"
     if identity is None:
@@ -163,7 +175,7 @@ def _reason(identity: str | None, rows: Sequence[Phase]) -> str:
 
 
 def _read_phases(layout: ExperimentLayout) -> list[Phase]:
-    """Return the phases of all attempts except at the report, which shows itself only when it runs again."""
+    """Return the phases of all attempts at all jobs except the report, whose own times come too late for its page."""
     phases = []
     for path in sorted(layout.ledger_part("any").parent.glob("*.jsonl")):
         for row in read_rows(path):
@@ -180,7 +192,9 @@ def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:
 
 
 def check_table(layout: ExperimentLayout) -> Iterator[str]:
-    """Yield one line if ``ledger.csv`` has a row that the ledgers of the jobs lack; a job may have run since.
+    """Yield one line if ``ledger.csv`` has a row that the ledgers of the jobs lack.
+
+    The ledgers may have further rows, because a job may have run since.
 
     Raises:
         StoreError: a ledger cannot be read, or a line is damaged.
@@ -195,12 +209,12 @@ def _render(phases: Sequence[Phase]) -> str:
 
 
 def work_seconds(phases: Sequence[Phase]) -> float:
-    """Return the total wall time of phases, without the time in the queue and of what runs beside sampling."""
+    """Return the total wall time of phases in seconds, without the queue and phases in parallel with sampling."""
     return sum(phase.seconds or 0.0 for phase in phases if phase.phase not in (WAITING, *BESIDE))
 
 
 def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:
-    """Return job -> phases, jobs and phases in the order of the flow."""
+    """Return job -> its phases, with jobs and phases in the order of the flow."""
     found: dict[str, list[Phase]] = {}
     for phase in sorted(phases, key=lambda p: ORDER.index(p.phase) if p.phase in ORDER else len(ORDER)):
         found.setdefault(phase.job, []).append(phase)
@@ -212,7 +226,7 @@ def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:
 
 
 def sampling_seconds(time: TimeSpent) -> float:
-    """Return the seconds of all warmup and sampling phases, summed over jobs; NaN when those of a job are missing.
+    """Return the total seconds of warmup and sampling over all jobs; NaN if those of any job are missing.
 
     >>> sampling_seconds(TimeSpent([], [], []))
     nan

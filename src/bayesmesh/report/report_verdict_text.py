@@ -1,4 +1,4 @@
-"""Explain a verdict in words and suggest remedies."""
+"""Put a verdict into words."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _with_unit(name: str, value: float) -> str:
     if name == "divergences":
         if value == 0:
             return "0%"
-        # A limit of one in a million must not read as that of one in ten thousand.
+        # Two decimals would not distinguish a limit of one in a million from one in a hundred thousand.
         return f"{formats.real(100 * value, 2)}%" if 0 < value < 1e-4 else formats.share(value, 2)
     if name in ("finite", "movement", "modes", "ess_bulk", "ess_tail"):
         return formats.count(value)
     if name == "r_hat":
-        # Three decimals would hide on which side of the usual limit 1.0096 and 1.0104 lie.
+        # With three decimals, 1.0096 and 1.0104 would both read 1.010, the usual limit.
         return formats.fixed(value, 4) if value < 10 else formats.real(value, 3)
     return formats.real(value, 3)
 
 
 def read_aloud(verdict: Verdict) -> str:
-    """Return the verdict as a sentence, with others on what warmup changed."""
+    """Return the verdict in words, followed by the changes that warmup made: target acceptance, restarted chains."""
     said = _read_verdict(verdict) if verdict.datasets is None else _read_counts(verdict.datasets)
     if verdict.raised_target_acceptance is not None:
         raised = f"{verdict.raised_target_acceptance:.4g}"
@@ -63,7 +63,7 @@ def _read_verdict(verdict: Verdict) -> str:
 
 
 def _read_counts(counts: Mapping[Outcome, int]) -> str:
-    """Return how many datasets have which verdict, as a sentence or two.
+    """Return the number of datasets with each verdict, in words.
 
     >>> _read_counts({"fail": 1, "warn": 0, "pass": 9})
     '9 of 10 datasets pass all gates, 1 fails. Below is the worst result of each gate. Among many datasets, some miss a limit by chance.'
@@ -77,7 +77,7 @@ def _read_counts(counts: Mapping[Outcome, int]) -> str:
 
 
 def missed_names(verdict: Verdict) -> list[str]:
-    """Return short names of the gates that do not pass."""
+    """Return the short names of the gates that do not pass."""
     return [wording(gate.name).short for gate in verdict.missed]
 
 

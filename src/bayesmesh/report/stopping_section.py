@@ -1,4 +1,4 @@
-"""Build the section on the stopping rule: its values at each look, the reason for stopping, the bias of such a rule."""
+"""Build the section on the stopping rule: statistics at each look, reason for stopping, cost of the looks."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> di
         config: whole configuration of the experiment, plain values.
 
     Returns:
-        ``sentence``, number of draws and why sampling ended there; ``groups``, remarks on several chain groups; ``cost``,
-        time of the looks; ``targets``, heading of each column; ``rows``, the looks of the group with the fewest draws;
-        ``panels``, one per target.
+        ``sentence``, the number of draws and the reason for stopping; ``groups``, remarks on several chain groups;
+        ``cost``, the time of the looks; ``targets``, the heading of each column; ``rows``, the looks of the group with
+        the fewest draws; ``panels``, one per target.
 
     Raises:
         StoreError: a manifest is damaged.
@@ -113,7 +113,7 @@ def _heading(target: TargetEntry) -> str:
 
 
 def _targets(stops: Sequence[StopRecord]) -> list[TargetEntry]:
-    """Return every target, in the order of the rule; a look may have skipped some."""
+    """Return every target in the order of the longest look, because a look may skip some."""
     looks = [look["targets"] for stop in stops for look in stop["looks"]]
     found = {target["name"]: target for targets in looks for target in targets}
     longest = [target["name"] for target in max(looks, key=len, default=[])]
@@ -121,7 +121,7 @@ def _targets(stops: Sequence[StopRecord]) -> list[TargetEntry]:
 
 
 def _row(look: Look, targets: Sequence[TargetEntry]) -> dict[str, Any]:
-    """Return a look with a cell for each target: its worst value, and whether it was met."""
+    """Return a look with a cell for each target: the worst value, and whether the target was met."""
     seen = {target["name"]: target for target in look["targets"]}
     return {**look, "cells": [_cell(seen.get(target["name"])) for target in targets]}
 
@@ -133,19 +133,18 @@ def _cell(target: TargetEntry | None) -> tuple[str, bool]:
 
 
 def _line(stop: StopRecord, name: str) -> list[tuple[float, float]]:
-    """Return draws and value of one target at the looks that evaluated it; NaN for a missing value."""
+    """Return number of draws and value of one target for each look that evaluated it; NaN for a missing value."""
     found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
     return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]
 
 
 def _draw_target(name: str, target: TargetEntry, stops: Iterable[StopRecord]) -> Panel:
-    """Draw the worst value of a statistic at every look, one line per chain group, and its target."""
+    """Draw the worst value of a statistic at each look, with one line per chain group, and its target."""
     label, limit, is_upper = _label(target), float(target["target"]), str(target["name"]).startswith("max")
 
     def plot(axes: Axes) -> None:
         for position, stop in enumerate(stops):
             draws, values = np.array(_line(stop, target["name"]), dtype=float).reshape(-1, 2).T
-            # Groups beyond the eight colours are grey.
             colour = series(position) if position < NUM_SERIES else MUTED
             axes.plot(draws, values, color=colour, marker="o", markersize=3, linewidth=1.2)
         axes.axhline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))

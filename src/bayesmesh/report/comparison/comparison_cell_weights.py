@@ -1,4 +1,4 @@
-"""Stacking weights that differ between cells of the data, such as groups, and are pooled as far as that predicts better."""
+"""Compute stacking weights that vary between cells of the data, such as groups, with cross-validated pooling."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""Standard deviations of logits of weights between cells, among which cross-validation chooses; 0 for weights that are the same."""
+"""Standard deviations of logits between cells, from which cross-validation chooses; 0 gives one set of weights."""
 
 NUM_FOLDS = 5
 
 MOST_CELLS = 100
+"""Largest number of cells, unless they are bins."""
+
 NUM_BINS = 5
-"""Bins of equal counts of a number with more distinct values than that."""
+"""Number of bins of about equal counts for a number with more distinct values than this."""
 
 _CENTRE_SCALE = 3.0
-"""Prior standard deviation of the logits that all cells share."""
+"""Prior standard deviation of the shared logits, around which those of the cells vary."""
 
 
 class Cells(NamedTuple):
-    """Rows by cells.
+    """Assignment of rows to cells.
 
     Attributes:
-        codes: (row,) 0, 1, ...
-        labels: one for each cell.
+        codes: (row,), the cell of each row: 0, 1, ...
+        labels: one label for each cell.
     """
 
     codes: Int[np.ndarray, " row"]
@@ -40,10 +42,11 @@ class HierarchicalStacking(NamedTuple):
     """Stacking weights by cell.
 
     Attributes:
-        weights: not negative, with sum 1 in each cell.
-        spread: that was chosen, see `SPREADS`.
-        log_scores: of each row under the average with weights from the other folds.
-        log_scores_same: likewise, with weights that are the same in all cells.
+        weights: non-negative weights that sum to 1 in each cell.
+        spread: standard deviation chosen from `SPREADS`.
+        log_scores: log score of each row under the average whose weights come from the other folds.
+        log_scores_same: log score of each row under the average whose weights come from the other folds and are the
+            same in all cells.
     """
 
     weights: Float[np.ndarray, "cell model"]
@@ -53,10 +56,14 @@ class HierarchicalStacking(NamedTuple):
 
 
 def make_cells(values: Shaped[np.ndarray, " row"], levels: Sequence[str] = ()) -> Cells:
-    """Return the cells of a feature: its distinct values, or bins of equal counts of a number with many.
+    """Return the cells of a feature: its distinct values or, for a number with many values, bins of about equal counts.
+
+    Args:
+        values: numbers, strings, or codes of levels.
+        levels: name of each code; empty if values are not codes.
 
     Raises:
-        ValueError: a value is not finite, or a category has too many levels.
+        ValueError: a value is not finite, or there are more than `MOST_CELLS` distinct values.
 
     >>> make_cells(np.array([1, 0, 1]), ["ash", "elm"])
     Cells(codes=array([1, 0, 1]), labels=('ash', 'elm'))
@@ -81,23 +88,24 @@ def stack_by_cell(
     clusters: Shaped[np.ndarray, " row"] | None = None,
     seed: int = 0,
 ) -> HierarchicalStacking:
-    """Return weights by cell, whose logits are normal around shared ones, with the spread that predicts best.
+    """Return stacking weights for each cell, with logits that are normally distributed around shared ones.
 
-    The weights maximise the log score of the rows plus the log prior of the logits; the spread is chosen by
-    cross-validation over rows, or whole clusters, and so are the log scores, which do not favour the more flexible weights.
+    The weights maximise the log score of the rows plus the log prior of the logits. The standard deviation between
+    cells is chosen by cross-validation over rows or whole clusters. The log scores come from the same folds, so
+    overfitting does not raise them, except through the choice among `SPREADS`.
 
     Args:
         log_scores: log predictive density of each row under each model, float64, finite.
-        cells: of the rows.
-        clusters: number of the group of each row, where rows of a group are not independent; None where they are.
-        seed: of the folds.
+        cells: cells of the rows.
+        clusters: number of the group of each row, if rows of a group are not independent; None if they are.
+        seed: seed of the folds.
 
     Reference:
         Yao, Pirš, Vehtari, Gelman 2022, "Bayesian hierarchical stacking: some models are (somewhere) useful",
-        doi:10.1214/21-BA1287; by the mode instead of draws.
+        doi:10.1214/21-BA1287; the posterior mode replaces their draws.
     """
     num_rows = len(log_scores)
-    # Rows of a group stay together, so that no group's scores are predicted from others of its own.
+    # A group stays in one fold, so that no row is scored with weights fitted to its own group.
     unit = np.arange(num_rows) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     folds = (np.random.default_rng([4, seed]).permutation(unit.max() + 1) % NUM_FOLDS)[unit]
     num_cells = len(cells.labels)
@@ -115,7 +123,7 @@ def stack_by_cell(
 def _fit(
     log_scores: Float[np.ndarray, "row model"], codes: Int[np.ndarray, " row"], num_cells: int, spread: float
 ) -> Float[np.ndarray, "cell model"]:
-    """Return the weights at the mode of shared logits and of each cell's distance from them."""
+    """Return the weights at the joint posterior mode of the shared logits and each cell's deviations from them."""
     num_models = log_scores.shape[1]
 
     def logits(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Posterior probabilities of models from their stored evidence."""
+"""Compute posterior model probabilities from stored evidence."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _REPLICATES = 2000
 
 
 class ModelProbability(NamedTuple):
-    """The evidence of a model and what follows from it.
+    """The evidence and the posterior probability of a model.
 
     Attributes:
-        log_evidence: with its standard error, in nats.
-        probability: of the model given the data, if all models had the same probability before.
-        low, high: 95% interval of the probability under the errors of all evidences.
+        log_evidence: log evidence with its standard error, in nats.
+        probability: posterior probability of the model, given equal prior probabilities.
+        low, high: 95% interval of this probability, given the standard errors of all log evidences.
     """
 
     log_evidence: Comparison
@@ -31,7 +31,7 @@ class ModelProbability(NamedTuple):
 
 
 def model_probabilities(estimates: Mapping[str, Estimate]) -> dict[str, ModelProbability]:
-    """Return the probability of each model given the data, before which all had the same.
+    """Return the posterior probability of each model, given equal prior probabilities.
 
     Args:
         estimates: model -> usable estimate of the evidence.
@@ -52,7 +52,7 @@ def model_probabilities(estimates: Mapping[str, Estimate]) -> dict[str, ModelPro
 
 
 def say_probabilities(found: Mapping[str, ModelProbability]) -> list[str]:
-    """Return what the probabilities say, in words."""
+    """Return sentences that interpret posterior model probabilities; none without probabilities."""
     if not found:
         return []
     name, best = max(found.items(), key=lambda item: item[1].log_evidence.difference)

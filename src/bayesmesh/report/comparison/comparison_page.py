@@ -19,18 +19,23 @@ from bayesmesh.report.report_page import render
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 
 MOST_DRAWN = 60
-"""Models in the figure."""
+"""Largest number of models in the figure."""
 
 COLUMNS = (
     "model", "elpd", "elpd_se", "elpd_difference", "elpd_difference_se", "p_loo", "num_high_k", "stacking_weight",
     "pseudo_bma_weight", "held_out", "held_out_se", "held_out_difference", "held_out_difference_se",
     "stacking_draws", "log_evidence", "log_evidence_se", "probability", "probability_low", "probability_high",
 )  # fmt: skip
-"""Columns of the table."""
+"""Columns of the table; log scores, evidence and their errors are in nats."""
 
 
 def write_comparison(layout: ComparisonLayout, title: str, found: ModelComparison) -> None:
-    """Write the table, and then the page; each is replaced atomically.
+    """Write the table of a comparison and then its page; each is replaced atomically.
+
+    Args:
+        layout: files of the comparison.
+        title: heading of the page.
+        found: the comparison, whose members are names of experiments.
 
     Raises:
         StoreError: a file of an experiment is damaged.
@@ -42,7 +47,7 @@ def write_comparison(layout: ComparisonLayout, title: str, found: ModelCompariso
 
 
 def page_context(found: ModelComparison) -> dict[str, object]:
-    """Return what the templates of a comparison show."""
+    """Return the context of the templates that show a comparison."""
     return {
         "sentences": sentences(found),
         "figure": draw_differences(found),
@@ -61,7 +66,7 @@ def page_context(found: ModelComparison) -> dict[str, object]:
 
 
 def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> list[object]:
-    """Return a row of the table; see `COLUMNS`."""
+    """Return a row of the table, one cell for each of `COLUMNS`; None for a number that the member lacks."""
     held = (
         (*member.held_out, *member.held_out_difference)
         if member.held_out and member.held_out_difference
@@ -76,7 +81,10 @@ def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> 
 
 
 def draw_differences(found: ModelComparison) -> Panel:
-    """Draw differences to the best model with intervals, the average above; those on held-out rows below each."""
+    """Draw the difference of each model from the best one, with an interval.
+
+    The stacked average comes first. The difference on held-out rows is drawn just below that on the rows left out.
+    """
     shown = [*found.averages[:1], *found.members[:MOST_DRAWN]]
     places = range(len(shown))[::-1]
 

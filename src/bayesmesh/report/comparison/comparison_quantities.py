@@ -1,4 +1,4 @@
-"""Read quantities of several experiments, to show them side by side."""
+"""Read quantities of several experiments and show them side by side."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.layout import ExperimentLayout
 
 MOST_EXPERIMENTS = 6
-"""Experiments side by side, of which each costs the reading of its summary and of some draws."""
+"""Largest number of experiments side by side; for each one, the summary and some draws must be read."""
 
 MOST_SHARED = 40
-"""Quantities that are shown side by side."""
+"""Largest number of quantities side by side."""
 
 
 class Quantity(NamedTuple):
-    """A quantity of one experiment: its line of the summary, and quantiles of its draws."""
+    """A quantity of one experiment: its row of ``summary.csv``, and the 5% and 95% quantiles of its draws."""
 
     coordinate: Coordinate
     low: float
@@ -35,9 +35,10 @@ class Shared(NamedTuple):
     """Quantities that at least two experiments have.
 
     Attributes:
-        verdicts: of the experiments, in order.
-        rows: label -> mean with its error, and interval, of each experiment; empty texts where it lacks the quantity.
-        num_left_out: further quantities that are not shown.
+        verdicts: verdict on each experiment, in order.
+        rows: label -> for each experiment, the mean with its error, and the interval; empty texts if the experiment
+            lacks the quantity.
+        num_left_out: number of further quantities that are not shown.
     """
 
     verdicts: Sequence[str]
@@ -46,7 +47,7 @@ class Shared(NamedTuple):
 
 
 def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
-    """Return label -> coordinate of an experiment.
+    """Return label -> coordinate, for each row of an experiment's ``summary.csv``.
 
     Raises:
         StoreError: verdict or summary is missing or damaged.
@@ -56,7 +57,7 @@ def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
 
 
 def measure_quantity(layout: ExperimentLayout, coordinate: Coordinate) -> Quantity:
-    """Return a quantity with quantiles of its draws; NaN where a draw is not finite.
+    """Return a quantity with quantiles of its draws; NaN if it has no stored draws or a draw is not finite.
 
     Raises:
         StoreError: the posterior is damaged.
@@ -69,7 +70,7 @@ def measure_quantity(layout: ExperimentLayout, coordinate: Coordinate) -> Quanti
 
 
 def quantity_texts(quantity: Quantity | None) -> tuple[str, str]:
-    """Return mean with its Monte Carlo error, and the interval."""
+    """Return the mean with its Monte Carlo standard error, and the interval, as text."""
     if quantity is None:
         return formats.NOT_RECORDED, ""
     mean, error = formats.real(quantity.coordinate.mean), formats.real(quantity.coordinate.mcse_mean, 2)
@@ -77,7 +78,14 @@ def quantity_texts(quantity: Quantity | None) -> tuple[str, str]:
 
 
 def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
-    """Return what experiments found, side by side: the findings of their pages; None without a common one, or of too many experiments.
+    """Return the findings that at least two experiments have in common, side by side.
+
+    Args:
+        layouts: files of the experiments.
+
+    Returns:
+        The findings, in the units of ``summary.csv``. None if an experiment lacks verdict or posterior, if there are
+        more than `MOST_EXPERIMENTS`, or if no two of them have a finding in common.
 
     Raises:
         StoreError: a file of an experiment is damaged.

@@ -1,4 +1,4 @@
-"""Find and read the scores by row of experiments, whichever analysis wrote them."""
+"""Find and read the pointwise scores of experiments, whichever analysis wrote them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ from bayesmesh.store.seals import check_output, find_seal, stale_inputs
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:
-    """Compare experiments by their stored scores, after comparing these with the records of the jobs that wrote them.
+    """Compare experiments by their pointwise scores, after checking these against the seals of their jobs.
+
+    Args:
+        layouts: files of the experiments.
+        feature: feature with which stacking weights vary, or None.
 
     Raises:
-        ConfigError: an experiment has no scores by row, or they are of other rows than those of another.
-        StoreError: scores are damaged or altered.
+        ConfigError: an experiment has no pointwise scores, or sources kept different rows; see also `compare_models`.
+        StoreError: a verdict, scores or evidence are damaged or altered.
     """
     chosen = list(layouts)
     failed = [
@@ -43,7 +47,7 @@ def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | 
 def _probabilities(
     layouts: Sequence[ExperimentLayout], scores: Mapping[str, Mapping[str, RowScores]]
 ) -> dict[str, ModelProbability]:
-    """Return the probabilities of models that all have a usable evidence of the same outcomes; otherwise none."""
+    """Return posterior model probabilities; none unless all models have a usable evidence for their outcomes."""
     found = {}
     for each in layouts:
         path = find_output(each, EVIDENCE)
@@ -58,7 +62,7 @@ def _probabilities(
 
 
 def evidence_of(layout: ExperimentLayout) -> Path | None:
-    """Return the table of evidences of an experiment, whichever analysis wrote it; None without any."""
+    """Return the path of an experiment's evidence table, whichever analysis wrote it; None if absent."""
     return find_output(layout, EVIDENCE)
 
 
@@ -68,13 +72,15 @@ def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
 
 
 def _check_kept_rows(kept: Mapping[str, tuple[str, str]]) -> None:
-    """Refuse experiments whose sources left out different rows of one file: their outcomes may be the same in the same order.
+    """Refuse experiments whose sources left out different rows of the same files.
+
+    The digest of outcomes cannot detect this, because different rows may have the same outcomes in the same order.
 
     Args:
-        kept: experiment -> what `_kept_rows` returns.
+        kept: experiment -> result of `_kept_rows`.
 
     Raises:
-        ConfigError: names two of them.
+        ConfigError: two experiments kept different rows; the message names them.
     """
     known: dict[str, tuple[str, str]] = {}
     for name, (files, rows) in kept.items():
@@ -87,13 +93,16 @@ def _check_kept_rows(kept: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _kept_rows(layout: ExperimentLayout, path: Path) -> tuple[str, str]:
-    """Return which files the source of some scores read, and which of their rows it kept; empty where it kept all, or no record says."""
+    """Return digests of the files that an experiment's source read, and a digest of the rows that it kept.
+
+    The second is empty if the source kept all rows. Both are empty without a record.
+    """
     try:
         inputs = find_seal(layout.results, path).inputs
     except StoreError:
         return "", ""
     sharded = (layout.results / name for name in inputs if name.startswith("data/") and name.endswith("/sharded.json"))
-    # Beside the folders of splits; an experiment has one dataset.
+    # The file lies beside the folders of splits; an experiment has one dataset.
     fetched = next((each.parents[1] / "fetched.json" for each in sharded), None)
     if fetched is None or not fetched.exists():
         return "", ""
@@ -102,7 +111,7 @@ def _kept_rows(layout: ExperimentLayout, path: Path) -> tuple[str, str]:
 
 
 def _is_current(layout: ExperimentLayout, path: Path) -> bool:
-    """Return whether an output was made from what is there now, as far as records say."""
+    """Return whether an output was made from the current inputs, according to its seal; True if no seal can be read."""
     try:
         return not any(stale_inputs(layout.results, find_seal(layout.results, path)))
     except StoreError:
@@ -110,14 +119,15 @@ def _is_current(layout: ExperimentLayout, path: Path) -> bool:
 
 
 def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
-    """Return experiment -> its scores by row, by the first analysis that has left out rows of all of them in one way.
+    """Return experiment -> path of its pointwise scores.
 
-    Where there is none, those of the first analysis of each. Scores that were made from another posterior than the present
-    one, such as those of an analysis that is no longer asked for, count only where there are no others.
+    The scores come from the first analysis that left out the rows of all experiments by the same scheme. If there is no
+    such analysis, they come from the first analysis of each experiment. Scores made from inputs other than the current
+    ones, such as those of an analysis that is no longer requested, count only if an experiment has no others.
 
     Raises:
-        ConfigError: an experiment has no scores; the remedy names the analyses that write them.
-        StoreError: they are damaged.
+        ConfigError: an experiment has no scores; the remedy names an analysis that writes them.
+        StoreError: scores are damaged.
     """
     found: dict[str, dict[str, Path]] = {}
     for each in layouts:
@@ -132,12 +142,12 @@ def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
 
 
 def find_pointwise(layout: ExperimentLayout) -> Path | None:
-    """Return the scores by row of an experiment, whichever analysis wrote them; None without any."""
+    """Return the path of an experiment's pointwise scores, whichever analysis wrote them; None if absent."""
     return find_output(layout, POINTWISE)
 
 
 def find_output(layout: ExperimentLayout, output: str) -> Path | None:
-    """Return an output of an experiment by its name, whichever analysis wrote it; None without any."""
+    """Return the path of an experiment's output by its name, whichever analysis wrote it; None if absent."""
     return next(iter(_outputs(layout, output)), None)
 
 
@@ -148,15 +158,15 @@ def _outputs(layout: ExperimentLayout, output: str) -> list[Path]:
 
 
 def pointwise_of(layout: ExperimentLayout) -> Path:
-    """Return the scores by row of an experiment.
+    """Return the path of an experiment's pointwise scores.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: it has none; the remedy names an analysis that writes them.
     """
     path = find_pointwise(layout)
     if path is None:
         name, scoring = layout.experiment, [each for each in list_analyses() if POINTWISE in each.outputs]
-        # One that samples nothing again comes first.
+        # Prefer an analysis that does not sample again.
         first = min(scoring, key=lambda each: issubclass(read_options(each.path), Folds))
         added = f"add `{first.name}: {{}}` to the experiment and run it again: its draws stay"
         raise ConfigError(f"experiment '{name}' has no scores by row in {layout.folder}", added)

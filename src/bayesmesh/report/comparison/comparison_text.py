@@ -1,4 +1,4 @@
-"""Say what a comparison of models shows, in sentences that its intervals bear out."""
+"""Summarise a comparison of models in sentences that its intervals support."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from bayesmesh.store.score_store import SINGLE_ROWS
 
 FEW_ROWS = 100
 SMALL_DIFFERENCE = 4.0
-"""Below so many rows, or so many nats, the error of a difference is itself unreliable (Sivula et al. 2020, arXiv:2008.10296)."""
+"""Number of rows, and difference in nats, below which the standard error of a difference is itself unreliable (Sivula
+et al. 2020, arXiv:2008.10296)."""
 
 MANY_MODELS = 5
-"""From so many models on, the bias of choosing the best is stated."""
+"""Smallest number of models for which the bias from selecting the best is stated."""
 
 
 def sentences(found: ModelComparison) -> list[str]:
-    """Return what a comparison says, in words that its intervals bear out."""
+    """Return sentences about a comparison: the best model, doubts, averages, weights by cell, probabilities."""
     best, *others = found.members
     alike = [each.name for each in others if found.words(each.difference) == NO_DIFFERENCE]
     errors = formats.fixed(found.num_errors, 1)
@@ -52,7 +53,7 @@ def sentences(found: ModelComparison) -> list[str]:
 
 
 def _doubtful(found: ModelComparison) -> list[str]:
-    """Return reasons not to trust the scores or the errors."""
+    """Return reasons not to trust the scores or their standard errors."""
     said = []
     if found.failed:
         said.append(f"The chains of {_listed(found.failed)} have failed their gates: these scores may be wrong.")
@@ -83,7 +84,7 @@ def _doubtful(found: ModelComparison) -> list[str]:
 
 
 def _selection(found: ModelComparison) -> str:
-    """Compare the lead of the best model with that expected of the best of as many equal models.
+    """Return sentences that compare the lead of the best model with the lead expected among equally good models.
 
     Reference:
         McLatchie and Vehtari 2024, doi:10.1007/s11222-024-10442-4, section 4.
@@ -103,7 +104,7 @@ def _selection(found: ModelComparison) -> str:
 
 
 def _averaged(found: ModelComparison) -> list[str]:
-    """Say how the stacked average compares with the best model, on held-out rows where there are any."""
+    """Return sentences that compare the stacked average with the best model, also on held-out rows if there are any."""
     stacked, best = found.averages[0], found.members[0]
     if best.stacking == 1:
         return [f"Stacking gives all weight to {best.name}: no average of these models predicts better."]
@@ -127,7 +128,7 @@ def _beside(gap: Comparison, best: str, where: str) -> str:
 
 
 def _by_cell(found: ModelComparison) -> list[str]:
-    """Say whether weights that vary predict better, on rows from which they do not come."""
+    """Return a sentence on whether weights that vary predict better in cross-validation; none without such weights."""
     if found.by_cell is None:
         return []
     feature, gain = found.by_cell.feature, found.by_cell.gain

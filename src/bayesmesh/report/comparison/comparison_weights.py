@@ -1,4 +1,4 @@
-"""Weights of models from their log scores by row: stacking and pseudo-BMA+."""
+"""Compute model weights from pointwise log scores: stacking and pseudo-BMA+."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scipy.optimize import nnls
 from scipy.special import softmax
 
 TOLERANCE = 1e-6
-"""Largest violation of the optimality condition of stacking weights."""
+"""Tolerated violation of the optimality condition of stacking weights; the iteration stops at a hundredth of it."""
 
 NUM_REPLICATES = 1000
-"""Replicates of the Bayesian bootstrap."""
+"""Number of replicates of the Bayesian bootstrap."""
 
 _MAX_STEPS = 200
 _REPLICATE_BYTES = 64 * 2**20
@@ -24,10 +24,10 @@ class Stacking(NamedTuple):
     """Stacking weights.
 
     Attributes:
-        weights: (model,), not negative, with sum 1.
-        gradient: (model,), of the mean log score of the weighted average by each weight; 1 where a weight is positive.
-        residual: largest violation of the optimality condition: the distance of the gradient from 1 where a weight is
-            positive, and what it exceeds 1 by elsewhere.
+        weights: (model,), non-negative, summing to 1.
+        gradient: (model,), derivative of the mean log score of the weighted average with respect to each weight. At
+            the optimum, it is 1 for each positive weight and at most 1 for the others.
+        residual: largest violation of this condition.
     """
 
     weights: Float[np.ndarray, " model"]
@@ -36,20 +36,21 @@ class Stacking(NamedTuple):
 
 
 def stack(log_scores: Float[np.ndarray, "row model"]) -> Stacking:
-    """Return the weights whose average of predictive distributions has the highest mean log score.
+    """Return the weights that maximise the mean log score of the weighted average of predictive distributions.
 
-    The mean log score is concave in the weights. Dropping the constraint on their sum, with the sum subtracted from the
-    score, leaves the maximum where it is; each step maximises a quadratic model over weights that are not negative.
+    The mean log score is concave in the weights. If the sum of the weights is subtracted from it, the constraint on
+    their sum can be dropped without moving the maximum. Each step then maximises a quadratic approximation over
+    non-negative weights.
 
     Args:
-        log_scores: log predictive density of each row under each model, float64; each row has a finite one.
+        log_scores: log predictive density of each row under each model, float64; at least one is finite in each row.
 
     Raises:
-        ValueError: no model has a finite log score at some row.
+        ValueError: no model has a finite log score for some row.
 
     Reference:
-        Yao, Vehtari, Simpson, Gelman 2018, doi:10.1214/17-BA1091, section 3; Kim, Carbonetto, Stephens, Anitescu 2020,
-        doi:10.1080/10618600.2019.1689985, for the steps.
+        Yao, Vehtari, Simpson, Gelman 2018, doi:10.1214/17-BA1091, section 3, for the weights; Kim, Carbonetto,
+        Stephens, Anitescu 2020, doi:10.1080/10618600.2019.1689985, for the steps.
 
     >>> found = stack(np.log(np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])))
     >>> found.weights.round(4).tolist(), found.residual < 1e-6
@@ -80,10 +81,10 @@ def _assess(density: Float[np.ndarray, "row model"], weights: Float[np.ndarray, 
 def _step(
     density: Float[np.ndarray, "row model"], weights: Float[np.ndarray, " model"], gradient: Float[np.ndarray, " model"]
 ) -> Float[np.ndarray, " model"]:
-    """Return better weights: the maximum of a quadratic model, or a point on the way there."""
+    """Return improved weights: the maximum of a quadratic approximation, or a point on the line towards it."""
     scaled = density / (density @ weights)[:, None]
     curvature = scaled.T @ scaled / len(scaled)
-    # Models that predict alike make the curvature singular.
+    # Models with identical predictions make the curvature singular.
     curvature[np.diag_indices_from(curvature)] += 1e-10 * np.trace(curvature)
     factor = np.linalg.cholesky(curvature)
     target, _ = nnls(factor.T, solve_triangular(factor, curvature @ weights + gradient - 1, lower=True))
@@ -103,24 +104,28 @@ def _objective(density: Float[np.ndarray, "row model"], weights: Float[np.ndarra
 
 
 def share_draws(weights: Float[np.ndarray, " model"], total: int) -> list[int]:
-    """Return how many of `total` draws of an average come from each model, as near to the weights as whole numbers allow.
+    """Return the number of draws of an average that each model contributes, by the method of largest remainders.
+
+    Args:
+        weights: weights of the models, summing to 1.
+        total: total number of draws.
 
     >>> share_draws(np.array([0.5, 0.333, 0.167]), 10)
     [5, 3, 2]
     """
     exact = np.asarray(weights) * total
     counts = np.floor(exact).astype(int)
-    # The largest remainders get what is left.
     counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
     return [int(count) for count in counts]
 
 
 def pseudo_bma(log_scores: Float[np.ndarray, "row model"], seed: int = 0) -> Float[np.ndarray, " model"]:
-    """Return pseudo-BMA+ weights: proportional to the exponential of the summed log score, averaged over a Bayesian bootstrap.
+    """Return pseudo-BMA+ weights: the softmax of the summed log scores, averaged over a Bayesian bootstrap.
 
     Args:
-        log_scores: log predictive density of each row under each model, float64.
-        seed: of the bootstrap.
+        log_scores: log predictive density of each row, or its sum over each group of rows, under each model, float64,
+            finite.
+        seed: seed of the bootstrap.
 
     Reference:
         Yao, Vehtari, Simpson, Gelman 2018, doi:10.1214/17-BA1091, section 3.4.

@@ -1,4 +1,4 @@
-"""Compare models by their scores of the same rows: differences with paired errors, weights, and averages."""
+"""Compare models by their scores on the same rows: differences with paired standard errors, weights, averages."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from bayesmesh.report.comparison.comparison_weights import pseudo_bma, share_dra
 from bayesmesh.store.score_store import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
-"""Names of the averages over all models; experiments cannot have them."""
+"""Names of the averages over all models; they are not valid names of experiments."""
 
 NO_DIFFERENCE = "not clearly different"
-"""Word for a difference within its error."""
+"""Text for a difference within its error."""
 
 NUM_DRAWS = 1000
-"""Draws of an average that are shared among its models."""
+"""Number of draws of an average, divided among its models."""
 
 
 class Member(NamedTuple):
-    """A model, or an average over all, in a comparison; sums over rows, in nats.
+    """A model in a comparison, or an average over all models; scores are sums over rows, in nats.
 
     Attributes:
-        name: of the experiment.
-        elpd: sum of leave-one-out log scores, with its standard error.
-        difference: to the best single model, with the standard error of paired rows and Monte Carlo noise together.
-        p_loo: effective number of parameters; not a number for an average.
-        num_high_k: rows with an unreliable score.
-        stacking, pseudo_bma: weights; not a number for an average.
-        num_draws: of `NUM_DRAWS` draws of the average with stacking weights, those that come from this model; 0 for an average.
-        held_out: likewise for held-out rows, or None.
-        held_out_difference: to the same model.
+        name: name of the experiment, or of the average.
+        elpd: sum of the log scores of rows left out in turn, with its standard error.
+        difference: difference from the best single model; its standard error combines that of paired rows with the
+            Monte Carlo error.
+        p_loo: effective number of parameters; NaN for an average or if unknown.
+        num_high_k: number of rows whose Pareto k is too high for a reliable score.
+        stacking, pseudo_bma: weights; NaN for an average.
+        held_out: sum of the log scores of held-out rows, with its standard error; None if they are not compared.
+        held_out_difference: difference from the same best model on held-out rows, without Monte Carlo error; or None.
+        num_draws: number of draws from this model among `NUM_DRAWS` of the stacked average; 0 for an average.
     """
 
     name: str
@@ -55,23 +56,23 @@ class Member(NamedTuple):
 
 
 class ModelComparison(NamedTuple):
-    """Models on the same rows, the best first.
+    """Models compared on the same rows.
 
     Attributes:
-        members: the models.
-        averages: weighted averages of their predictive distributions.
-        num_rows, num_held_out: rows that were left out in turn, and held-out rows.
+        members: the models, by descending `elpd`.
+        averages: averages of their predictive distributions, with stacking weights and with pseudo-BMA+ weights.
+        num_rows, num_held_out: number of rows left out in turn, and of held-out rows.
         residual: violation of the optimality condition by the stacking weights.
-        failed: models whose chains have failed their gates.
-        failed_refits: refits of these models, without some rows, whose chains have.
-        outdated: models whose results are not what the configuration asks for now.
-        probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
+        failed: models whose chains failed their gates.
+        failed_refits: refits of the models without some rows, whose chains failed their gates.
+        outdated: models whose scores are older than their configuration, code or data, or are damaged.
+        probabilities: model -> its posterior probability; empty unless all models have a usable evidence estimate.
         by_cell: stacking weights that vary with a feature, or None.
-        scheme: how rows were left out, in words.
-        num_groups: groups that were left out, over which errors are computed; 0 where rows are independent.
-        held_out_best: the model with the highest sum on held-out rows, and how the average with stacking weights differs
-            from it there; None without held-out rows, or where it is the best model.
-        without_held_out: models without scores of held-out rows, where others have them, so that none are compared.
+        scheme: description of how rows were left out.
+        num_groups: number of groups left out, over which standard errors are computed; 0 if rows are independent.
+        held_out_best: model with the highest sum on held-out rows, and the difference of the stacked average from it
+            there; None without held-out rows, or if this model is the first member.
+        without_held_out: models that lack scores of held-out rows while others have them, so that none are compared.
     """
 
     members: list[Member]
@@ -91,12 +92,15 @@ class ModelComparison(NamedTuple):
 
     @property
     def num_errors(self) -> float:
-        """Standard errors beyond which a difference to the best counts: a 95% interval for all differences together."""
+        """Number of standard errors beyond which a difference from the best model counts.
+
+        It gives simultaneous 95% intervals for all differences, by a Bonferroni correction.
+        """
         others = max(1, len(self.members) - 1)
         return max(NUM_ERRORS, -float(ndtri(0.025 / others)))
 
     def words(self, difference: Comparison) -> str:
-        """Return better, worse or not different, by an interval that holds for all members together."""
+        """Return "better", "worse" or `NO_DIFFERENCE` for a difference, by its simultaneous interval."""
         scaled = Comparison(difference.difference, difference.error * self.num_errors / NUM_ERRORS)
         return scaled.words("better", "worse", NO_DIFFERENCE)
 
@@ -105,9 +109,9 @@ class Feature(NamedTuple):
     """A feature with which weights vary.
 
     Attributes:
-        name: for the page.
-        values: (row,) in the order of the source.
-        levels: names of its codes, or none.
+        name: name on the page.
+        values: (row,), in the order of the source.
+        levels: names of the levels if values are their codes; empty otherwise.
     """
 
     name: str
@@ -116,12 +120,12 @@ class Feature(NamedTuple):
 
 
 class WeightsByCell(NamedTuple):
-    """Hierarchical stacking.
+    """Weights from hierarchical stacking over the cells of a feature.
 
     Attributes:
-        feature: its name.
-        rows: label of each cell, its number of rows, and the weights of the members in their order.
-        gain: in the sum of log scores over weights that are the same everywhere, both cross-validated.
+        feature: name of the feature.
+        rows: for each cell, its label, its number of rows, and the weights of the members in their order.
+        gain: cross-validated sum of log scores, minus that with the same weights in all cells.
     """
 
     feature: str
@@ -132,15 +136,16 @@ class WeightsByCell(NamedTuple):
 def compare_models(
     scores: Mapping[str, Mapping[str, RowScores]], failed: Sequence[str] = (), feature: Feature | None = None
 ) -> ModelComparison:
-    """Compare models by scores of the same rows.
+    """Compare models by their scores on the same rows.
 
     Args:
         scores: model -> ``left_out`` and possibly ``held_out`` scores.
-        failed: models whose chains have failed their gates.
-        feature: with which weights shall vary, or None.
+        failed: models whose chains failed their gates.
+        feature: feature with which stacking weights vary, or None.
 
     Raises:
-        ConfigError: fewer than two models, other rows or another outcome, or a row without a finite score.
+        ConfigError: there are fewer than two models; models differ in rows, outcomes or scheme; a score is not finite;
+            or the feature does not fit the rows.
     """
     if len(scores) < 2:
         raise ConfigError(f"{len(scores)} model with scores by row", "name two experiments or more")
@@ -156,7 +161,7 @@ def compare_models(
     held = _as_matrix(held_out, order) if is_held else None
     clusters = (cluster, held_out[order[0]].cluster if is_held else None)
     by_group = sum_clusters(table, cluster)
-    # Rows of one group are not independent: the bootstrap draws groups.
+    # Rows of one group are not independent, so the bootstrap resamples groups.
     stacking, bma = stack(table), pseudo_bma(by_group)
     noise = np.array([left_out[name].monte_carlo_error for name in order])
 
@@ -192,17 +197,17 @@ def compare_models(
 def _best_held_out(
     held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None
 ) -> tuple[str, Comparison] | None:
-    """Return the model that is best on held-out rows, unless it is the first, and the average's difference to it."""
+    """Return the model that is best on held-out rows and the average's difference from it; None if it is the first."""
     best = int(held.sum(axis=0).argmax())
     gap = _mix(held, weights) - held[:, best]
     return (order[best], Comparison(float(gap.sum()), sum_error(gap, clusters))) if best else None
 
 
 def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
-    """Return weights by the cells of a feature.
+    """Return stacking weights for the cells of a feature.
 
     Raises:
-        ConfigError: it does not fit the rows.
+        ConfigError: the feature does not have one value per row, a value is not finite, or there are too many levels.
     """
     problem = f"feature '{feature.name}'"
     if scores.row is not None and feature.values.ndim == 1 and len(feature.values) > scores.row.max():
@@ -232,11 +237,12 @@ def _member(
     """Return a row of the comparison.
 
     Args:
-        name: of the model or the average.
+        name: name of the model or the average.
         left_out: scores of the rows under the best model, and under this one.
-        held_out: scores of held-out rows, (row, model), the best model first, and under this one, or None.
-        noise: Monte Carlo error of the difference to the best model.
-        clusters: see `RowScores.cluster`, of the rows and of held-out ones.
+        held_out: scores of held-out rows under all models, (row, model), the best model first, and under this one; or
+            None.
+        noise: Monte Carlo error of the difference from the best model.
+        clusters: see `RowScores.cluster`, for the rows and for held-out rows.
         about: weights, effective number of parameters and number of rows with an unreliable score.
     """
     best, own = left_out
@@ -278,15 +284,15 @@ def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _mixed_noise(weights: np.ndarray, noise: np.ndarray) -> float:
-    """Return the Monte Carlo error of an average's difference to the first model, which is part of the average."""
+    """Return the Monte Carlo error of an average's difference from the first model, which is part of the average."""
     return float(np.linalg.norm((weights - np.eye(len(weights))[0]) * noise))
 
 
 def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
-    """Refuse scores of different rows or outcomes.
+    """Refuse scores of different rows, kinds of outcome, outcomes or schemes.
 
     Raises:
-        ConfigError: names two experiments that differ, and in what.
+        ConfigError: two experiments differ; the message names them and the difference.
     """
     (first, reference), *others = scores.items()
     for name, each in others:

@@ -1,1 +1,1 @@
-"""Say what was learned: latents and derived quantities with their intervals, densities, forests, and the known truth."""
+"""Show estimates of latents and derived quantities: intervals, densities, forest plots, sentences, the known truth."""

@@ -1,4 +1,4 @@
-"""Choose which latents and summaries are findings, under which heading, and which are folded away."""
+"""Choose the latents and summaries to show as findings, with their headings; the page collapses all others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.layout import SHOWN
 
 BESIDE = ("log_density", "log_likelihood")
-"""Summaries of every model, which say nothing about what it is a model of."""
+"""Summaries that every model has, and that do not describe its subject."""
 
 SEVERAL = 12
-"""An array with more coordinates has a heading of its own."""
+"""Largest number of coordinates of an array without a heading of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Finding:
     """Coordinates under one heading.
 
     Attributes:
-        heading: in words, or the name of the array; empty for none.
-        coordinates: in the order of summary.csv.
-        references: value that the interval of each coordinate is compared with, or None.
+        heading: heading in words, or the name of the array; empty for none.
+        coordinates: coordinates in the order of ``summary.csv``, but numbered levels in numerical order.
+        references: for each coordinate, the value with which its interval is compared, or None.
     """
 
     heading: str
@@ -34,7 +34,7 @@ class Finding:
 
     @functools.cached_property
     def names(self) -> Mapping[str, str]:
-        """Label -> what sentences and figures call a coordinate: without what all share, the array and the last entry."""
+        """Label -> name in sentences and figures, without parts that all coordinates share: array, last entry."""
         labels = [item.label for item in self.coordinates]
         if len({item.variable for item in self.coordinates}) > 1 or not all(item.names for item in self.coordinates):
             return {label: label for label in labels}
@@ -54,8 +54,9 @@ def choose_findings(
 
     Args:
         coordinates: rows of ``summary.csv``.
-        attributes: of the posterior; what the model shows, if it says so. All summaries otherwise, those of many
-            coordinates under their own names.
+        attributes: attributes of the posterior, among them `SHOWN`, the model's choice of findings. Without a choice,
+            all summaries are findings, or all latents if there are none; arrays with more than `SEVERAL` coordinates
+            get headings of their own.
         scales: latent or summary -> factor by which it is multiplied, so that the page shows it in another unit.
     """
     arrays: dict[tuple[bool, str], list[Coordinate]] = {}
@@ -98,7 +99,7 @@ def _finding(
 
 
 def _joined(findings: Sequence[Finding]) -> list[Finding]:
-    """Join neighbours with one heading, unless they are compared with different values."""
+    """Join neighbours with the same heading, unless their reference values differ."""
     joined: list[Finding] = []
     for each in findings:
         last = joined[-1] if joined else None

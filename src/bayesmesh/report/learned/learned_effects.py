@@ -1,4 +1,4 @@
-"""Say what changes of predictors do to the outcome, from the intervals of their coefficients."""
+"""Describe the effects of changes in predictors on the outcome, from intervals of their coefficients."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from bayesmesh.store.stored_description import Change, Effects
 MOST_SENTENCES = 4
 
 _SMALL = (0.5, 2.0)
-"""Factors between which a change is said in percent."""
+"""Range of factors that sentences give as percentages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ShownChange:
-    """A change of a predictor.
+    """A change of a predictor, with its effect.
 
     Attributes:
-        words: the change.
-        of: what it acts on.
-        median, low, high: by what it multiplies that, or what it adds.
-        side: 1 where the interval lies above no effect, -1 below, 0 where it contains it.
-        wide: ends of the interval, if it were as much wider as checks of the fit suggest.
+        words: description of the change.
+        of: quantity that it acts on.
+        median, low, high: median and ends of the 90% interval of the factor, or of the difference.
+        side: 1 if the interval lies above the null value (a factor of 1, a difference of 0), -1 if below, 0 if it
+            contains it.
+        wide: ends of the interval, widened as checks of the fit suggest; the same interval without such a suggestion.
     """
 
     words: str
@@ -38,7 +39,7 @@ class ShownChange:
 
     @property
     def texts(self) -> tuple[str, str, str]:
-        """Median and ends of the interval, to a tenth of its width."""
+        """Median and ends of the interval, rounded to a tenth of its width."""
         error = (self.high - self.low) / 10
         median, low, high = (formats.to_error(value, error) for value in (self.median, self.low, self.high))
         return median, low, high
@@ -50,11 +51,11 @@ class ShownEffects:
 
     Attributes:
         verb: heading of the column of numbers.
-        has_of: whether changes act on different things, which the table then says.
-        rows: of the table.
-        sentences: of changes whose interval excludes no effect.
-        note: how the numbers follow from coefficients.
-        robustness: what would remain of the first sentence if intervals were wider; empty where no check suggests it.
+        has_of: whether changes act on different quantities, so that the table needs a column for them.
+        rows: rows of the table.
+        sentences: sentences on the effects; empty if the verdict does not allow any.
+        note: note on how the numbers follow from coefficients.
+        robustness: sentence on the first clear effect at the wider interval; empty if no check suggests a wider one.
     """
 
     verb: str
@@ -68,13 +69,13 @@ class ShownEffects:
 def build_effects(
     effects: Effects | None, estimates: Sequence[Estimate], *, may_speak: bool, widening: float = math.nan
 ) -> ShownEffects | None:
-    """Return what changes of predictors do; None where no coefficient says it.
+    """Return the effects of changes in predictors; None if no estimate is the coefficient of a change.
 
     Args:
-        effects: as the model describes them.
-        estimates: of all findings.
-        may_speak: whether sentences may be made of the intervals.
-        widening: how many times as wide intervals should be, NaN if nothing suggests it.
+        effects: description of effects by the model, or None.
+        estimates: estimates of all findings.
+        may_speak: whether the verdict allows sentences on the intervals.
+        widening: factor by which intervals are too narrow; NaN if unknown.
     """
     if effects is None:
         return None
@@ -110,7 +111,7 @@ def build_effects(
 
 
 def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
-    """Return the level of the outcome of a coefficient, empty of an outcome without levels; None if it is another one."""
+    """Return the outcome level of a coefficient, empty for an outcome without levels; None for another coefficient."""
     if each.item.variable != summary:
         return None
     if each.item.names == entry:
@@ -131,11 +132,11 @@ def _change(effects: Effects, change: Change, each: Estimate, of: str, widening:
 
 
 def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> list[str]:
-    """Return sentences on the changes whose interval excludes no effect, and how many there are besides.
+    """Return sentences on the changes whose interval excludes the null value, and on the number of the others.
 
     Args:
-        changes: of one coefficient each, which have the same side.
-        is_ratio: whether changes multiply.
+        changes: for each coefficient, its changes, which have the same side.
+        is_ratio: whether changes multiply, so that the null value is 1 instead of 0.
     """
     rows = [several[0] for several in changes]
     clear = [several for several in changes if several[0].side]
@@ -161,7 +162,7 @@ def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> l
 
 
 def _say_what_stays(clear: Sequence[ShownChange], widening: float, *, is_ratio: bool) -> str:
-    """Return which of the intervals that exclude no effect would do so, too, if they were wider."""
+    """Return a sentence on the changes whose intervals would still exclude the null value if they were wider."""
     none = 1.0 if is_ratio else 0.0
     lost = [row.words for row in clear if row.wide[0] <= none <= row.wide[1]]
     if len(clear) == 1:
@@ -174,7 +175,7 @@ def _say_what_stays(clear: Sequence[ShownChange], widening: float, *, is_ratio: 
 
 
 def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
-    """Return the interval of a change, as many times as wide as the misfit suggests, and whether it excludes no effect."""
+    """Return a sentence with the widened interval of a change, and whether it still excludes the null value."""
     low, high = row.wide
     wider, none = dataclasses.replace(row, low=low, high=high), 1 if is_ratio else 0
     as_share = _as_shares([row, wider], is_ratio=is_ratio)
@@ -184,12 +185,12 @@ def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
 
 
 def _as_shares(changes: Sequence[ShownChange], *, is_ratio: bool) -> bool:
-    """Return whether changes are small enough to be told in percent."""
+    """Return whether changes are small enough to be given as percentages."""
     return is_ratio and all(_SMALL[0] < end < _SMALL[1] for each in changes for end in (each.low, each.high))
 
 
 def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:
-    """Return what changes of one predictor do, in percent where they are small."""
+    """Return a sentence on the effects of one coefficient's changes, as percentages if they are small."""
     first = changes[0]
     as_share = _as_shares(changes, is_ratio=is_ratio)
     if as_share:
@@ -208,12 +209,12 @@ def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:
 
 
 def _shares(row: ShownChange) -> list[str]:
-    """Return by how much a change raises or lowers, and the ends of the interval, the lower first."""
+    """Return the percentage by which a change raises or lowers its quantity, and the interval's ends, ascending."""
     ends = sorted([row.side * (row.low - 1), row.side * (row.high - 1)])
     values = [row.side * (row.median - 1), *ends]
     return [f"{formats.to_error(100 * value, 10 * (ends[1] - ends[0]))}%" for value in values]
 
 
 def meanings_of(names: Sequence[str], meanings: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return name and meaning of those names that the model explains, each once."""
+    """Return the names that the model explains, each once, with their meanings."""
     return [(name, meanings[name]) for name in dict.fromkeys(names) if name in meanings]

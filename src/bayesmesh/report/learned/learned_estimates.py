@@ -1,4 +1,4 @@
-"""Intervals of chosen coordinates, with their Monte Carlo errors, from draws that are read in blocks."""
+"""Compute intervals of chosen coordinates, with Monte Carlo errors, from draws that are read in blocks."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.posterior_coordinates import coordinate_blocks
 
 INTERVAL = (0.05, 0.95)
-"""Quantiles of the draws at the ends of an interval: 90%, equal-tailed."""
+"""Probabilities of the quantiles at the ends of a 90% equal-tailed interval."""
 
 _QUANTILES = (*INTERVAL, 0.5)
 
 READ_BYTES = 64 * 2**20
-"""Limit of the draws in memory, in bytes, and of the data read at a time."""
+"""Limit on a block of stored draws, with the data read at a time for it, in bytes."""
 
 MOST_VALUES = 400_000_000
-"""Draws x coordinates of a finding up to which every coordinate has an interval."""
+"""Largest number of draws times coordinates of a finding for which every coordinate gets an interval."""
 
 MIN_DRAWS = 4
-"""Draws of each chain from which ends of an interval have an error."""
+"""Fewest draws per chain for which the ends of an interval get an error."""
 
 
 class Estimate(NamedTuple):
     """A coordinate with the interval of its draws.
 
     Attributes:
-        item: the coordinate, with mean, standard deviation, and their diagnostics.
-        low, high: ends of the interval; NaN if a draw is not finite.
-        low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed or of fewer than `MIN_DRAWS`.
-        reference: value that the interval is compared with, or None.
-        truth: value that generated the data; NaN if unknown.
-        median: of the draws.
+        item: the coordinate, with mean, standard deviation and diagnostics.
+        low, high: ends of the interval; NaN if a draw is not finite or none are stored.
+        low_error, high_error: their Monte Carlo standard errors; NaN if they were not computed, or with fewer than
+            `MIN_DRAWS` draws per chain.
+        reference: value with which the interval is compared, or None.
+        truth: true value, from which the data were simulated; NaN if unknown.
+        median: median of the draws; NaN as for the interval.
     """
 
     item: Coordinate
@@ -50,29 +51,29 @@ class Estimate(NamedTuple):
 
     @property
     def side(self) -> int:
-        """1 where the interval lies above the reference, -1 below, 0 where it contains it or there is none."""
+        """1 if the interval lies above the reference, -1 if below, 0 if it contains it or there is none."""
         if self.reference is None:
             return 0
         return int(self.low > self.reference) - int(self.high < self.reference)
 
     @property
     def contains_truth(self) -> bool:
-        """Whether the truth lies in the interval."""
+        """Whether the interval contains the true value."""
         return self.low <= self.truth <= self.high
 
 
 def read_draws(
     reader: DrawReader, items: Sequence[Coordinate], block_bytes: int = READ_BYTES
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Yield draws of coordinates, block by block; arrays that the posterior lacks are left out.
+    """Yield draws of coordinates, block by block; coordinates that the posterior lacks are left out.
 
     Args:
-        reader: of the posterior.
+        reader: reader of the posterior.
         items: coordinates of any arrays.
-        block_bytes: limit of a block, and of the data read at a time for it, in bytes.
+        block_bytes: limit on a block in its stored dtype, together with the data read at a time for it, in bytes.
 
     Yields:
-        Positions in `items`, and their draws, float64, shape (chain, draw, coordinate).
+        Positions in `items`, and their draws times `Coordinate.scale`, float64, shape (chain, draw, coordinate).
 
     Raises:
         StoreError: a chunk is missing or damaged.
@@ -100,13 +101,16 @@ def _is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 def measure_intervals(
     reader: DrawReader, items: Sequence[Coordinate], references: Sequence[float | None], *, with_errors: bool
 ) -> list[Estimate]:
-    """Return the estimate of every coordinate, in order; those without stored draws have NaN for an interval.
+    """Return the estimate of each coordinate, in order; the interval is NaN without stored draws.
 
     Args:
-        reader: of the posterior.
-        items: the coordinates.
-        references: of each, or None.
-        with_errors: also compute the Monte Carlo errors of the ends.
+        reader: reader of the posterior.
+        items: coordinates.
+        references: reference value of each coordinate, or None.
+        with_errors: whether to compute Monte Carlo errors of the ends of intervals.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
     """
     from bayesmesh.diagnostics.efficiency import quantile_mcse
 
@@ -126,9 +130,9 @@ def measure_intervals(
 
 
 def extremes(items: Sequence[Coordinate], most: int) -> list[int]:
-    """Return positions of the coordinates with the lowest and the highest means, ascending by mean, `most` in all.
+    """Return the positions of up to `most` coordinates with the lowest and the highest means, by ascending mean.
 
-    Those whose mean is not a number come first.
+    Coordinates whose mean is NaN come first.
     """
     order = sorted(range(len(items)), key=lambda n: (not math.isnan(items[n].mean), items[n].mean))
     return order if len(order) <= most else order[: most // 2] + order[-(most - most // 2) :]

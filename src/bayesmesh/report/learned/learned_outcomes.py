@@ -1,4 +1,4 @@
-"""Choose the figures of the outcome by predictors that stand among what was learned."""
+"""Choose the figures of the outcome by predictors for the section "What was learned"."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bayesmesh.figures.canvas import Panel
 from bayesmesh.figures.figure_sections import Section
 
 MOST_FIGURES = 6
-"""Predictors of a formula with a figure."""
+"""Largest number of predictors with a figure, if a formula names them."""
 
 MOST_UNASKED = 4
-"""Columns with a figure where no formula says which are predictors."""
+"""Largest number of columns with a figure, if no formula names the predictors."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ShownOutcomes:
-    """Figures of the outcome by predictors, how to read them, and the columns that have none."""
+    """Figures of the outcome by predictors, a note on how to read them, and predictors without a figure."""
 
     panels: Sequence[Panel]
     note: str
@@ -26,11 +26,14 @@ class ShownOutcomes:
 
 
 def choose_outcomes(sections: Sequence[Section], config: Mapping[str, object]) -> ShownOutcomes | None:
-    """Return the figures of the predictors of the formula, in its order, or of the first columns; None without any.
+    """Return figures of the outcome by the predictors of the formula, in its order, or by the first columns.
 
     Args:
-        sections: of all analyses.
+        sections: sections of all analyses.
         config: whole configuration of the experiment.
+
+    Returns:
+        The figures; None if no analysis offers any, or none of them shows a predictor of the formula.
     """
     found = next((each.by_column for each in sections if each.by_column is not None), None)
     if found is None:

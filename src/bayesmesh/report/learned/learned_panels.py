@@ -1,4 +1,4 @@
-"""Draw what was learned: densities, forests, and the whole of many intervals."""
+"""Draw posterior estimates: densities, forest plots, and the intervals of many coordinates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, series, tip
 from bayesmesh.report.learned.learned_estimates import Estimate
 
 NUM_POINTS = 128
-"""Points at which a density is drawn."""
+"""Number of points at which a density is drawn."""
 
 TRUTH_COLOUR = series(3)
 
@@ -21,14 +21,17 @@ _DASHED = (0, (4, 2))
 
 
 def density(draws: np.ndarray, num_points: int = NUM_POINTS) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return points and an estimate of the density of draws; None where they are not finite or all equal.
+    """Return points and a kernel density estimate of draws at these points.
 
-    A normal kernel with Silverman's width, on binned draws; mass beyond the smallest and the largest draw is reflected, so
-    that a bound, such as that of a standard deviation at 0, stays visible.
+    The estimate has a normal kernel with Silverman's bandwidth, on binned draws. Mass beyond the smallest and the
+    largest draw is reflected, so that a bound, such as that of a standard deviation at 0, stays visible.
 
     Args:
-        draws: any shape.
-        num_points: number of points, from the smallest to the largest draw.
+        draws: draws, any shape.
+        num_points: number of points, the midpoints of bins from the smallest to the largest draw.
+
+    Returns:
+        Points and density, which integrates to 1; None for fewer than four draws, a non-finite draw, or equal draws.
 
     Reference:
         Silverman 1986, "Density estimation for statistics and data analysis", section 3.4.
@@ -47,7 +50,7 @@ def density(draws: np.ndarray, num_points: int = NUM_POINTS) -> tuple[np.ndarray
     edges = np.linspace(low, high, num_points + 1)
     at = (edges[1:] + edges[:-1]) / 2
     counts = np.histogram(flat, edges)[0] / flat.size
-    # A bin's mass, and that of its images behind both ends.
+    # The mass of each bin, and of its mirror images beyond both ends.
     height = np.zeros(num_points)
     for centres in (at, 2 * low - at, 2 * high - at):
         height += np.exp(-0.5 * ((at[:, None] - centres[None]) / width) ** 2) @ counts
@@ -56,13 +59,16 @@ def density(draws: np.ndarray, num_points: int = NUM_POINTS) -> tuple[np.ndarray
 
 
 def draw_density(name: str, estimate: Estimate, draws: np.ndarray, title: str) -> Panel | None:
-    """Draw the density of one coordinate, its interval shaded; None where it has none.
+    """Draw the density of one coordinate, with its interval shaded.
 
     Args:
-        name: unique in the page.
-        estimate: of the coordinate.
-        draws: shape (chain, draw).
-        title: what the coordinate is called.
+        name: name of the panel, unique in the page.
+        estimate: estimate of the coordinate.
+        draws: draws of the coordinate, shape (chain, draw).
+        title: title of the panel.
+
+    Returns:
+        The panel; None if `density` is None.
     """
     found = density(draws)
     if found is None:
@@ -88,14 +94,14 @@ def draw_density(name: str, estimate: Estimate, draws: np.ndarray, title: str) -
 
 
 def draw_forest(name: str, estimates: Sequence[Estimate], label: str, names: Sequence[str], gap: int = 0) -> Panel:
-    """Draw intervals below each other, the first above.
+    """Draw a forest plot: one interval per line, the first at the top.
 
     Args:
-        name: unique in the page.
-        estimates: of each line.
+        name: name of the panel, unique in the page.
+        estimates: estimate of each line.
         label: description for readers who cannot see the drawing.
-        names: of the lines.
-        gap: number of lines after which others are left out; 0 for none.
+        names: name of each line.
+        gap: number of lines above a gap, which stands for coordinates that are left out; 0 for no gap.
     """
     places = [-n - (0.8 if gap and n >= gap else 0.0) for n in range(len(estimates))]
     references = {each.reference for each in estimates if each.reference is not None}
@@ -130,7 +136,13 @@ def draw_forest(name: str, estimates: Sequence[Estimate], label: str, names: Seq
 
 
 def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
-    """Draw the intervals of many coordinates side by side, by ascending mean."""
+    """Draw the intervals of many coordinates side by side, by ascending mean: at most 400 of them, evenly spaced.
+
+    Args:
+        name: name of the panel, unique in the page.
+        estimates: estimates; those without a finite interval are left out.
+        label: description for readers who cannot see the drawing.
+    """
     kept = [each for each in estimates if math.isfinite(each.low) and math.isfinite(each.high)]
     ordered = sorted(kept, key=lambda each: each.item.mean)
     # More lines than pixels would only make the file large.
@@ -154,7 +166,7 @@ def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
 
 
 def reading(each: Estimate) -> str:
-    """Return an estimate in words."""
+    """Return the label, the mean and the interval of an estimate as text."""
     mean, low, high = map(formats.real, (each.item.mean, each.low, each.high))
     return f"{each.item.label}: mean {mean}, 90% interval {low} to {high}"
 

@@ -1,4 +1,4 @@
-"""Say in words what intervals bear out, and no more."""
+"""Write the sentences that intervals support, and no others."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from bayesmesh.figures import formats
 from bayesmesh.report.learned.learned_estimates import Estimate
 
 MOST_NAMED = 8
-"""Most coordinates that a sentence names."""
+"""Largest number of coordinates that a sentence names."""
 
 DEFAULT_R_HAT = 1.01
+"""Limit on R-hat for a verdict without a gate on it."""
 
 
 def trust(verdict: Verdict) -> str:
-    """Return what the verdict means for the numbers below it; empty if it passes.
+    """Return a warning about the numbers of the section; empty if the verdict passes.
 
-    Of many datasets, only a verdict that fails is about all of them.
+    For many datasets, it concerns only those that fail, and is empty if none do.
     """
     if verdict.verdict == "pass":
         return ""
@@ -38,11 +39,11 @@ def trust(verdict: Verdict) -> str:
 
 
 def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return which intervals exclude their reference; empty without references.
+    """Return a sentence on the intervals that exclude their reference; empty without references.
 
     Args:
-        estimates: of one finding, all with the same reference, or None.
-        names: label -> what a coordinate is called.
+        estimates: estimates of one finding, all with the same reference or None.
+        names: label -> name of the coordinate in sentences.
     """
     compared = [each for each in estimates if each.reference is not None and math.isfinite(each.low)]
     if not compared:
@@ -64,9 +65,9 @@ def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
 
 
 def say_truth(estimates: Sequence[Estimate]) -> str:
-    """Return how many intervals contain the value that generated the data; empty if none is known.
+    """Return a sentence on the number of intervals that contain the true value; empty if no true value is known.
 
-    A single number of them would be expected at 90%, if they were independent, which sentences cannot claim.
+    The number is not compared with 90%, because the intervals of one posterior are not independent.
     """
     known = [each for each in estimates if math.isfinite(each.truth) and math.isfinite(each.low)]
     if not known:
@@ -78,7 +79,7 @@ def say_truth(estimates: Sequence[Estimate]) -> str:
 
 
 def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:
-    """Return how many coordinates have an R-hat beyond the limit of the gate, or none at all; empty without them."""
+    """Return a sentence on the number of coordinates with R-hat above the limit of the gate; empty without any."""
     count = sum(is_unsettled(each, verdict) for each in estimates)
     if not count:
         return ""
@@ -87,27 +88,27 @@ def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:
 
 
 def is_unsettled(each: Estimate, verdict: Verdict) -> bool:
-    """Return whether chains disagree on a coordinate; not of one chain, and of one that never moves."""
+    """Return whether R-hat of a coordinate is above the limit; False for NaN, as for one chain or constant draws."""
     return each.item.r_hat > r_hat_limit(verdict)
 
 
 def r_hat_limit(verdict: Verdict) -> float:
-    """Return the limit of the gate on R-hat; the usual one without it."""
+    """Return the limit of the gate on R-hat, or `DEFAULT_R_HAT` without one."""
     gate = verdict.gate("r_hat")
     return gate.limit if gate else DEFAULT_R_HAT
 
 
 def _intervals_of(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return the intervals of named coordinates in words, or how many there are."""
+    """Return the intervals of coordinates in words, by name or, if there are many, by number."""
     if len(side) > MOST_NAMED:
         return _named(side, names)
     return f"{'those' if len(side) > 1 else 'that'} of {_named(side, names)}"
 
 
 def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return the names of coordinates, or how many there are.
+    """Return the names of coordinates, or their number if there are more than `MOST_NAMED`.
 
-    The farthest from the reference in standard deviations come first.
+    Those farthest from the reference, in standard deviations, come first.
     """
     if len(side) > MOST_NAMED:
         return formats.count(len(side))

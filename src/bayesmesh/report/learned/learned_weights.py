@@ -1,4 +1,4 @@
-"""Show weights as images, where the features of the data are the pixels of one."""
+"""Show weights as images if the features of the data are the pixels of an image."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ MOST_CLASSES = 40
 MOST_UNITS = 24
 
 MOST_DRAWS = 1000
-"""Draws used for an image, evenly spaced over all chains: 50 of them lie beyond either end of an interval."""
+"""Largest number of draws used for an image, evenly spaced over all chains: 50 beyond each end of an interval."""
 
 ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
-"""Colours of weights above and below those of the other classes, on light and dark pages."""
+"""Colours of positive and of negative weights, for light and dark pages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightImages:
-    """One image for each class.
+    """One image for each class or hidden unit.
 
     Attributes:
-        images: name of the class, and a PNG as a data address.
-        largest: weight of a pixel in full colour.
-        share: share of the weights whose interval excludes 0.
-        note: how they were made.
+        images: names of classes or numbers of units, and their images as data URLs of PNG files.
+        largest: absolute weight of a pixel in full colour.
+        share: share of the weights whose interval excludes 0; NaN for hidden units.
+        note: note on how the images were made and how to read them.
     """
 
     images: Sequence[tuple[str, str]]
@@ -45,15 +45,19 @@ class WeightImages:
 
 
 def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[int, ...]) -> WeightImages | None:
-    """Return weights as images; None unless the coordinates are of one latent (pixel, class) of this shape.
+    """Return weights as images, one per class.
 
-    Only differences between classes are identified by the likelihood, so weights are shown less their mean over
-    classes. Pixels whose interval contains 0 stay empty.
+    The likelihood identifies only differences between classes, so the mean over classes is subtracted. Pixels whose
+    interval contains 0 stay empty.
 
     Args:
-        reader: of the posterior.
+        reader: reader of the posterior.
         items: coordinates of the latent.
         shape: rows and columns of an image.
+
+    Returns:
+        The images; None unless all coordinates belong to one latent (pixel, class) with as many pixels and at most
+        `MOST_CLASSES` classes.
 
     Raises:
         StoreError: a chunk is missing or damaged.
@@ -66,7 +70,7 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
     if num_classes > MOST_CLASSES or len({item.variable for item in items}) > 1:
         return None
     mean, is_clear = _differences(array)
-    # Means of draws that are not finite are not finite either, and their pixels stay empty.
+    # A NaN draw gives NaN quantiles, so its pixel stays empty.
     shown = np.where(is_clear, mean, 0.0)
     largest = float(np.abs(shown).max(initial=0.0))
     names = {item.index[1]: item.names.rpartition(",")[2] for item in items if item.names}
@@ -84,17 +88,17 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
 
 
 def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightImages | None:
-    """Return the weights of hidden units at one draw as images, those with the largest weights first.
+    """Return the weights of up to `MOST_UNITS` hidden units at one draw as images, by descending sum of squares.
 
-    Units exchange places between chains and sometimes within one, so that an average over draws would mix them.
+    Units swap places between chains, and sometimes within a chain, so an average over draws would mix them.
 
     Args:
-        reader: of the posterior.
-        name: latent (input, unit).
+        reader: reader of the posterior.
+        name: name of the latent (input, unit); empty for none.
         shape: rows and columns of an image.
 
     Returns:
-        None unless the inputs are the pixels of an image.
+        The images; None if there is no such latent, or its inputs are not the pixels of an image.
 
     Raises:
         StoreError: a chunk is missing or damaged.
@@ -116,7 +120,7 @@ def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightI
 
 
 def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return means (feature, class) of weights less their mean over classes, and where the interval excludes 0."""
+    """Return means (feature, class) of weights minus their mean over classes, and whether their interval excludes 0."""
     num_chains, num_draws, num_features, num_classes = array.shape
     step = -(-num_chains * num_draws // MOST_DRAWS)
     mean, is_clear = np.empty((num_features, num_classes)), np.empty((num_features, num_classes), bool)
@@ -133,7 +137,7 @@ def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _png(values: np.ndarray, largest: float) -> str:
-    """Return an image as a data address: the colour is the sign, the opacity the size, relative to the largest."""
+    """Return an image as a data URL: the sign sets the colour, the square root of the relative size the opacity."""
     pixels = np.zeros((*values.shape, 4), np.uint8)
     pixels[values > 0, :3], pixels[values < 0, :3] = ABOVE, BELOW
     pixels[..., 3] = np.round(255 * np.sqrt(np.abs(values) / (largest or 1.0)))

@@ -1,4 +1,4 @@
-"""Build the section on what was learned."""
+"""Build the section "What was learned"."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.layout import LEVEL_ROWS
 
 MOST_ROWS = 24
-"""A finding with more coordinates shows its extremes in the table, and all in a figure."""
+"""Largest number of coordinates that the table of a finding lists in full; for more, it lists the extremes."""
 
 MOST_DENSITIES = 12
-"""Densities of one finding."""
+"""Largest number of densities of one finding."""
 
 FEW = 3
-"""Up to so many coordinates have densities whatever their scales."""
+"""Largest number of coordinates that get densities even if a forest plot could show them."""
 
 MOST_OTHERS = 200
-"""Rows of the table of all else."""
+"""Largest number of rows in the table of other quantities."""
 
 _SAME_SCALE = 20.0
+"""Ratio of standard deviations up to which coordinates share an axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,15 +41,15 @@ class ShownFinding:
     """A finding as the template shows it.
 
     Attributes:
-        heading: above it; empty for none.
-        rows: of the table.
-        unsettled: positions of rows on which chains disagree.
-        sentences: what the intervals bear out.
+        heading: heading above it; empty for none.
+        rows: rows of the table.
+        unsettled: positions of the rows on which chains disagree.
+        sentences: sentences that the intervals support.
         densities, panels: figures.
-        images: weights as images; then there is no table.
-        note: which coordinates the table lists; empty if all.
-        estimates: of all coordinates, as far as they were computed.
-        level_rows: label -> training rows of its level; empty where labels are not levels.
+        note: note on the coordinates that the table lists, empty if it lists all; with images, a note on these.
+        images: weights as images, which replace the table.
+        estimates: estimates of all coordinates; of the extremes only, if there are too many.
+        level_rows: label -> number of training rows of its level; empty if labels are not levels.
     """
 
     heading: str
@@ -64,13 +65,14 @@ class ShownFinding:
 
     @property
     def has_truth(self) -> bool:
-        """Whether a truth is known."""
+        """Whether any true value is known."""
         return any(math.isfinite(each.truth) for each in self.rows)
 
     def error(self, row: Estimate) -> float:
-        """Return the error to whose first digit the numbers of a row are written: the Monte Carlo error, or that of all rows.
+        """Return the error to whose first digit the numbers of a row are rounded.
 
-        It is one for all where they are alike, and never above a tenth of the standard deviation, so that this has two digits.
+        It is the Monte Carlo error of the row or, if smaller, a tenth of the standard deviation, which then keeps two
+        digits. If these errors differ by less than a factor of ten, all rows use the largest and have equal decimals.
         """
         of_rows = {each: min(each.item.mcse_mean, each.item.sd / 10) for each in self.rows}
         errors = [error for error in of_rows.values() if error > 0]
@@ -80,7 +82,17 @@ class ShownFinding:
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """The section: what the verdict says of its numbers, what changes of predictors do, the findings, and all else."""
+    """The section, as the template shows it.
+
+    Attributes:
+        trust: warning about the numbers if the verdict calls for one; empty otherwise.
+        effects: effects of changes in predictors, or None.
+        findings: estimates under headings.
+        units: weights of hidden units as images, or None.
+        meanings: names and meanings of latents and summaries shown.
+        others: first of the other coordinates.
+        num_others: number of all other coordinates.
+    """
 
     trust: str
     effects: ShownEffects | None
@@ -92,7 +104,7 @@ class Learned:
 
     @property
     def headline(self) -> str:
-        """First sentence of the section, for the top of the page; empty where none may be said."""
+        """First sentence of the section, for the top of the page; empty if there is none or `trust` is not empty."""
         said = [
             *(self.effects.sentences if self.effects else ()),
             *(one for each in self.findings for one in each.sentences),
@@ -107,14 +119,14 @@ def build_learned(
     image_shape: tuple[int, ...] | None = None,
     widening: float = math.nan,
 ) -> Learned | None:
-    """Return the section; None without stored draws.
+    """Return the section; None without stored draws of any finding.
 
     Args:
         coordinates: rows of ``summary.csv``.
-        verdict: of the run; a statement is made only where it does not fail.
-        reader: of the posterior, or None.
-        image_shape: rows and columns of the image that the features of the data form; None if they do not.
-        widening: how many times as wide intervals should be, as checks of the fit suggest; NaN if none does.
+        verdict: verdict on the run; if it fails, numbers are shown without statements, except for many datasets.
+        reader: reader of the posterior, or None without one.
+        image_shape: rows and columns of the image whose pixels are the features of the data; None if they are not.
+        widening: factor by which intervals are too narrow according to checks of the fit; NaN if unknown.
 
     Raises:
         StoreError: a chunk is missing or damaged.
@@ -143,7 +155,7 @@ def build_learned(
 def _show(
     number: int, finding: Finding, verdict: Verdict, reader: DrawReader, image_shape: tuple[int, ...] | None
 ) -> ShownFinding | None:
-    """Return a finding as it is shown; None if the posterior has no draws of it."""
+    """Return a finding as the template shows it; None if the posterior has no finite draws of it."""
     items, references = finding.coordinates, finding.references
     if image_shape is not None and (images := draw_weights(reader, items, image_shape)) is not None:
         return ShownFinding(finding.heading, (), (), (), (), (), images.note, images)
@@ -176,7 +188,7 @@ def _show(
 
 
 def _level_rows(items: Sequence[Coordinate], reader: DrawReader) -> dict[str, int]:
-    """Return label -> training rows of its level, where the first axis of the array runs over levels of a column."""
+    """Return label -> training rows of its level; empty unless each array's first axis has the levels of a column."""
     found: dict[str, int] = {}
     of_columns = reader.attributes.get(LEVEL_ROWS, {})
     assert isinstance(of_columns, dict)
@@ -194,7 +206,7 @@ def _may_speak(verdict: Verdict) -> bool:
 
 
 def _sentences(finding: Finding, estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
-    """Return what may be said: of a run that failed, nothing, because its intervals are not those of the posterior."""
+    """Return the sentences on a finding; none for a failed run, whose intervals are not those of the posterior."""
     if not _may_speak(verdict):
         return []
     said = (say_sides(estimates, finding.names), say_truth(estimates), say_unsettled(estimates, verdict))
@@ -209,10 +221,10 @@ def _figures(
     reader: DrawReader,
     level_rows: Mapping[str, int],
 ) -> tuple[list[Panel], list[Panel]]:
-    """Return densities of a few coordinates, or a forest, with all intervals where it cannot show them."""
+    """Return densities and other panels: densities of a few coordinates, or a forest plot and all intervals of many."""
     name, heading = f"learned-{number}", finding.heading or "quantities"
     is_many = len(finding.coordinates) > len(rows)
-    # An intercept is compared with nothing and far from the others: it has a panel and no place on their axis.
+    # An intercept has no reference and lies far from the coefficients: draw its density, off their axis.
     is_compared = any(each.reference is not None for each in rows)
     apart = [each for each in rows if is_compared and each.reference is None]
     half = [each for each in rows[: (MOST_ROWS - 4) // 2] if each not in apart]
@@ -245,14 +257,14 @@ def _densities(name: str, finding: Finding, rows: Sequence[Estimate], reader: Dr
 
 
 def _share_scale(rows: Sequence[Estimate]) -> bool:
-    """Return whether intervals can be read on one axis."""
+    """Return whether the intervals of all rows can be read on one axis."""
     spreads = [each.item.sd for each in rows if math.isfinite(each.item.sd) and each.item.sd > 0]
     means = [abs(each.item.mean) for each in rows if math.isfinite(each.item.mean)]
     return bool(spreads) and max(spreads) / min(spreads) < _SAME_SCALE and max(means) < 100 * max(spreads)
 
 
 def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], verdict: Verdict) -> str:
-    """Return which coordinates the table lists, where these are not all."""
+    """Return a note on the coordinates that the table lists; empty if it lists all."""
     total = len(finding.coordinates)
     if len(rows) == total:
         return ""
