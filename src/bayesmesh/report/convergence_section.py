@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -177,13 +178,23 @@ def _warmup_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
         first = values.shape[1] // 2 if name == "lp" else 0
         values = values[:, first:]
         if name == "acceptance_rate":
-            values = np.nancumsum(values, axis=1) / np.arange(1, values.shape[1] + 1)
+            values = _running_mean(values)
         if name == "step_size" and bool((values == values[:1]).all()):
             values = values[:1]
         label = f"warmup-{name.replace('_', '-')}"
         drawn = chains if len(values) > 1 else [0]
         panels.append(draw_trace(label, values, title, drawn, size=_HALF, first_draw=first, title=title, note=note))
     return panels
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean of each value and those before it, per row, without NaN; NaN before the first number.
+
+    >>> _running_mean(np.array([[math.nan, 0.5, math.nan, 1.0]]))
+    array([[ nan, 0.5 , 0.5 , 0.75]])
+    """
+    count = np.cumsum(~np.isnan(values), axis=1)
+    return np.where(count, np.nancumsum(values, axis=1) / np.maximum(count, 1), math.nan)
 
 
 def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
@@ -229,6 +240,8 @@ def _bfmi_text(bfmi: Sequence[float]) -> str:
 
     >>> _bfmi_text([0.9, 1.1]), _bfmi_text([])
     ('BFMI by chain: 0.900, 1.10.', '')
+    >>> _bfmi_text([0.5] * 5 + [1.0] * 5)
+    'BFMI over 10 chains: smallest 0.500, median 0.750.'
     """
     if not bfmi:
         return ""
@@ -237,7 +250,7 @@ def _bfmi_text(bfmi: Sequence[float]) -> str:
     finite = sorted(value for value in bfmi if math.isfinite(value))
     if not finite:
         return f"BFMI is not a number in any of {len(bfmi):,} chains."
-    low, middle = formats.real(finite[0], 3), formats.real(finite[len(finite) // 2], 3)
+    low, middle = formats.real(finite[0], 3), formats.real(statistics.median(finite), 3)
     lost = len(bfmi) - len(finite)
     tail = f", {lost} not a number." if lost else "."
     return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}{tail}"
