@@ -13,6 +13,7 @@ Fact = tuple[str, str]
 
 
 MAX_FACTS = 200
+MAX_ITEMS = 20
 MAX_TEXT = 300
 
 
@@ -21,7 +22,7 @@ def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
 
     The name determines the unit. Names that end in ``_seconds`` or ``_s`` are durations; names with ``bytes``, and
     numbers directly below ``memory``, are sizes; names with ``flop`` are counts of operations. The rest of a
-    mapping is left out after `MAX_FACTS` leaves, and the rest of a list after 20 mappings.
+    mapping is left out after `MAX_FACTS` leaves, and the rest of a list after `MAX_ITEMS` mappings.
 
     Args:
         found: the mapping.
@@ -38,8 +39,10 @@ def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
         if isinstance(value, Mapping) and value:
             facts.extend(list_facts(value, f"{prefix}{_spaced(str(key))} · "))
         elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            for position, item in enumerate(value[:20]):
+            for position, item in enumerate(value[:MAX_ITEMS]):
                 facts.extend(list_facts(item, f"{prefix}{_spaced(str(key))} {position + 1} · "))
+            if len(value) > MAX_ITEMS:
+                facts.append((f"{prefix}{_spaced(str(key))}", f"{len(value) - MAX_ITEMS} more: see the file"))
         else:
             name, text = _leaf(str(key), value, prefix)
             facts.append((prefix + name, text))

@@ -113,6 +113,8 @@ def test_facts_are_bounded_and_in_words() -> None:
     assert facts["x"] == "not a number"
     assert facts["t"].endswith("(999 characters)")
     assert len(list_facts({str(n): n for n in range(10_000)})) <= 201
+    *_, last, rest = list_facts({"files": [{"rows": n} for n in range(23)]})
+    assert (last, rest) == (("files 20 · rows", "19"), ("files", "3 more: see the file"))
 
 
 @pytest.mark.parametrize(
