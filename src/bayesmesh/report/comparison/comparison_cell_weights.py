@@ -91,8 +91,8 @@ def stack_by_cell(
     """Return stacking weights for each cell, with logits that are normally distributed around shared ones.
 
     The weights maximise the log score of the rows plus the log prior of the logits. The standard deviation between
-    cells is chosen by cross-validation over rows or whole clusters. The log scores come from the same folds, so
-    overfitting does not raise them, except through the choice among `SPREADS`.
+    cells is chosen by cross-validation over rows or whole clusters. The log scores come from the same folds, and
+    those of each fold from the standard deviation that the other folds choose, so overfitting does not raise them.
 
     Args:
         log_scores: log predictive density of each row under each model, float64, finite.
@@ -115,9 +115,13 @@ def stack_by_cell(
         for i, spread in enumerate(SPREADS):
             weights = _fit(log_scores[fits], cells.codes[fits], num_cells, spread)
             found[i, left] = logsumexp(log_scores[left] + np.log(weights)[cells.codes[left]], axis=1)
-    best = int(found.sum(axis=1).argmax())
-    weights = _fit(log_scores, cells.codes, num_cells, SPREADS[best])
-    return HierarchicalStacking(weights, SPREADS[best], found[best], found[0])
+    held_out = found[0].copy()
+    for fold in range(NUM_FOLDS):
+        # Rows that choose a spread for themselves would never score worse than with equal weights.
+        left = folds == fold
+        held_out[left] = found[int(found[:, ~left].sum(axis=1).argmax()), left]
+    spread = SPREADS[int(found.sum(axis=1).argmax())]
+    return HierarchicalStacking(_fit(log_scores, cells.codes, num_cells, spread), spread, held_out, found[0])
 
 
 def _fit(

@@ -165,6 +165,11 @@ def test_weights_may_vary_with_a_feature(base: np.ndarray, tmp_path: Path) -> No
     assert len(other.by_cell.rows) == 5
     assert other.by_cell.gain.difference < 3
     assert "is better than one with" not in " ".join(sentences(other))
+    # Rows choose no spread for themselves, so weights that vary for no reason can score worse.
+    noise = [
+        Feature("x", np.random.default_rng(seed).integers(0, 4, NUM_ROWS), ("a", "b", "c", "d")) for seed in range(8)
+    ]
+    assert min(compare_models(both, feature=each).by_cell.gain.difference for each in noise) < 0
     for values, said in ((group[:-1], r"has shape \(399,\)"), (np.full(NUM_ROWS, np.nan), "not finite")):
         with pytest.raises(ConfigError, match=said):
             compare_models(both, feature=Feature("x", values))
