@@ -16,6 +16,7 @@ from bayesmesh.report.comparison.comparison_quantities import (
     measure_quantity,
     quantity_texts,
     read_coordinates,
+    shown_scales,
 )
 from bayesmesh.report.comparison.comparison_scores import compare_experiments, find_pointwise
 from bayesmesh.report.diagnostics_tables import Coordinate
@@ -57,7 +58,8 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     for name, row in rows.items():
         settings = sweep.members[name]
         row["settings"] = [value_text(settings[key]) if key in settings else "" for key in keys]
-        row["quantities"] = [quantity_texts(each) for each in found.get(name, [None] * len(wanted))]
+        scales = shown_scales(ExperimentLayout(layout.results, name)) if name in found else {}
+        row["quantities"] = [quantity_texts(each, scales) for each in found.get(name, [None] * len(wanted))]
     write_text(layout.table, _table(rows, keys, wanted, found))
     shown = list(rows.values())
     has_scores = any(row["score"] for row in shown)

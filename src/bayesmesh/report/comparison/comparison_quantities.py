@@ -69,12 +69,27 @@ def measure_quantity(layout: ExperimentLayout, coordinate: Coordinate) -> Quanti
     return Quantity(coordinate, float(low), float(high))
 
 
-def quantity_texts(quantity: Quantity | None) -> tuple[str, str]:
-    """Return the mean with its Monte Carlo standard error, and the interval, as text."""
+def shown_scales(layout: ExperimentLayout) -> Mapping[str, float]:
+    """Return latent or summary -> factor from the unit of ``summary.csv`` to that of the experiment's own page."""
+    return DrawReader(layout.posterior).description.scales
+
+
+def quantity_texts(quantity: Quantity | None, scales: Mapping[str, float]) -> tuple[str, str]:
+    """Return the mean with its Monte Carlo standard error, and the interval, as text.
+
+    Args:
+        quantity: the quantity, in the unit of ``summary.csv``; None if the experiment lacks it.
+        scales: see `shown_scales`.
+    """
     if quantity is None:
         return formats.NOT_RECORDED, ""
-    mean, error = formats.real(quantity.coordinate.mean), formats.real(quantity.coordinate.mcse_mean, 2)
-    return f"{mean} ± {error}", f"{formats.real(quantity.low)} to {formats.real(quantity.high)}"
+    factor = scales.get(quantity.coordinate.variable, 1.0)
+    shown = quantity.coordinate.scaled(factor)
+    low, high = sorted((quantity.low * factor, quantity.high * factor))
+    return (
+        f"{formats.real(shown.mean)} ± {formats.real(shown.mcse_mean, 2)}",
+        f"{formats.real(low)} to {formats.real(high)}",
+    )
 
 
 def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
@@ -84,7 +99,7 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
         layouts: files of the experiments.
 
     Returns:
-        The findings, in the units of ``summary.csv``. None if an experiment lacks verdict or posterior, if there are
+        The findings, in the units of the experiments' own pages. None if an experiment lacks verdict or posterior, if there are
         more than `MOST_EXPERIMENTS`, or if no two of them have a finding in common.
 
     Raises:
@@ -102,8 +117,8 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
     common = [label for label, count in labels.items() if count > 1]
     rows = {
         label: [
-            quantity_texts(measure_quantity(layout, of[label])) if label in of else ("", "")
-            for layout, of in zip(ready, known, strict=True)
+            quantity_texts(measure_quantity(layout, of[label]), scales) if label in of else ("", "")
+            for layout, of, scales in zip(ready, known, map(shown_scales, ready), strict=True)
         ]
         for label in common[:MOST_SHARED]
     }

@@ -11,7 +11,7 @@ from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.comparison import comparison_quantities as module
 from bayesmesh.report.comparison.comparison_quantities import read_shared
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import DESCRIBED, ExperimentLayout
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 
@@ -38,6 +38,11 @@ def test_common_findings_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.
     low, high = map(float, interval.split(" to "))
     assert (low, high) == pytest.approx((3 - 1.645, 3 + 1.645), abs=0.3)
     assert found.verdicts == ["pass", "pass"]
+    open_group(layouts[1].posterior, "a").attrs[DESCRIBED] = {"scales": {"b": 10.0}}
+    first, (two, interval) = read_shared(layouts).rows["b"]
+    numbers = [float(text.replace("−", "-")) for text in (two.split(" ± ")[0], *interval.split(" to "))]
+    assert numbers == pytest.approx([-50, -66, -34], abs=3), "in the unit of the experiment's own page"
+    assert first[0] == one
     monkeypatch.setattr(module, "MOST_SHARED", 1)
     assert read_shared(layouts).num_left_out == 1
     assert read_shared([*layouts, ExperimentLayout(tmp_path, "later")]) is None, "an experiment without a verdict"
