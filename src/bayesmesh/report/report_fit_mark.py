@@ -101,7 +101,7 @@ def mark_fit(
     cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
     # Too narrow a spread explains misfits of tails, zeros and shape; reporting them too would count one defect twice.
     ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
-    spread = next((each.spread for each in missed if math.isfinite(each.spread)), math.nan)
+    spread = next((each.spread for each in missed if "narrow" in each.refuted and each.spread > 1), math.nan)
     follows = [_consequence(aspect, spread) for aspect in ordered]
     if refuted and "bias" in cleared:
         follows.append("The checks of means found no bias. They do not test every estimate.")
@@ -118,7 +118,7 @@ def mark_fit(
         follows,
         [*dict.fromkeys(remedies)],
         caveat,
-        spread if "narrow" in refuted and spread > 1 else math.nan,
+        spread,
     )
 
 
@@ -128,7 +128,7 @@ def _consequence(aspect: Aspect, spread: float) -> str:
     Standard errors of a generalised linear model are proportional to the spread of the outcomes (McCullagh and Nelder
     1989, section 9.2).
     """
-    if aspect != "narrow" or not spread > 1:
+    if aspect != "narrow" or math.isnan(spread):
         return _CONSEQUENCES[aspect].format(times="more widely than", rule="")
     by = formats.real(spread, 2)
     rule = f"; as a rule of thumb, they should be {by} times as wide if rows are independent, and wider still if rows come in groups"

@@ -64,6 +64,8 @@ def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> No
     assert first.endswith("if rows are independent, and wider still if rows come in groups.")
     assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
     assert unmeasured.endswith("likely too narrow.")
+    wide = FitCheck("another check", "fail", "Too wide.", frozenset({"wide"}), spread=0.6)
+    assert mark_fit([wide, measured], BOTH, NONE).widening == 1.55, "of the check that found them too narrow"
 
 
 def test_a_proposed_group_is_one_of_the_columns() -> None:
