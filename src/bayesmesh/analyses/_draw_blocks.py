@@ -114,7 +114,7 @@ class DrawBlocks:
         waiting: list[dict[str, np.ndarray]] = []
         done = 0
         for first, count, latents in found:
-            chosen = np.flatnonzero((first + np.arange(count)) % stride == 0)
+            chosen = np.flatnonzero(posterior.is_kept(first, count, stride))
             waiting += [{k: v[i] for k, v in latents.items()} for i in chosen]
             while len(waiting) >= CHUNK_DRAWS:
                 yield done, CHUNK_DRAWS, _stacked(waiting[:CHUNK_DRAWS])

@@ -90,6 +90,22 @@ class Posterior:
         axes = zip(read_labels(self.group(group), array), array.shape[2:], strict=True)
         return list(map(",".join, itertools.product(*(names or map(str, range(size)) for names, size in axes))))
 
+    def is_kept(self, first: int, count: int, stride: int) -> np.ndarray:
+        """Return which of the draws that `blocks` yields are kept of every `stride`-th, counted chain by chain.
+
+        In the order of the blocks, a stride that shares a factor with the number of chains would leave out chains.
+
+        Args:
+            first: position of the first draw.
+            count: number of draws.
+            stride: 1 keeps all.
+
+        Returns:
+            (count,), bool; ``ceil(num_chains * num_draws / stride)`` are True over all positions.
+        """
+        draw, chain = np.divmod(first + np.arange(count), self.num_chains)
+        return (chain * self.num_draws + draw) % stride == 0
+
     def blocks(
         self, names: Sequence[str] | None = None, *, block_bytes: int = BLOCK_BYTES, group: str = "posterior"
     ) -> Iterator[dict[str, np.ndarray]]:

@@ -19,6 +19,7 @@ from bayesmesh.store.zarr_arrays import open_group, write_array
 
 NUM_ROWS = 10
 SPEC = DataSpec(NUM_ROWS, {"y": FieldSpec((), "float64")}, {}, "float32")
+VALUES = np.arange(200.0).reshape(2, 100)
 ROWS = {"y": np.arange(10.0), "code": np.arange(10, dtype=np.int16)}
 
 
@@ -43,14 +44,17 @@ def read(start: int, stop: int) -> dict[str, np.ndarray]:
 
 def draws(folder: Path, stride: int, field: str = "y") -> DrawBlocks:
     group = open_group(folder / "posterior.zarr", "w").create_group("posterior")
-    write_array(group, "a", np.arange(200.0).reshape(2, 100), (CHAIN, DRAW))
+    write_array(group, "a", VALUES, (CHAIN, DRAW))
     return DrawBlocks("own", Doubled(field), SPEC, Posterior(folder / "posterior.zarr"), stride)
 
 
-@pytest.mark.parametrize("stride", [1, 3])
-def test_chunks_hold_every_so_many_th_draw_once(tmp_path: Path, stride: int) -> None:
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_chunks_hold_every_so_many_th_draw_of_all_chains_once(tmp_path: Path, stride: int) -> None:
+    """Also with a stride that shares a factor with the number of chains."""
     found = draws(tmp_path, stride)
-    everything = np.arange(200.0).reshape(2, 100).T.ravel()[::stride]
+    is_kept = np.isin(VALUES, VALUES.ravel()[::stride])
+    everything = VALUES.T[is_kept.T]
+    assert is_kept.sum(axis=1) == pytest.approx(100 / stride, abs=1)
     chunks = list(found.chunks())
     assert found.num_draws == len(everything)
     assert [first for first, _, _ in chunks] == [0, *np.cumsum([count for _, count, _ in chunks])[:-1]]

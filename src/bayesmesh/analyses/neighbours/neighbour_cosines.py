@@ -120,7 +120,7 @@ def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int, bloc
     stride, done = -(-total // draws), 0
     for block in posterior.blocks([name], block_bytes=block_bytes):
         values = block[name]
-        kept = values[(-done) % stride :: stride]
+        kept = values[posterior.is_kept(done, len(values), stride)]
         size = max(1, block_bytes // (8 * len(films) * values.shape[1]))
         for start in range(0, len(kept), size):
             found = cosines(kept[start : start + size].astype(np.float64), films)
