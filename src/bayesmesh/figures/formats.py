@@ -51,6 +51,22 @@ def real(value: float, digits: int = 4) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace("-", _MINUS)
 
 
+def distinct(values: Sequence[float]) -> list[str]:
+    """Return ascending numbers with four significant digits, or more where fewer would move one towards its neighbour.
+
+    >>> distinct([0.0, 19.6667, 39.3333]), distinct([2019.6, 2020.1, 2020.6]), distinct([20240101.0, 20240231.0])
+    (['0', '19.67', '39.33'], ['2019.6', '2020.1', '2020.6'], ['20240101', '20240231'])
+    """
+    found = []
+    for i, value in enumerate(values):
+        gap = min((abs(value - other) for other in (*values[max(0, i - 1) : i], *values[i + 1 : i + 2])), default=0.0)
+        texts = [f"{value:.{digits}g}" for digits in range(4, 18)]
+        near = (text for text in texts if abs(float(text) - value) <= 0.05 * gap)
+        text = next(near, texts[-1])
+        found.append(f"{value:.9g}" if "e+" in text and abs(value) < 1e9 else text)
+    return found
+
+
 @_in_words
 def fixed(value: float, decimals: int) -> str:
     """Return a number with a fixed number of decimals, for columns.

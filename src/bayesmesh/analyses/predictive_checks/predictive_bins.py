@@ -11,6 +11,7 @@ from jaxtyping import Int, Shaped
 from scipy.stats import spearmanr
 
 from bayesmesh.data.shards import Shards
+from bayesmesh.figures import formats
 
 MOST_BINS, BIN_ROWS = 10, 20
 """Bins of a number, and the fewest rows of one."""
@@ -67,12 +68,12 @@ def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | Non
     distinct = np.unique(known)
     if len(distinct) <= number:
         edges = distinct[1:]
-        labels = [f"{value:.4g}" for value in distinct]
+        labels = formats.distinct(distinct.tolist())
     else:
         edges = np.unique(np.quantile(known, np.arange(1, number) / number))
         edges = edges[edges > distinct[0]]
-        ends = [distinct[0], *edges, distinct[-1]]
-        labels = [f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(ends)]
+        ends = formats.distinct([float(end) for end in (distinct[0], *edges, distinct[-1])])
+        labels = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
     if len(labels) < 2:
         return None
     codes = np.where(is_known, np.searchsorted(edges, values, side="right"), -1)

@@ -11,6 +11,8 @@ from jaxtyping import Float, Int, Shaped
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
+from bayesmesh.figures import formats
+
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Standard deviations of logits between cells, from which cross-validation chooses; 0 gives one set of weights."""
 
@@ -77,8 +79,8 @@ def make_cells(values: Shaped[np.ndarray, " row"], levels: Sequence[str] = ()) -
         return Cells(codes.reshape(-1), tuple(levels[int(v)] if levels else str(v) for v in distinct))
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
     edges = edges[edges > distinct[0]]
-    ends = [distinct[0], *edges, distinct[-1]]
-    labels = tuple(f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(ends))
+    ends = formats.distinct([float(end) for end in (distinct[0], *edges, distinct[-1])])
+    labels = tuple(f"{low} to {high}" for low, high in itertools.pairwise(ends))
     return Cells(np.searchsorted(edges, values, side="right"), labels)
 
 

@@ -38,6 +38,14 @@ def test_labels_that_are_names_of_other_columns_are_told_apart(tmp_path: Path) -
         np.testing.assert_array_equal(found[name], bin_numbers(name, values).codes)
 
 
+def test_labels_tell_bins_apart() -> None:
+    """Dates written as numbers differ in their last digits only."""
+    days = np.array([20240101.0, 20240102.0])[np.arange(NUM) % 2]
+    assert bin_numbers("day", days).labels == ("20240101", "20240102")
+    many = bin_numbers("day", 20240000.0 + np.arange(NUM)).labels
+    assert len(set(many)) == len(many) == 6
+
+
 def test_columns_are_taken_until_enough_vary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Constant columns and the outcome itself count for nothing; the last columns of 100 are not read."""
     rows = {f"same_{i:02}": np.full(NUM, 1.0 * i) for i in range(40)}
