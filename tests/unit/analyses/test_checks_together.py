@@ -178,7 +178,7 @@ def is_flagged(kind: Kind, y: np.ndarray, columns: Columns, fit: Fit, generator:
         bin_levels(name, values, ()) if values.dtype.kind == "i" else bin_numbers(name, values)
         for name, values in columns.items()
     ]
-    residuals = Residuals(kind, [each for each in made if each is not None], 3)
+    residuals = Residuals(kind, [each for each in made if each is not None], found.simulated[:, ::5], 3)
     for start in range(0, len(y), 120):  # in blocks, as an analysis reads them
         residuals.add(y[start : start + 120], found.simulated[:, start : start + 120], start)
     upper, _ = residuals.quantities()

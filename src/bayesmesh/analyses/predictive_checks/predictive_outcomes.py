@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -29,6 +29,7 @@ from bayesmesh.analyses.predictive_checks.predictive_quantities import (
     sum_powers,
 )
 from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
+from bayesmesh.analyses.predictive_checks.predictive_survey import Survey, survey_rows
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -43,6 +44,9 @@ COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "
 
 KEPT_CELLS = 2**21
 """Limit on the simulated outcomes of a block of rows in memory at a time."""
+
+LARGEST = 1e60
+"""Bound on the absolute value of outcomes simulated from the posterior, which may overflow if tails are heavy."""
 
 _MOST_REPEATS = 64
 
@@ -70,9 +74,7 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
         blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
         columns = bin_columns(shards, np.concatenate([block.outcome for block in blocks]))
         block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, 1000)))
-    simulator = _Simulator(model, draws, None if shape else columns)
-    for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
-        simulator.add(block)
+    simulator = _simulate(bound, draws, block_rows, None if shape else columns)
     values, largest_for, upper = simulator.quantities()
     observed, simulated = {k: float(v[0]) for k, v in values.items()}, {k: v[1:] for k, v in values.items()}
     p_values = {k: p_value(simulated[k], observed[k], is_upper=k in upper) for k in values}
@@ -97,12 +99,9 @@ def check_prior(bound: BoundModel, num_draws: int, path: Path) -> str:
     values: dict[str, np.ndarray] = {}
     if num_draws:
         draws = PriorDraws(KEY, bound.model, bound.data_spec, num_draws)
-        simulator = _Simulator(bound.model, draws, None)
         width = math.prod(_outcome_shape(bound))
         block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, num_draws) * width))
-        for block in draws.blocks(bound.shards.read_rows, bound.shards.num_rows, block_rows):
-            simulator.add(block)
-        values, _, _ = simulator.quantities()
+        values, _, _ = _simulate(bound, draws, block_rows, None).quantities()
     rows = []
     for name, (observed, *found) in values.items():
         # A prior may be so wide that outcomes overflow.
@@ -143,23 +142,91 @@ def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
     return [name, observed, float(simulated.mean()), float(low), float(high)]
 
 
+def _bounded(made: np.ndarray, model: Model) -> np.ndarray:
+    """Return simulated outcomes between bounds whose fourth powers are finite.
+
+    Raises:
+        ConfigError: one is not a number.
+    """
+    if np.isnan(made).any():
+        raise unsuitable(KEY, f"model {type(model).__name__} simulates outcomes that are not numbers")
+    return np.clip(made.astype(np.float64), -LARGEST, LARGEST)
+
+
+def _simulate(bound: BoundModel, draws: DrawBlocks, block_rows: int, columns: list[Variable] | None) -> _Simulator:
+    """Return the sums over all rows of observed and simulated outcomes.
+
+    Args:
+        bound: model and data.
+        draws: of its posterior or prior.
+        block_rows: rows of a block.
+        columns: bins of the data's columns; None without residuals.
+
+    Raises:
+        ConfigError: outcomes are not finite.
+    """
+    shards = bound.shards
+
+    def blocks() -> Iterator[RowsOfBlock]:
+        return draws.blocks(shards.read_rows, shards.num_rows, block_rows)
+
+    survey = survey_rows(blocks(), shards.num_rows, block_rows)
+    if not survey.is_finite:
+        raise unsuitable(KEY, f"model {type(bound.model).__name__} has outcomes that are not finite")
+    simulator = _Simulator(bound.model, draws, survey, columns)
+    if all(map(simulator.add, blocks())):
+        return simulator
+    simulator = _Simulator(bound.model, draws, survey, columns, may_be_binary=False)
+    for block in blocks():
+        simulator.add(block)
+    return simulator
+
+
 class _Simulator:
     """Adds up sums over rows of simulated and of observed outcomes.
 
     Args:
         model: the model.
         draws: of its posterior.
+        survey: of all rows.
         columns: bins of the data's columns; None if an outcome is more than one number.
+        may_be_binary: whether outcomes of which only 0 and 1 are observed are taken for binary.
     """
 
-    def __init__(self, model: Model, draws: DrawBlocks, columns: list[Variable] | None) -> None:
-        self._model, self._draws, self._columns = model, draws, columns
-        self._residuals: Residuals | None = None
-        self._num_repeats = 1
+    def __init__(
+        self,
+        model: Model,
+        draws: DrawBlocks,
+        survey: Survey,
+        columns: list[Variable] | None,
+        *,
+        may_be_binary: bool = True,
+    ) -> None:
+        self._model, self._draws, self._is_of_prior = model, draws, isinstance(draws, PriorDraws)
         self._program = jax.jit(self._of_chunk)
-        self._kind: Kind = "real"
-        self._centre, self._scale, self._num_classes = 0.0, 1.0, 0
+        self._centre, self._scale = survey.centre, survey.scale
         self._sums: list[np.ndarray] = []
+        predictive = self._predict_some(survey.rows)
+        self._num_classes = _num_classes(predictive)
+        self._kind: Kind = kind_of(survey.dtype, survey.smallest, survey.largest, is_class=self._num_classes > 0)
+        if isinstance(predictive, tfp.distributions.Bernoulli):
+            self._kind = "binary"
+        elif self._kind == "binary" and not may_be_binary:
+            self._kind = "whole"
+        # The smallest p value that the simulated sets can give must lie below the level of one quantity.
+        needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
+        self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
+        self._residuals: Residuals | None = None
+        if columns is not None:
+            made = np.concatenate([*self._made(survey.rows, num_repeats=1)])
+            self._residuals = Residuals(self._kind, columns, made, self._num_classes)
+
+    def _predict_some(self, block: RowsOfBlock) -> Predictive:
+        """Return the predictive distribution of two rows at the first draw."""
+        draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
+        some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
+        with asking_model(KEY, self._model, list(some)):
+            return self._model.predict(draw, some)
 
     def _of_chunk(self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array) -> jax.Array:
         """Return simulated outcomes, (draw, row, ...)."""
@@ -170,36 +237,25 @@ class _Simulator:
         keys = jax.random.split(jax.random.fold_in(jax.random.key(1), number), len(next(iter(latents.values()))))
         return jax.vmap(of_draw)(latents, keys)
 
-    def _begin(self, block: RowsOfBlock) -> None:
-        """Decide the kind of the outcome, and the centre and the scale of its sums."""
-        draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
-        some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
-        with asking_model(KEY, self._model, list(some)):
-            predictive = self._model.predict(draw, some)
-        self._num_classes = _num_classes(predictive)
-        self._kind = kind_of(block.outcome, is_class=self._num_classes > 0)
-        if isinstance(predictive, tfp.distributions.Bernoulli):
-            self._kind = "binary"
-        values = block.outcome.astype(np.float64)
-        if not np.isfinite(values).all():
-            raise unsuitable(KEY, f"model {type(self._model).__name__} has outcomes that are not finite")
-        self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
-        if self._columns is not None:
-            self._residuals = Residuals(self._kind, self._columns, self._num_classes)
-        # The smallest p value that the simulated sets can give must lie below the level of one quantity.
-        needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
-        self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
+    def _made(self, block: RowsOfBlock, num_repeats: int) -> Iterator[np.ndarray]:
+        """Yield simulated outcomes of a block, (draw, row that counts, ...), by chunks of draws.
 
-    def add(self, block: RowsOfBlock) -> None:
-        """Add the rows of a block."""
-        if not self._sums:
-            self._begin(block)
-        found, kept = [self._sum(block.outcome.reshape(1, -1))], []
+        Raises:
+            ConfigError: an outcome that is simulated from the posterior is not a number.
+        """
         num_draws = self._draws.num_draws
-        for repeat, (first, count, latents) in itertools.product(range(self._num_repeats), self._draws.chunks()):
-            number = np.uint32(((block.start * self._num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
+        for repeat, (first, count, latents) in itertools.product(range(num_repeats), self._draws.chunks()):
+            number = np.uint32(((block.start * num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
             made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
-            found.append(self._sum(made.reshape(count, -1)))
+            yield made if self._is_of_prior or made.dtype.kind != "f" else _bounded(made, self._model)
+
+    def add(self, block: RowsOfBlock) -> bool:
+        """Add the rows of a block; return False, and add nothing, if outcomes taken for binary are not."""
+        found, kept = [self._sum(block.outcome.reshape(1, -1))], []
+        for made in self._made(block, self._num_repeats):
+            if self._kind == "binary" and made.max() > 1:
+                return False
+            found.append(self._sum(made.reshape(len(made), -1)))
             if self._residuals is not None:
                 kept.append(made)
         if self._residuals is not None:
@@ -207,6 +263,7 @@ class _Simulator:
         sums = np.concatenate(found)
         together = np.add if self._kind == "class" else add_sums
         self._sums = [together(self._sums[0], sums)] if self._sums else [sums]
+        return True
 
     def _sum(self, values: np.ndarray) -> np.ndarray:
         if self._kind == "class":

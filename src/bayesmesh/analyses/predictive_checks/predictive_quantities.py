@@ -64,13 +64,19 @@ def add_sums(one: Float[np.ndarray, "draw sum"], other: Float[np.ndarray, "draw 
     return np.concatenate([one[:, :-2] + other[:, :-2], np.stack(ends, axis=1)], axis=1)
 
 
-def kind_of(outcome: np.ndarray, *, is_class: bool) -> Kind:
-    """Return the kind of an outcome; `is_class` says that it holds codes of levels."""
+def kind_of(dtype: np.dtype, smallest: float, largest: float, *, is_class: bool) -> Kind:
+    """Return the kind of an outcome.
+
+    Args:
+        dtype: of the outcome.
+        smallest, largest: outcomes of all rows.
+        is_class: whether it holds codes of levels.
+    """
     if is_class:
         return "class"
-    if outcome.dtype.kind == "b" or (outcome.dtype.kind in "iu" and outcome.min() >= 0 and outcome.max() <= 1):
+    if dtype.kind == "b" or (dtype.kind in "iu" and smallest >= 0 and largest <= 1):
         return "binary"
-    return "whole" if outcome.dtype.kind in "iu" else "real"
+    return "whole" if dtype.kind in "iu" else "real"
 
 
 def num_quantities(kind: Kind, num_classes: int = 0) -> int:

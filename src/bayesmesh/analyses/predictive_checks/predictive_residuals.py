@@ -24,15 +24,23 @@ class Residuals:
     Args:
         kind: of the outcome.
         variables: bins of the columns.
+        simulated: outcomes of rows from all parts of the data, from each draw; their means place the bins of predictions.
         num_classes: number of classes of a class outcome, each treated as a 0-1 outcome; only the first `MOST_CLASSES`
             count.
     """
 
-    def __init__(self, kind: Kind, variables: Sequence[Variable], num_classes: int = 0) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        variables: Sequence[Variable],
+        simulated: Shaped[np.ndarray, "draw row"],
+        num_classes: int = 0,
+    ) -> None:
         self._kind, self._columns = kind, list(variables)
         self._num_parts = min(num_classes, MOST_CLASSES) if kind == "class" else 1
         self._has_intervals = kind in ("real", "whole")
-        self._edges: np.ndarray | None = None
+        means = [_predicted(self._part(simulated, part), kind)[0] for part in range(self._num_parts)]
+        self._edges = _edges(np.concatenate(means))
         self._sums: dict[tuple[str, int], np.ndarray] = {}
 
     def add(
@@ -49,9 +57,6 @@ class Residuals:
             start: number of the first row.
         """
         every = np.concatenate([outcome[None], simulated])
-        if self._edges is None:
-            means = [_predicted(self._part(every, part)[1:], self._kind)[0] for part in range(self._num_parts)]
-            self._edges = _edges(np.concatenate(means))
         for part in range(self._num_parts):
             values = self._part(every, part)
             mean, scale = _predicted(values[1:], self._kind)
@@ -112,7 +117,7 @@ class Residuals:
         found = []
         if (FITTED, 0) in self._sums:
             sums = self._sums[FITTED, 0]
-            found += _bins_of(FITTED, [str(i + 1) for i in range(sums.shape[2])], sums)
+            found += [each for _, each in _bins_of(FITTED, [str(i + 1) for i in range(sums.shape[2])], sums)]
         for column in self._columns:
             parts = self._of(column.name) if (column.name, 0) in self._sums else []
             if parts:
@@ -132,24 +137,23 @@ def _edges(mean: Float[np.ndarray, " row"]) -> Float[np.ndarray, " edge"]:
     return np.array([mean[made.codes == code].min() for code in codes])
 
 
-def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set bin"]) -> list[Bin]:
+def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set bin"]) -> list[tuple[int, Bin]]:
+    """Return the bins that have rows, with their positions."""
     num_rows = sums[4, 0]
     used = np.flatnonzero(num_rows > 0).tolist()
     of_sets, predicted = sums[2][:, used] / num_rows[used], sums[5, 0, used] / num_rows[used]
     low, high = simultaneous_band(of_sets[1:])
     ends = sums[6:8, 0][:, used] / num_rows[used]
     numbers = np.stack([predicted, of_sets[0], low, high, np.full(len(used), np.nan), *ends], axis=1).tolist()
-    return [Bin(name, labels[i], int(num_rows[i]), *each) for i, each in zip(used, numbers, strict=True)]
+    return [(i, Bin(name, labels[i], int(num_rows[i]), *each)) for i, each in zip(used, numbers, strict=True)]
 
 
-def _with_values(bins: Sequence[Bin], column: Variable, *, has_middle: bool) -> list[Bin]:
-    """Add the positions of bins and the range of their outcomes."""
-    place = {label: i for i, label in enumerate(column.labels)}
+def _with_values(bins: Sequence[tuple[int, Bin]], column: Variable, *, has_middle: bool) -> list[Bin]:
+    """Add the means of the variable in its bins, and the range of their outcomes."""
     found = []
-    for each in bins:
-        i = place.get(each.label, -1)
-        at = column.at[i] if column.at and i >= 0 else math.nan
-        low, high = column.middle[i] if has_middle and column.middle and i >= 0 else (math.nan, math.nan)
+    for i, each in bins:
+        at = column.at[i] if column.at else math.nan
+        low, high = column.middle[i] if has_middle and column.middle else (math.nan, math.nan)
         found.append(each._replace(at=at, middle_low=low, middle_high=high))
     return found
 

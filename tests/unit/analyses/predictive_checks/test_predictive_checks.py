@@ -113,6 +113,32 @@ def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch:
     assert open_group(files["quantities.zarr"])["simulated"].shape == (4 * 160, 8)
 
 
+@pytest.mark.parametrize("log_mean", [0.8, -3.0])
+def test_counts_are_counts_wherever_the_large_ones_lie(
+    log_mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first block all counts are 0 or 1, and with the small mean in all blocks; simulated ones are larger."""
+    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.KEPT_CELLS", 1000 * 60)
+    generator = np.random.default_rng(3)
+    x = np.sort(generator.standard_normal(300))
+    y = generator.poisson(np.exp(log_mean + 1.2 * x)).astype(np.int32)
+    y = np.minimum(y, 1) if log_mean < 0 else np.where(np.arange(300) < 60, np.minimum(y, 1), y)
+    shape = (4, 100)
+    latents = {
+        "intercept": log_mean + 0.02 * generator.standard_normal(shape),
+        "coefficients": 1.2 + 0.02 * generator.standard_normal((*shape, 1)),
+    }
+    files = check(tmp_path, Dataset({"y": y, "x": x}), Options(formula="y ~ x", family="poisson"), latents, 400)
+    table = read_checks(files["checks.csv"]).set_index("quantity")
+    assert list(table.index[:4]) == ["mean", "variance / mean", "share of zeros", "largest"]
+    assert np.isfinite(table[["observed", "simulated_mean", "low", "high"]].to_numpy(dtype=float)).all()
+    bins = read_bins(files["bins.csv"])
+    of_predictions = bins[bins["variable"] == "(predicted)"]
+    assert of_predictions["num_rows"].between(70, 130).tolist() == [True] * 3, (
+        "edges of bins come from rows of all blocks"
+    )
+
+
 def test_bins_outside_a_band_that_is_too_narrow_are_not_called_a_bias() -> None:
     row = {
         "variable": "(predicted)",

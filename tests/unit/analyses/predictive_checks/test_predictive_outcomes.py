@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses._draw_blocks import RowsOfBlock
 from bayesmesh.analyses.predictive_checks.predictive_outcomes import COLUMNS, check_prior, simulate_once
+from bayesmesh.analyses.predictive_checks.predictive_survey import survey_rows
 from bayesmesh.errors import ConfigError
 
 
@@ -25,3 +28,24 @@ def test_no_draws_of_the_prior_make_a_table_without_rows(tmp_path: Path) -> None
     unused: Any = None
     assert check_prior(unused, 0, tmp_path / "prior.csv") == ""
     assert (tmp_path / "prior.csv").read_text().splitlines() == [",".join(COLUMNS)]
+
+
+def test_rows_of_all_blocks_say_what_an_outcome_is() -> None:
+    """Of a sorted table, the first block holds neither the largest outcomes nor rows of its later parts."""
+    outcome = np.sort(np.random.default_rng(2).poisson(3, 250)).astype(np.int32)
+    size = 70
+    blocks = [
+        RowsOfBlock(start, len(part), {"y": np.resize(part, size)}, np.zeros(size, int), part)
+        for start in range(0, 250, size)
+        for part in [outcome[start : start + size]]
+    ]
+    found = survey_rows(blocks, 250, size)
+    assert (found.smallest, found.largest) == (outcome[0], outcome[-1])
+    assert (found.centre, found.scale) == pytest.approx((outcome.mean(), outcome.std()))
+    np.testing.assert_array_equal(found.rows.outcome, outcome[::4])
+    assert found.rows.rows["y"].shape == (size,)
+    assert found.rows.num_rows == 63
+    np.testing.assert_array_equal(found.rows.rows["y"][63:], outcome[248])
+    assert found.is_finite
+    broken = [*blocks[:-1], blocks[-1]._replace(outcome=np.full(40, np.nan))]
+    assert not survey_rows(broken, 250, size).is_finite
