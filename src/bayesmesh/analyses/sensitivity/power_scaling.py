@@ -90,9 +90,16 @@ def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path
 
 def _weights(log_values: Float[np.ndarray, " draw"]) -> list[Float[np.ndarray, " draw"]]:
     """Return the weights of draws at both powers."""
+    if np.ptp(log_values) < 1e-9:
+        return [np.full(len(log_values), 1 / len(log_values)) for _ in POWERS]
     found = []
     for power in POWERS:
-        weights = np.exp(array_stats.power_scale_lw(log_values, alpha=power))
+        try:
+            log_weights = array_stats.power_scale_lw(log_values, alpha=power)
+        except ValueError:
+            # All values of a tail are equal, so smoothing cannot fit a distribution to them.
+            log_weights = (power - 1) * log_values
+        weights = np.exp(log_weights - log_weights.max())
         found.append(weights / weights.sum())
     return found
 

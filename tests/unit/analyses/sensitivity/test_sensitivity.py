@@ -11,7 +11,14 @@ import xarray as xr
 from arviz_stats import psense
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.sensitivity.power_scaling import THRESHOLD, Sensitive, scale_powers
+from bayesmesh.analyses.sensitivity.power_scaling import (
+    POWERS,
+    THRESHOLD,
+    Sensitive,
+    _sensitivity,
+    _weights,
+    scale_powers,
+)
 from bayesmesh.analyses.sensitivity.section import THRESHOLD as SHOWN_THRESHOLD
 from bayesmesh.analyses.sensitivity.section import build_section, describe, read_sensitivities, sentences
 from bayesmesh.analyses.sensitivity.settings import Options
@@ -83,6 +90,15 @@ def test_good_priors_and_weak_data_are_told_apart(tmp_path: Path) -> None:
     table = read_sensitivities(path)
     assert "the posterior follows the prior" in " ".join(sentences(table))
     assert (table["likelihood"] < THRESHOLD).all()
+
+
+def test_a_flat_prior_has_no_sensitivity_and_ties_are_not_smoothed() -> None:
+    draws = np.random.default_rng(1).standard_normal(2000)
+    assert _sensitivity(draws, _weights(np.full(2000, -3.0))) == pytest.approx(0, abs=1e-6)
+    tied = _weights(np.where(draws > 0, -1.0, -2.0))
+    for weights, power in zip(tied, POWERS, strict=True):
+        assert weights[draws > 0][0] / weights[draws < 0][0] == pytest.approx(np.exp(power - 1))
+    assert _sensitivity(draws, tied) > 0
 
 
 def test_what_moves_is_named_and_the_rest_is_counted() -> None:
