@@ -30,10 +30,11 @@ def chance_of_r_hat(x: Real[np.ndarray, "chain draw coordinate"]) -> Float[np.nd
     """Return the probability of an R-hat at least as large as that of the draws, if all half chains agree.
 
     Args:
-        x: draws, at least two chains of four draws each, any real dtype; computed in float64.
+        x: draws, any real dtype; computed in float64.
 
     Returns:
-        Probability for each coordinate; NaN where a draw is not finite or all are equal. Means of half chains are
+        Probability for each coordinate; NaN where a draw is not finite or all are equal, and with fewer than four draws
+        per chain. Means of half chains are
         treated as normal. Their variance follows from the effective sample size of draws centred within their own half
         chain, so disagreement between chains does not inflate it. R-hat is the larger of two values, so the smaller of
         their probabilities is doubled.
@@ -47,6 +48,8 @@ def chance_of_r_hat(x: Real[np.ndarray, "chain draw coordinate"]) -> Float[np.nd
     (True, True)
     """
     chances = np.full(x.shape[2], np.nan)
+    if x.shape[1] < 4:
+        return chances
     usable = np.flatnonzero(np.isfinite(x).all(axis=(0, 1)) & (x != x[:1, :1]).any(axis=(0, 1)))
     block = max(1, _BLOCK_DRAWS // (x.shape[0] * x.shape[1]))
     for rows in np.split(usable, range(block, len(usable), block)):
