@@ -111,7 +111,8 @@ def _compare(scores: RowScores, single: RowScores | None) -> str:
     gap = scores.elpd - single.elpd
     if not np.isfinite(gap).all():
         return ""
-    found = Comparison(float(gap.sum()), sum_error(gap, scores.cluster))
+    noise = math.hypot(scores.monte_carlo_error, single.monte_carlo_error)
+    found = Comparison(float(gap.sum()), math.hypot(sum_error(gap, scores.cluster), noise))
     start = f"With single rows left out, importance sampling gives {formats.fixed(float(single.elpd.sum()), 1)}; cross-validation differs from it by {found.text(1)} nats."
     if scores.cluster is not None:
         return f"{start} This is what predictions lose without the other rows of the group."

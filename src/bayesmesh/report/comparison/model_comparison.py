@@ -163,16 +163,23 @@ def compare_models(
     by_group = sum_clusters(table, cluster)
     # Rows of one group are not independent, so the bootstrap resamples groups.
     stacking, bma = stack(table), pseudo_bma(by_group)
-    noise = np.array([left_out[name].monte_carlo_error for name in order])
+    noise = np.array([
+        [each[name].monte_carlo_error if name in each else 0.0 for name in order] for each in (left_out, held_out)
+    ])  # fmt: skip
 
     members = []
     for i, name in enumerate(order):
         weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
-        own_noise = math.hypot(noise[i], noise[0]) if i else 0.0
         at = None if held is None else held[:, i]
         members.append(
             _member(
-                name, (table[:, 0], table[:, i]), (held, at), own_noise, clusters, **weights, **_doubts(left_out[name])
+                name,
+                (table[:, 0], table[:, i]),
+                (held, at),
+                _noise_from(noise, np.eye(len(order))[i]),
+                clusters,
+                **weights,
+                **_doubts(left_out[name]),
             )
         )
     shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
@@ -180,7 +187,7 @@ def compare_models(
     averages = []
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)
-        mixed = _mixed_noise(shares, noise)
+        mixed = _noise_from(noise, shares)
         averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, clusters))
     num_held_out = 0 if held is None else len(held)
     lacking = tuple(name for name in order if name not in held_out) if held_out else ()
@@ -189,18 +196,21 @@ def compare_models(
     return ModelComparison(
         members, averages, len(table), num_held_out, stacking.residual, tuple(failed), failed_refits,
         by_cell=by_cell, scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
-        held_out_best=None if held is None else _best_held_out(held, order, stacking.weights, clusters[1]),
+        held_out_best=None if held is None else _best_held_out(held, order, stacking.weights, clusters[1], noise),
         without_held_out=lacking,
     )  # fmt: skip
 
 
 def _best_held_out(
-    held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None
+    held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None, noise: np.ndarray
 ) -> tuple[str, Comparison] | None:
     """Return the model that is best on held-out rows and the average's difference from it; None if it is the first."""
     best = int(held.sum(axis=0).argmax())
+    if not best:
+        return None
     gap = _mix(held, weights) - held[:, best]
-    return (order[best], Comparison(float(gap.sum()), sum_error(gap, clusters))) if best else None
+    error = math.hypot(sum_error(gap, clusters), _noise_from(noise, weights, best)[1])
+    return order[best], Comparison(float(gap.sum()), error)
 
 
 def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
@@ -230,7 +240,7 @@ def _member(
     name: str,
     left_out: tuple[np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray | None, np.ndarray | None],
-    noise: float,
+    noise: tuple[float, float],
     clusters: tuple[np.ndarray | None, np.ndarray | None],
     **about: float,
 ) -> Member:
@@ -241,7 +251,7 @@ def _member(
         left_out: scores of the rows under the best model, and under this one.
         held_out: scores of held-out rows under all models, (row, model), the best model first, and under this one; or
             None.
-        noise: Monte Carlo error of the difference from the best model.
+        noise: Monte Carlo errors of the differences from the best model, on the rows and on held-out rows.
         clusters: see `RowScores.cluster`, for the rows and for held-out rows.
         about: weights, effective number of parameters and number of rows with an unreliable score.
     """
@@ -251,10 +261,10 @@ def _member(
     if held_out[0] is not None and held_out[1] is not None:
         further = held_out[1] - held_out[0][:, 0]
         on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1], clusters[1]))
-        held_gap = Comparison(float(further.sum()), sum_error(further, clusters[1]))
+        held_gap = Comparison(float(further.sum()), math.hypot(sum_error(further, clusters[1]), noise[1]))
     return Member(
         name, Comparison(float(own.sum()), sum_error(own, clusters[0])),
-        Comparison(float(gap.sum()), math.hypot(sum_error(gap, clusters[0]), noise)),
+        Comparison(float(gap.sum()), math.hypot(sum_error(gap, clusters[0]), noise[0])),
         about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
         about.get("pseudo_bma", math.nan), on_held, held_gap,
     )  # fmt: skip
@@ -283,9 +293,16 @@ def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
 
 
-def _mixed_noise(weights: np.ndarray, noise: np.ndarray) -> float:
-    """Return the Monte Carlo error of an average's difference from the first model, which is part of the average."""
-    return float(np.linalg.norm((weights - np.eye(len(weights))[0]) * noise))
+def _noise_from(noise: np.ndarray, weights: np.ndarray, other: int = 0) -> tuple[float, float]:
+    """Return the Monte Carlo errors of an average's difference from a model, which is part of the average.
+
+    Args:
+        noise: (rows or held-out rows, model), Monte Carlo errors of the sums.
+        weights: (model,), of the average.
+        other: position of the model.
+    """
+    on_rows, on_held = np.linalg.norm((weights - np.eye(len(weights))[other]) * noise, axis=1).tolist()
+    return on_rows, on_held
 
 
 def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:

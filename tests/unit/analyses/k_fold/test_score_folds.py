@@ -203,12 +203,13 @@ def test_failed_folds_are_named_and_importance_sampling_is_compared(tmp_path: Pa
     files = run(tmp_path, options, {fold: stays for fold, (_, stays) in folds.items()}, "fail")
     scores = read_pointwise(files["pointwise.zarr"])["left_out"]
     assert scores.failed == ("own-fold-1-of-2", "own-fold-2-of-2")
-    single = dataclasses.replace(scores, elpd=scores.elpd + 0.5, scheme="single rows", failed=())
+    single = dataclasses.replace(scores, elpd=scores.elpd + 0.5, scheme="single rows", failed=(), sum_mcse=2.0)
     write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", single, None)
     assert describe(files).endswith("(failed: own-fold-1-of-2, own-fold-2-of-2)")
     section = build_section(files)
     assert "The chains of own-fold-1-of-2, own-fold-2-of-2 have failed their gates" in section.body
-    assert f"cross-validation differs from it by −{len(GROUP) / 2:.1f} ± 0.0 nats" in section.body
+    error = np.hypot(2, scores.monte_carlo_error)
+    assert f"cross-validation differs from it by −{len(GROUP) / 2:.1f} ± {error:.1f} nats" in section.body
     assert [number.state for number in section.numbers] == ["", "warn"]
     # Other outcomes are not compared.
     write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", dataclasses.replace(single, digest="other"), None)

@@ -78,6 +78,10 @@ def test_errors_on_held_out_groups_are_those_over_groups(base: np.ndarray) -> No
     found = compare_models({"one": one, "two": two}).members[1].held_out_difference
     assert found is not None
     assert found.error == pytest.approx(np.sqrt(5) * (10 * gap[::10]).std(ddof=1))
+    for each, noise in ((one, 3.0), (two, 4.0)):
+        each["held_out"] = dataclasses.replace(each["held_out"], sum_mcse=noise)
+    noisy = compare_models({"one": one, "two": two}).members[1].held_out_difference
+    assert noisy.error == pytest.approx(np.hypot(found.error, 5.0))
 
 
 def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
