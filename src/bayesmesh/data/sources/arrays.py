@@ -159,11 +159,12 @@ def _append(path: Path, group: zarr.Group, name: str, values: RowArray) -> int:
         dims = ["row", *(f"{name}_dim_{axis}" for axis in range(1, len(shape)))]
         array = create_array(group, name, shape, dtype, dims, chunks=(min(step, values.shape[0]), *shape[1:]))
     assert isinstance(array, zarr.Array)
-    if (array.shape[1:], array.dtype.kind) != (values.shape[1:], values.dtype.kind):
+    is_narrower = values.dtype.kind == array.dtype.kind and not np.can_cast(values.dtype, array.dtype, "safe")
+    if is_narrower or (array.shape[1:], array.dtype.kind) != (values.shape[1:], values.dtype.kind):
         raise DataError(
             f"{path}: '{name}' has rows of shape {values.shape[1:]} and dtype {values.dtype}, but earlier files"
             f" {array.shape[1:]} and {array.dtype}",
-            "read files of the same arrays",
+            f"write '{name}' as {values.dtype} into all files" if is_narrower else "read files of the same arrays",
         )
     before = array.shape[0]
     array.resize((before + values.shape[0], *array.shape[1:]))

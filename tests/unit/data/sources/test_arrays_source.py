@@ -182,3 +182,15 @@ def test_files_that_do_not_belong_together_are_refused(
     np.savez(tmp_path / "two.npz", **other)
     with pytest.raises(DataError, match=message):
         read(tmp_path / "one.npz", tmp_path / "two.npz")
+
+
+@pytest.mark.parametrize(("first", "second"), [(np.int16, np.int32), (np.uint8, np.uint16), (np.float32, np.float64)])
+def test_numbers_that_an_earlier_file_is_too_narrow_for_are_refused(tmp_path: Path, first: Any, second: Any) -> None:
+    np.savez(tmp_path / "one.npz", x=np.array([1, 2], first))
+    np.savez(tmp_path / "two.npz", x=np.array([60_000, 3], second))
+    names = f"dtype {np.dtype(second)}, but earlier files .* and {np.dtype(first)}"
+    with pytest.raises(DataError, match=f"two.npz: 'x' has rows of .*{names}") as caught:
+        read(tmp_path / "one.npz", tmp_path / "two.npz")
+    assert f"write 'x' as {np.dtype(second)} into all files" in caught.value.remedy
+    (tmp_path / "records").rename(tmp_path / "former")
+    assert read(tmp_path / "two.npz", tmp_path / "one.npz").rows["x"][:].tolist() == [60_000, 3, 1, 2]
