@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -20,9 +19,6 @@ Kind = Literal["number", "integer", "category", "time"]
 NO_LEVEL = -1
 """Code of a missing cell of a category; a missing number is NaN."""
 
-MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
-"""Texts that stand for a missing value in text formats, unless the source defines others."""
-
 MOST_LEVELS = 2**20
 """Largest number of levels of a category; with more, the texts are probably unique to each row, which no model can use."""
 
@@ -30,15 +26,6 @@ _DAY_NS = 86_400 * 10**9
 
 _EXACT = 2**53
 """Above this number, float64 does not represent every integer."""
-
-_WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)?(?=\s?%))\s?%?")
-"""Numbers as people write them but programs do not read them: 1,500 and 1,5 and 12%."""
-
-_CODE = re.compile(r"0\d")
-"""Beginning of codes that are not numbers, such as postal codes."""
-
-_DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(?!\S)|\d{4}-\d\d-\d\dT")
-"""Beginning of a date, whatever follows, such as a time of day."""
 
 
 class Misfit(Exception):
@@ -250,57 +237,6 @@ def _composed(text: str) -> str:
     True
     """
     return unicodedata.normalize("NFC", text)
-
-
-def doubtful_number(levels: Sequence[str]) -> str | None:
-    """Return a level that is not a number although the others seem to be; None for a plain category.
-
-    >>> doubtful_number(["n/a", "2.5", "3.5"]), doubtful_number(["1,5", "2,5"]), doubtful_number(["A", "B", "1"])
-    ('n/a', '1,5', None)
-    """
-    others = [level for level in levels if not _is_number(level)]
-    num_numbers = len(levels) - len(others)
-    is_doubtful = all(map(_WRITTEN_NUMBER.fullmatch, others)) or num_numbers >= max(2, len(others))
-    return others[0] if others and is_doubtful else None
-
-
-def seem_to_be(levels: Sequence[str]) -> Kind | None:
-    """Return the kind that levels would have but for their notation or for texts that stand for a missing value; else None.
-
-    Codes such as postal codes, which lose zeros as numbers, do not count as numbers.
-
-    >>> [seem_to_be(each) for each in (["1.5", "-2"], ["1", "NA"], ["1,5", "2,5"], ["2026-11-23", "NA"], ["23/11/2026"])]
-    ['number', 'number', 'number', 'time', 'time']
-    >>> [seem_to_be(each) for each in (["1", "A"], ["NA"], ["01234", "10000"], ["2026-11-23", "never"], ["1.10.2"])]
-    [None, None, None, None, None]
-    """
-    values = [level for level in levels if level not in MISSING_TEXTS]
-    if values and all(map(_DATE.match, values)):
-        return "time"
-    if not values or any(map(_CODE.match, values)):
-        return None
-    return "number" if all(map(_is_number, values)) or doubtful_number(values) is not None else None
-
-
-def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two levels that differ only in case or spaces, and so are probably one; None if there are none.
-
-    >>> levels_alike(["Male", "f", "male "]), levels_alike(["New York", "Newark"])
-    (('Male', 'male '), None)
-    """
-    first: dict[str, str] = {}
-    for level in levels:
-        other = first.setdefault(" ".join(level.split()).casefold(), level)
-        if other != level:
-            return other, level
-    return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return "_" not in text and bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def _number_or_text(names: Sequence[str]) -> Callable[[str], tuple[float, str]] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,30 +10,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from bayesmesh.data.tables.level_texts import MISSING_TEXTS
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.table_columns import (
-    MISSING_TEXTS,
     NO_LEVEL,
     Kind,
     Levels,
     Misfit,
     choose_columns,
-    doubtful_number,
     infer_kind,
-    levels_alike,
-    seem_to_be,
     to_numbers,
     without_missing,
 )
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
+from bayesmesh.data.tables.table_refusals import check_guess, refuse_duration, refuse_type
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.seal_files import find_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_log = logging.getLogger(__name__)
 
 ROLES = ("weights", "offset", "exposure")
 """Options that assign a role to a column."""
@@ -145,7 +140,7 @@ class TableReader:
         for file in self._files if open_names else ():
             for block in self._blocks_of(file, open_names):
                 for name in open_names:
-                    _refuse_type(file, name, block.cells[name])
+                    refuse_type(file, name, block.cells[name])
                 found = {
                     name: infer_kind(block.cells[name], is_text_format=file.is_text or name in file.keys)
                     for name in open_names
@@ -185,7 +180,7 @@ class TableReader:
         for file in self._files:
             for block in self._blocks_of(file, list(self._kinds)):
                 for name in self._kinds:
-                    _refuse_duration(file, name, block.cells[name])
+                    refuse_duration(file, name, block.cells[name])
                 self._categories |= {name for name in self._kinds if _is_category(block.cells[name])}
                 rows = self._choose(file, block)
                 columns = {name: self._decode(file, block, rows, name) for name in self._names}
@@ -304,7 +299,8 @@ class TableReader:
             if name in self._levels:
                 levels, codes = self._levels[name].ordered()
                 if name in self._guessed:
-                    self._check_guess(name, levels)
+                    is_stored = name in self._categories
+                    check_guess(self._files[0].path, name, levels, is_text=self._is_text, is_stored=is_stored)
                 described[name] |= {"levels": list(levels), "codes": codes.tolist()}
             elif name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
@@ -317,62 +313,12 @@ class TableReader:
                     described[name] |= {"mean": mean, "scale": scale}
         return described
 
-    def _check_guess(self, name: str, levels: Sequence[str]) -> None:
-        """Refuse an undeclared category whose levels seem to be numbers, or are one level written in two ways.
-
-        Dates, and numbers in a format that declares them as text, are only reported in the log.
-        """
-        kind = None if name in self._categories else seem_to_be(levels)
-        if kind == "time" or (kind == "number" and not self._is_text):
-            missing = [level for level in levels if level in MISSING_TEXTS]
-            _log.warning(
-                "warning: %s: '%s' holds texts that seem to be %s (%s) and is a category with %d levels; %s which it is: types: {%s: %s}%s, or category",
-                self._files[0].path, name, "dates" if kind == "time" else "numbers",
-                ", ".join(f"'{level}'" for level in levels[:4]), len(levels),
-                "write them as 2026-11-23 and say" if kind == "time" else "say", name, kind,
-                f" and missing_values: [{', '.join(missing)}]" if missing else "",
-            )  # fmt: skip
-        if self._is_text and (text := doubtful_number(levels)) is not None:
-            shown = ", ".join(f"'{level}'" for level in levels[:4])
-            raise DataError(
-                f"{self._files[0].path}: '{name}' would be a category, because '{text}' is not a number, but its cells seem to be ({shown})",
-                "write numbers as 1500.5, list other texts in the key 'data.missing_values', or say that it is one:\n"
-                f"    data:\n      types:\n        {name}: category",
-            )
-        if (alike := levels_alike(levels)) is not None:
-            raise DataError(
-                f"{self._files[0].path}: '{alike[0]}' and '{alike[1]}' would be two levels of '{name}', and differ in case or spaces alone",
-                f"write them alike in the file, or say that they are two:\n    data:\n      types:\n        {name}: category",
-            )
-
 
 def _is_category(cells: pa.Array) -> bool:
     """Return whether a column was stored as a category, such as pandas writes."""
     import pyarrow as pa
 
     return bool(pa.types.is_dictionary(cells.type))
-
-
-def _refuse_duration(file: TableFile, name: str, cells: pa.Array) -> None:
-    import pyarrow as pa
-
-    if pa.types.is_duration(cells.type) or pa.types.is_time(cells.type):
-        raise DataError(
-            f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
-            f"write it as a number, such as hours, or leave it out:\n    data:\n      columns: ['*', '-{name}']",
-        )
-
-
-def _refuse_type(file: TableFile, name: str, cells: pa.Array) -> None:
-    import pyarrow as pa
-
-    _refuse_duration(file, name, cells)
-    # The numbers that store a pandas period or interval are not its values.
-    if pa.types.is_nested(cells.type) or isinstance(cells.type, pa.BaseExtensionType):
-        raise DataError(
-            f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
-            f"leave it out:\n    data:\n      columns: ['*', '-{name}']\n  or write its parts into columns of their own",
-        )
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:

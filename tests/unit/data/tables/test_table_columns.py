@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bayesmesh.data.tables.level_texts import MISSING_TEXTS
 from bayesmesh.data.tables.table_columns import (
-    MISSING_TEXTS,
     Levels,
     Misfit,
     choose_columns,
