@@ -31,6 +31,9 @@ from bayesmesh.store.seal_files import find_files
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_LEAST_SCALE = 1e-12
+"""Smallest standard deviation, as a fraction of the mean, of a column that is not constant."""
+
 ROLES = ("weights", "offset", "exposure")
 """Options that assign a role to a column."""
 
@@ -305,7 +308,8 @@ class TableReader:
             elif name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
                 described[name]["fill"] = mean
-                if name in self._standardised and not scale > 0:
+                # The mean of equal numbers is rounded, so that they seem to vary by a few units in the last place.
+                if name in self._standardised and not scale > _LEAST_SCALE * abs(mean):
                     raise DataError(
                         f"key 'data.standardise': '{name}' has the same value, {mean:g}, in all rows", "leave it out"
                     )

@@ -1,0 +1,40 @@
+"""Options that name columns, cells that do not fit their column, and files whose columns differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.sources.table import Options, Source
+from bayesmesh.errors import DataError
+
+
+def read(folder: Path, *tables: str | pa.Table, **options: Any) -> Dataset:
+    """Return the dataset of one file for each table, CSV for a text and Parquet for others."""
+    for number, table in enumerate(tables):
+        if isinstance(table, str):
+            (folder / f"rows-{number}.csv").write_text(table, encoding="utf-8")
+        else:
+            parquet.write_table(table, folder / f"rows-{number}.parquet")
+    records = folder / "records"
+    records.mkdir()
+    source = Source(Options.model_validate({"files": str(folder / "rows-*"), **options}))
+    source.fetch(records)
+    return source.read(records)
+
+
+@pytest.mark.parametrize(("value", "num_rows"), [("0.1", 3), ("1.1", 30), ("98.6", 1000)])
+def test_a_constant_is_not_standardised_by_the_rounding_of_its_mean(tmp_path: Path, value: str, num_rows: int) -> None:
+    with pytest.raises(DataError, match=f"'x' has the same value, {value}, in all rows"):
+        read(tmp_path, "x\n" + f"{value}\n" * num_rows, standardise=["x"])
+
+
+def test_a_column_that_varies_little_is_standardised(tmp_path: Path) -> None:
+    dataset = read(tmp_path, "x\n10000000.0001\n10000000.0002\n", standardise=["x"])
+    np.testing.assert_allclose(dataset.rows["x"][:], [-1, 1], rtol=1e-4)
