@@ -102,9 +102,21 @@ def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not missing or not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
+    if missing and pa.types.is_dictionary(cells.type):
+        is_gone = pc.is_null(without_missing(cells.cast(cells.type.value_type), missing))
+        kept = pc.if_else(is_gone, pa.scalar(None, cells.indices.type), cells.indices)
+        return pa.DictionaryArray.from_arrays(kept, cells.dictionary, ordered=cells.type.ordered)
+    if not missing or not _is_text(cells.type):
         return cells
+    # Arrow compares no views, in which Polars writes texts.
+    cells = cells.cast(pa.string()) if pa.types.is_string_view(cells.type) else cells
     return pc.if_else(pc.is_in(cells, value_set=pa.array(missing, cells.type)), pa.scalar(None, cells.type), cells)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:

@@ -109,6 +109,14 @@ def test_texts_for_no_value_become_null() -> None:
     assert without_missing(cells, ("x",)).to_pylist() == ["NA", None, None, ""]
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_texts_for_no_value_become_null_however_they_are_stored(kind: pa.DataType) -> None:
+    cells = pa.array(["a", "unknown", None, "b", "a"]).cast(kind)
+    assert without_missing(cells, ("unknown", "?")).to_pylist() == ["a", None, None, "b", "a"]
+    assert without_missing(cells.slice(1, 3), ("unknown",)).to_pylist() == [None, None, "b"]
+    assert without_missing(cells, ()).to_pylist() == cells.to_pylist()
+
+
 def test_columns_by_name_pattern_and_exclusion() -> None:
     names = ["id", "-y", "x[1]", "x1"]
     assert choose_columns(names, ["*", "-id"], "k") == ["-y", "x[1]", "x1"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -38,3 +39,10 @@ def test_a_constant_is_not_standardised_by_the_rounding_of_its_mean(tmp_path: Pa
 def test_a_column_that_varies_little_is_standardised(tmp_path: Path) -> None:
     dataset = read(tmp_path, "x\n10000000.0001\n10000000.0002\n", standardise=["x"])
     np.testing.assert_allclose(dataset.rows["x"][:], [-1, 1], rtol=1e-4)
+
+
+def test_a_text_for_a_missing_value_is_one_in_a_pandas_category(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": pd.Categorical(["a", "unknown", "b"]), "y": [1.0, 2.0, 3.0]})
+    dataset = read(tmp_path, pa.Table.from_pandas(frame), missing_values=["unknown"], missing="drop")
+    assert dataset.variables["x"].levels == ("a", "b")
+    assert dataset.rows["y"][:].tolist() == [1, 3]
