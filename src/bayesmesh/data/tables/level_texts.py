@@ -28,7 +28,7 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
     >>> doubtful_number(["n/a", "2.5", "3.5"]), doubtful_number(["1,5", "2,5"]), doubtful_number(["A", "B", "1"])
     ('n/a', '1,5', None)
     """
-    others = [level for level in levels if not _is_number(level)]
+    others = [level for level in levels if not is_number(level)]
     num_numbers = len(levels) - len(others)
     is_doubtful = all(map(_WRITTEN_NUMBER.fullmatch, others)) or num_numbers >= max(2, len(others))
     return others[0] if others and is_doubtful else None
@@ -49,7 +49,7 @@ def seem_to_be(levels: Sequence[str]) -> Kind | None:
         return "time"
     if not values or any(map(_CODE.match, values)):
         return None
-    return "number" if all(map(_is_number, values)) or doubtful_number(values) is not None else None
+    return "number" if all(map(is_number, values)) or doubtful_number(values) is not None else None
 
 
 def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
@@ -66,7 +66,8 @@ def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number as programs write it."""
     try:
         return "_" not in text and bool(np.isfinite(float(text)))
     except ValueError:

@@ -134,6 +134,8 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
 
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
+    if kind == "time":
+        _refuse_numbers(cells)
     try:
         if kind == "time":
             moments = cells.cast(pa.timestamp("ns"))
@@ -152,6 +154,16 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
     if kind != "time":
         _check_exact(cells, values)
     return values
+
+
+def _refuse_numbers(cells: pa.Array) -> None:
+    """Refuse numbers for times: Arrow would count nanoseconds, whatever they count."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(cells.type) or pa.types.is_null(cells.type) or _is_text(cells.type):
+        return
+    if len(present := np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False))):
+        raise Misfit(int(present[0]), str(cells[int(present[0])]))
 
 
 def _check_exact(cells: pa.Array, values: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bayesmesh.data.tables.level_texts import MISSING_TEXTS
+from bayesmesh.data.tables.level_texts import MISSING_TEXTS, is_number
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.table_columns import (
     NO_LEVEL,
@@ -260,6 +260,12 @@ class TableReader:
                 f"{where} is {text}, a whole number with more digits than a float64 holds exactly",
                 f"if it is the name of something, declare the column:\n    data:\n      types:\n        {name}: category\n"
                 "  or subtract what its values have in common",
+            )
+        if kind == "time" and is_number(text):
+            return DataError(
+                f"{where} is not a time such as 2026-11-23 but '{text}'",
+                "write it as a time in the file, or read the numbers as they are, if all of them are numbers:\n"
+                f"    data:\n      types:\n        {name}: number",
             )
         word = {"integer": "a whole number", "time": "a time such as 2026-11-23"}.get(kind or "", "a number")
         return DataError(

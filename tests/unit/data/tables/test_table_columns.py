@@ -117,6 +117,16 @@ def test_texts_for_no_value_become_null_however_they_are_stored(kind: pa.DataTyp
     assert without_missing(cells, ()).to_pylist() == cells.to_pylist()
 
 
+@pytest.mark.parametrize("cells", [[None, 2019, 2020], [None, 1767225600.5]])
+def test_numbers_are_not_times(cells: list[float | None]) -> None:
+    with pytest.raises(Misfit) as caught:
+        to_numbers(pa.array(cells), "time")
+    assert (caught.value.cell, caught.value.text) == (1, str(cells[1]))
+    with pytest.raises(Misfit):
+        to_numbers(pa.array(cells).dictionary_encode(), "time")
+    assert np.isnan(to_numbers(pa.nulls(2), "time")).all()
+
+
 def test_columns_by_name_pattern_and_exclusion() -> None:
     names = ["id", "-y", "x[1]", "x1"]
     assert choose_columns(names, ["*", "-id"], "k") == ["-y", "x[1]", "x1"]

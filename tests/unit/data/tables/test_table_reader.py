@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +48,21 @@ def test_a_text_for_a_missing_value_is_one_in_a_pandas_category(tmp_path: Path) 
     dataset = read(tmp_path, pa.Table.from_pandas(frame), missing_values=["unknown"], missing="drop")
     assert dataset.variables["x"].levels == ("a", "b")
     assert dataset.rows["y"][:].tolist() == [1, 3]
+
+
+DAYS = pa.table({"t": [datetime.date(2026, 11, 23)]})
+
+
+@pytest.mark.parametrize(
+    ("tables", "types", "said"),
+    [
+        ((pa.table({"t": [2019, 2020]}),), {"t": "time"}, "rows-0.parquet, row 1: 't' is not a time such as 2026-11-23 but '2019'"),
+        ((DAYS, pa.table({"t": [20454, 3]})), {}, "rows-1.parquet, row 1: 't' is not a time such as 2026-11-23 but '20454'"),
+    ],
+)  # fmt: skip
+def test_numbers_in_a_column_of_times_are_refused(
+    tmp_path: Path, tables: tuple[pa.Table, ...], types: dict[str, str], said: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        read(tmp_path, *tables, types=types)
+    assert "t: number" in caught.value.remedy
