@@ -60,11 +60,13 @@ class Options(Settings):
     )
     types: dict[str, Literal["number", "integer", "category", "time"]] = Field(
         {},
-        description="Column -> its kind, where this is not evident; `time` becomes days since 1970. In a text format, a "
+        description="Column, by name or pattern -> its kind, where this is not evident; `time` becomes days since 1970. In a text format, a "
         "column is numeric if its first value is a number.",
     )
     levels: dict[str, list[str]] = Field(
-        {}, description="Category -> all its levels in the order of their codes; by default, the levels found, sorted."
+        {},
+        description="Category, by name or pattern -> all its levels in the order of their codes; by default, the levels "
+        "found, sorted.",
     )
     standardise: tuple[str, ...] = Field(
         (),
@@ -133,7 +135,7 @@ class Source(base.Source):
             for name, column in ([(field, named)] if isinstance(named, str) else zip(named, named, strict=True))
         }
         of_one = [(field, named) for field, named in about["fields"].items() if isinstance(named, str)]
-        ordered = [field for field, named in of_one if named in self.options.levels]
+        ordered = [field for field, named in of_one if columns[named].get("is_ordered")]
         return Dataset(
             rows=rows,
             variables={k: dataclasses.replace(v, is_ordered=k in ordered) for k, v in variables.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -69,6 +69,36 @@ def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> l
             else:
                 chosen[name] = None
     return list(chosen)
+
+
+def declared_columns[T](names: Sequence[str], declared: Mapping[str, T], key: str) -> dict[str, T]:
+    """Return column -> its declaration; a column's name takes precedence over the patterns that match it.
+
+    Args:
+        names: all columns.
+        declared: name or pattern -> what it declares.
+        key: key of the configuration that holds the declarations, for messages.
+
+    Raises:
+        DataError: a pattern matches no column, or two patterns declare a column differently.
+
+    >>> declared_columns(["id_a", "id_b", "y"], {"id_*": "category", "id_b": "number"}, "data.types")
+    {'id_a': 'category', 'id_b': 'number'}
+    """
+    pattern_of: dict[str, str] = {}
+    for pattern in declared:
+        found = [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise DataError(f"key '{key}': no column '{pattern}' in the table", suggest(pattern, names))
+        for name in found:
+            other = pattern_of.get(name, pattern)
+            if name not in declared and declared[other] != declared[pattern]:
+                raise DataError(
+                    f"key '{key}': '{other}' and '{pattern}' declare '{name}' differently",
+                    f"declare '{name}' by its name",
+                )
+            pattern_of[name] = name if name in declared else pattern
+    return {name: declared[pattern_of[name]] for name in names if name in pattern_of}
 
 
 def infer_kind(cells: pa.Array, *, is_text_format: bool) -> Kind | None:
@@ -203,7 +233,7 @@ class Levels:
     """
 
     def __init__(self, declared: Sequence[str] | None = None) -> None:
-        self._codes = {_composed(level): code for code, level in enumerate(declared or ())}
+        self._codes = {composed(level): code for code, level in enumerate(declared or ())}
         self._is_open = declared is None
 
     def encode(self, cells: pa.Array) -> np.ndarray:
@@ -220,7 +250,7 @@ class Levels:
             encoded = cells.cast(pa.string()).dictionary_encode()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Misfit(_first_refused(cells, pa.string()), f"a value of type {cells.type}") from error
-        texts = [*map(_composed, encoded.dictionary.to_pylist())]
+        texts = [*map(composed, encoded.dictionary.to_pylist())]
         if self._is_open:
             for text in texts:
                 self._codes.setdefault(text, len(self._codes))
@@ -254,10 +284,10 @@ class Levels:
         return tuple(order), np.array([final[name] for name in names], np.int32)
 
 
-def _composed(text: str) -> str:
+def composed(text: str) -> str:
     """Return a text with accented letters as single characters, so that texts that look alike are one level.
 
-    >>> _composed("a\u0301") == "\u00e1"
+    >>> composed("a\u0301") == "\u00e1"
     True
     """
     return unicodedata.normalize("NFC", text)

@@ -18,6 +18,7 @@ from bayesmesh.data.tables.table_columns import (
     Levels,
     Misfit,
     choose_columns,
+    declared_columns,
     infer_kind,
     to_numbers,
     without_missing,
@@ -89,19 +90,19 @@ class TableReader:
         self._names = choose_columns(names, options.columns, "data.columns")
         if not self._names:
             raise DataError("key 'data.columns': no column is left", "leave fewer out, for example columns: ['*']")
-        for key in ("types", "levels"):
-            choose_columns(names, list(getattr(options, key)), f"data.{key}")
+        types = declared_columns(names, options.types, "data.types")
+        self._declared = declared_columns(names, options.levels, "data.levels")
         self._filter = RowFilter(options.rows, "data.rows", names) if options.rows else None
         used = dict.fromkeys([*self._names, *(self._filter.names if self._filter else ())])
         self._kinds: dict[str, Kind | None] = {
-            name: "category" if name in options.levels else options.types.get(name) for name in used
+            name: "category" if name in self._declared else types.get(name) for name in used
         }
         open_names = {name for name, kind in self._kinds.items() if kind is None}
         self._settle()
         self._is_text = any(file.is_text for file in self._files)
         self._guessed = {name for name in open_names if self._kinds[name] == "category"}
         self._categories = set[str]()
-        self._levels = {n: Levels(options.levels.get(n)) for n in self._names if self._kinds[n] == "category"}
+        self._levels = {n: Levels(self._declared.get(n)) for n in self._names if self._kinds[n] == "category"}
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
         for name in self._standardised:
@@ -249,12 +250,11 @@ class TableReader:
             return DataError(
                 f"{where} holds {text} instead of a text", f"leave the column out: columns: ['*', '-{name}']"
             )
-        if kind == "category" and self._options.levels.get(name) is None:
+        if kind == "category" and name not in self._declared:
             return DataError(f"{where}: more than 1,048,576 levels", f"leave the column out: columns: ['*', '-{name}']")
         if kind == "category":
-            return DataError(
-                f"{where} is '{text}', which is not among its levels", f"add it to the key 'data.levels.{name}'"
-            )
+            key = f"data.levels.{name}" if name in self._options.levels else "data.levels"
+            return DataError(f"{where} is '{text}', which is not among its levels", f"add it to the key '{key}'")
         if text.lstrip("+-").isdecimal() and kind != "time":
             return DataError(
                 f"{where} is {text}, a whole number with more digits than a float64 holds exactly",
@@ -310,7 +310,11 @@ class TableReader:
                 if name in self._guessed:
                     is_stored = name in self._categories
                     check_guess(self._files[0].path, name, levels, is_text=self._is_text, is_stored=is_stored)
-                described[name] |= {"levels": list(levels), "codes": codes.tolist()}
+                described[name] |= {
+                    "levels": list(levels),
+                    "codes": codes.tolist(),
+                    "is_ordered": name in self._declared,
+                }
             elif name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
                 described[name]["fill"] = mean

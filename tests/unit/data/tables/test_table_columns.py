@@ -14,6 +14,7 @@ from bayesmesh.data.tables.table_columns import (
     Levels,
     Misfit,
     choose_columns,
+    declared_columns,
     infer_kind,
     to_numbers,
     without_missing,
@@ -133,3 +134,24 @@ def test_columns_by_name_pattern_and_exclusion() -> None:
     assert choose_columns(names, ["-y", "x[1]"], "k") == ["-y", "x[1]"]
     with pytest.raises(DataError, match="no column 'xx'"):
         choose_columns(names, ["*", "-xx"], "k")
+
+
+def test_a_name_is_declared_rather_than_a_pattern() -> None:
+    names = ["q*", "q1", "q2", "-y"]
+    assert declared_columns(names, {"q*": 1}, "k") == {"q*": 1}
+    assert declared_columns(names, {"q?": 1, "q2": 2, "-y": 3}, "k") == {"q*": 1, "q1": 1, "q2": 2, "-y": 3}
+    assert declared_columns(names, {"q2": 2, "q[12]": 1, "*1": 1}, "k") == {"q1": 1, "q2": 2}
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"r*": 1}, r"key 'k': no column 'r\*'"),
+        ({"-q1": 1}, "key 'k': no column '-q1'"),
+        ({"q*": 1, "*1": 2}, r"key 'k': 'q\*' and '\*1' declare 'q1' differently"),
+    ],
+)
+def test_patterns_that_declare_nothing_or_two_things_are_refused(declared: dict[str, int], said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        declared_columns(["q1", "q2"], declared, "k")
+    assert caught.value.remedy

@@ -66,3 +66,14 @@ def test_numbers_in_a_column_of_times_are_refused(
     with pytest.raises(DataError, match=re.escape(said)) as caught:
         read(tmp_path, *tables, types=types)
     assert "t: number" in caught.value.remedy
+
+
+def test_types_and_levels_are_declared_by_patterns(tmp_path: Path) -> None:
+    levels, types = {"q*": ["low", "high"]}, {"id_*": "category", "id_b": "integer"}
+    dataset = read(tmp_path, "id_a,id_b,q1,q2\n5,6,low,high\n7,8,high,low\n", types=types, levels=levels)
+    assert dataset.variables["id_a"].levels == ("5", "7")
+    assert dataset.rows["id_b"].dtype == np.int64
+    assert dataset.rows["q1"][:].tolist() == [0, 1]
+    assert dataset.rows["q2"][:].tolist() == [1, 0]
+    assert [dataset.variables[name].is_ordered for name in ("id_a", "q1", "q2")] == [False, True, True]
+    assert sorted(dataset.ordered) == ["q1", "q2"]
