@@ -24,7 +24,7 @@ from bayesmesh.data.tables.table_columns import (
     without_missing,
 )
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
-from bayesmesh.data.tables.table_refusals import check_guess, refuse_duration, refuse_type
+from bayesmesh.data.tables.table_refusals import check_guess, refuse_duration, refuse_twins, refuse_type
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.seal_files import find_files
@@ -92,6 +92,7 @@ class TableReader:
             raise DataError("key 'data.columns': no column is left", "leave fewer out, for example columns: ['*']")
         types = declared_columns(names, options.types, "data.types")
         self._declared = declared_columns(names, options.levels, "data.levels")
+        refuse_twins(options.levels)
         self._filter = RowFilter(options.rows, "data.rows", names) if options.rows else None
         used = dict.fromkeys([*self._names, *(self._filter.names if self._filter else ())])
         self._kinds: dict[str, Kind | None] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayesmesh.data.tables.level_texts import MISSING_TEXTS, doubtful_number, levels_alike, seem_to_be
+from bayesmesh.data.tables.table_columns import composed
 from bayesmesh.data.tables.table_files import TableFile
 from bayesmesh.errors import DataError
 
@@ -54,6 +55,15 @@ def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, 
             f"{path}: '{alike[0]}' and '{alike[1]}' would be two levels of '{name}', and differ in case or spaces alone",
             f"write them alike in the file, or say that they are two:\n    data:\n      types:\n        {name}: category",
         )
+
+
+def refuse_twins(levels: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a level that is listed twice in the key ``data.levels``; accents written in two ways do not differ."""
+    for name, listed in levels.items():
+        texts = [*map(composed, listed)]
+        for place, text in enumerate(texts):
+            if text in texts[:place]:
+                raise DataError(f"key 'data.levels.{name}': '{text}' is listed twice", "list every level once")
 
 
 def refuse_duration(file: TableFile, name: str, cells: pa.Array) -> None:

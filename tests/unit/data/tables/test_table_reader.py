@@ -77,3 +77,9 @@ def test_types_and_levels_are_declared_by_patterns(tmp_path: Path) -> None:
     assert dataset.rows["q2"][:].tolist() == [1, 0]
     assert [dataset.variables[name].is_ordered for name in ("id_a", "q1", "q2")] == [False, True, True]
     assert sorted(dataset.ordered) == ["q1", "q2"]
+
+
+@pytest.mark.parametrize(("twin", "said"), [("a", "a"), ("e\u0301", "\u00e9")])
+def test_a_level_that_is_listed_twice_is_refused(tmp_path: Path, twin: str, said: str) -> None:
+    with pytest.raises(DataError, match=f"key 'data.levels.q': '{said}' is listed twice"):
+        read(tmp_path, "q\na\n", levels={"q": ["a", "b", "\u00e9", twin]})
