@@ -226,21 +226,26 @@ class TableReader:
             kind = self._kinds[name]
             if kind == "category":
                 levels = Levels()
-                codes = levels.encode(block.cells[name])
+                codes = self._decode(file, block, every, name, levels)
                 columns[name] = Texts(codes, levels.found())
             else:
                 values = self._decode(file, block, every, name)
                 columns[name] = Times(values) if kind == "time" else values
         return np.flatnonzero(self._filter(columns, len(block)))
 
-    def _decode(self, file: TableFile, block: Block, rows: np.ndarray, name: str) -> np.ndarray:
+    def _decode(
+        self, file: TableFile, block: Block, rows: np.ndarray, name: str, levels: Levels | None = None
+    ) -> np.ndarray:
+        """Return the numbers of some cells, or the codes of levels, by default those of the column."""
         kind, cells = self._kinds[name], block.cells[name]
         cells = cells if len(rows) == len(cells) else cells.take(rows)
         try:
-            values = self._levels[name].encode(cells) if kind == "category" else to_numbers(cells, kind or "number")
+            if kind == "category":
+                return (levels or self._levels[name]).encode(cells)
+            values = to_numbers(cells, kind or "number")
         except Misfit as error:
             raise self._misfit(file, block.first + int(rows[error.cell]), name, error.text) from error
-        if kind != "category" and np.isinf(values).any():
+        if np.isinf(values).any():
             row = block.first + int(rows[np.argmax(np.isinf(values))])
             raise DataError(f"{file.path}, row {row}: '{name}' is infinite", "correct the cell, or leave the row out")
         return values
@@ -248,9 +253,8 @@ class TableReader:
     def _misfit(self, file: TableFile, row: int, name: str, text: str) -> DataError:
         where, kind = f"{file.path}, row {row}: '{name}'", self._kinds[name]
         if kind == "category" and text.startswith("a value of type"):
-            return DataError(
-                f"{where} holds {text} instead of a text", f"leave the column out: columns: ['*', '-{name}']"
-            )
+            out = f"columns: ['*', '-{name}']" if name in self._names else "do not name it in the key 'data.rows'"
+            return DataError(f"{where} holds {text} instead of a text", f"leave the column out: {out}")
         if kind == "category" and name not in self._declared:
             return DataError(f"{where}: more than 1,048,576 levels", f"leave the column out: columns: ['*', '-{name}']")
         if kind == "category":

@@ -83,3 +83,10 @@ def test_types_and_levels_are_declared_by_patterns(tmp_path: Path) -> None:
 def test_a_level_that_is_listed_twice_is_refused(tmp_path: Path, twin: str, said: str) -> None:
     with pytest.raises(DataError, match=f"key 'data.levels.q': '{said}' is listed twice"):
         read(tmp_path, "q\na\n", levels={"q": ["a", "b", "\u00e9", twin]})
+
+
+def test_a_category_of_lists_is_refused_in_a_filter(tmp_path: Path) -> None:
+    table = pa.table({"y": [1.0, 2.0], "x": [[1], [2]]})
+    with pytest.raises(DataError, match="row 1: 'x' holds a value of type list") as caught:
+        read(tmp_path, table, types={"x": "category"}, columns=["y"], rows="x == 'a'")
+    assert "data.rows" in caught.value.remedy
