@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.config.normalised_names import columns_called
 from bayesmesh.errors import DataError, suggest
 
 LONGEST = 4000
@@ -26,7 +27,8 @@ MISSING = "missing"
 """The only function: whether a column lacks a value in a row."""
 
 _EXAMPLE = "for example\n    data:\n      rows: price > 0 and town in ['Bonn', 'Aachen']"
-_QUOTED = re.compile(r"`([^`]*)`")
+_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
+"""Matches texts, which may contain backticks, and names in backticks."""
 
 _ARITHMETIC: dict[type[ast.operator], Callable[..., np.ndarray]] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Mod: np.mod, ast.Pow: np.power,
@@ -91,13 +93,27 @@ class RowFilter:
             raise self._error(f"not an expression: {error.msg}", _EXAMPLE) from error
         except (RecursionError, MemoryError, ValueError) as error:
             raise self._error("nested too deeply, or not a text", _EXAMPLE) from error
-        used = {node.id for node in ast.walk(self._body) if isinstance(node, ast.Name)} - {MISSING}
-        self.names = sorted(self._quoted.get(name, name) for name in used)
-        for name in self.names:
-            if name not in columns:
-                raise self._error(f"no column '{name}' in the table", suggest(name, columns))
+        functions = {id(node.func) for node in ast.walk(self._body) if isinstance(node, ast.Call)}
+        used = {node.id for node in ast.walk(self._body) if isinstance(node, ast.Name) and id(node) not in functions}
+        self._columns = {name: self._column(name, columns) for name in used}
+        self.names = sorted({*self._columns.values()})
+
+    def _column(self, name: str, columns: list[str]) -> str:
+        """Return the column that a name in the syntax tree stands for."""
+        if name in self._quoted:
+            name = self._quoted[name]
+            found = [name] if name in columns else []
+        else:
+            found = columns_called(name, columns)
+        if not found:
+            raise self._error(f"no column '{name}' in the table", suggest(name, columns))
+        if len(found) > 1:
+            raise self._error(f"'{name}' may be any of the columns {', '.join(found)}", "put the name in backticks")
+        return found[0]
 
     def _take_quoted(self, found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
         name = f"_column_{len(self._quoted)}_"
         self._quoted[name] = found[1]
         return name
@@ -160,7 +176,7 @@ class RowFilter:
             case ast.Constant(value=int() | float() as number):
                 return float(number)
             case ast.Name(id=name):
-                return columns[self._quoted.get(name, name)]
+                return columns[self._columns[name]]
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return tuple(self._evaluate(part, columns) for part in parts)
             case ast.Call(args=[part]):

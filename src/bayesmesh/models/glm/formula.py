@@ -15,6 +15,7 @@ import numpy as np
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 
+from bayesmesh.config.normalised_names import columns_called
 from bayesmesh.errors import ConfigError, suggest
 
 KEY = "key 'model.formula'"
@@ -220,11 +221,24 @@ def _factor(text: str, columns: Collection[str]) -> Factor:
     if len(found) != 1 or not isinstance(found[0], ast.Expr):
         raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE)
     tree = found[0].value
+    _name_columns(tree, text, columns)
     _check(tree, text, columns)
     factor = Factor(text, tree)
     if not factor.names:
         raise ConfigError(f"{KEY}: '{text:.60}' has no column in it", EXAMPLE)
     return factor
+
+
+def _name_columns(tree: ast.expr, text: str, columns: Collection[str]) -> None:
+    """Write the names of columns as the table does: Python's parser has normalised them."""
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and id(node) not in functions:
+            called = columns_called(node.id, columns)
+            if len(called) > 1:
+                problem = f"{KEY}: '{text:.60}': '{node.id}' may be any of the columns {', '.join(called)}"
+                raise ConfigError(problem, "rename all but one of them in the table")
+            node.id = called[0] if called else node.id
 
 
 def _check(tree: ast.expr, text: str, columns: Collection[str]) -> None:

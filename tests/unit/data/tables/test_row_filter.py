@@ -14,6 +14,8 @@ COLUMNS = {
     "town": Texts(np.array([0, 1, 0, -1]), ("Bonn", "Aachen")),
     "my col": np.array([0.0, 0.0, 1.0, 1.0]),
     "day": Times(np.array([0.0, 1.5, np.nan, 3.0])),
+    "missing": np.array([1.0, 2.0, 3.0, 3.0]),
+    "\u00b5g": np.array([1.0, 2.0, 1.0, 1.0]),
 }
 
 
@@ -51,6 +53,12 @@ def keep(text: str) -> list[int]:
         ("day >= '1970-01-02'", [1, 3]),
         ("'1970-01-02 12:00' == day", [1]),
         ("1 < 2", [0, 1, 2, 3]),
+        ("town != 'it`s' and `my col` == 1 and town != 'that`s'", [2]),
+        ("town == \"it's `\" or `y` == 5 or town == '\\'`' or `y` < 0", [2, 3]),
+        ("missing < 3 and not missing(missing)", [0, 1]),
+        ("`missing` == 3 and not missing(`x`)", [3]),
+        ("\u00b5g > 1", [1]),
+        ("`\u00b5g` > 1 and `my col` == 0", [1]),
     ],
 )
 def test_rows_that_are_kept(text: str, rows: list[int]) -> None:
@@ -99,3 +107,11 @@ def test_everything_else_is_refused_with_the_key(text: str, message: str) -> Non
         keep(text)
     assert caught.value.message.startswith("key 'data.rows': ")
     assert caught.value.remedy
+
+
+def test_a_name_that_may_be_either_of_two_columns_is_refused() -> None:
+    columns = ["\u00b5g", "\u03bcg"]
+    with pytest.raises(DataError, match="may be any of the columns") as caught:
+        RowFilter("\u00b5g > 1", "data.rows", columns)
+    assert "backticks" in caught.value.remedy
+    assert [RowFilter(f"`{name}` > 1", "data.rows", columns).names for name in columns] == [[name] for name in columns]

@@ -99,3 +99,16 @@ def test_the_number_of_terms_is_bounded() -> None:
     with pytest.raises(ConfigError, match=re.escape(f"use at most {MOST_TERMS}")) as caught:
         parse_formula(f"x0 ~ ({' + '.join(columns[1:16])})^4", columns)
     assert "terms" in caught.value.message
+
+
+@pytest.mark.parametrize("term", ["log(\u00b5g)", "I(2 * \u00b5g ** 2)", "\u00b5g"])
+def test_names_that_python_would_normalise_are_those_of_the_table(term: str) -> None:
+    found = parse_formula(f"y ~ {term}", ["y", "\u00b5g"])
+    assert found.terms[0][0].names == ["\u00b5g"]
+    assert np.isfinite(found.terms[0][0].evaluate({"\u00b5g": np.ones(2)})).all()
+
+
+def test_a_transform_of_either_of_two_columns_is_refused() -> None:
+    with pytest.raises(ConfigError, match="may be any of the columns") as caught:
+        parse_formula("y ~ log(\u00b5g)", ["y", "\u00b5g", "\u03bcg"])
+    assert "rename" in caught.value.remedy
