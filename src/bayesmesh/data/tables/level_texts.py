@@ -7,13 +7,29 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bayesmesh.data.tables.table_columns import Kind
+from bayesmesh.data.tables.table_columns import EXACT, Kind
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 """Texts that stand for a missing value in text formats, unless the source defines others."""
 
-_WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)?(?=\s?%))\s?%?")
-"""Numbers as people write them but programs do not read them: 1,500 and 1,5 and 12%."""
+_UNIT = r"(?:[A-Z]{0,2}[$€£¥₹₩₽₺₪]|EUR|USD|GBP|CHF)"
+
+_WRITTEN_NUMBER = re.compile(
+    rf"""
+    (?!\d{{1,3}}(?:\.\d{{1,3}}){{3}}$)                                      # not the address of a computer
+    [+-]?\s?{_UNIT}?\s?[+-]?
+    (?: [1-9]\d{{0,2}}(?P<mark>[,._ '])\d{{3}}(?:(?P=mark)\d{{3}})*(?:[.,]\d+)? # 1,500 and 1.234,50 and 1'500
+      | [1-9]\d?(?:,\d\d)+,\d{{3}}(?:\.\d+)?                                # 12,34,567
+      | \d+(?:[.,]\d+)? )                                                   # 1,5 and, beside a unit, 15.00
+    (?:[eE][+-]?\d+)?
+    \s?(?:[%‰]|{_UNIT})?
+    """,
+    re.VERBOSE,
+)
+"""Matches numbers as people write them and, like 15.00, as programs read them."""
+
+_PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "\N{EN DASH}": "-", "\N{RIGHT SINGLE QUOTATION MARK}": "'"} | dict.fromkeys("\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}\N{FIGURE SPACE}", " "))  # fmt: skip
+"""Character of a written number -> the one that a keyboard has."""
 
 _CODE = re.compile(r"0\d")
 """Beginning of codes that are not numbers, such as postal codes."""
@@ -25,13 +41,24 @@ _DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})
 def doubtful_number(levels: Sequence[str]) -> str | None:
     """Return a level that is not a number although the others seem to be; None for a plain category.
 
+    A whole number that float64 does not hold is one too, unless all levels are as large: these are identifiers.
+
     >>> doubtful_number(["n/a", "2.5", "3.5"]), doubtful_number(["1,5", "2,5"]), doubtful_number(["A", "B", "1"])
     ('n/a', '1,5', None)
+    >>> doubtful_number(["1.234,50", "$15", "?"]), doubtful_number(["1.2.3", "1.10.2"])
+    ('1.234,50', None)
     """
     others = [level for level in levels if not is_number(level)]
-    num_numbers = len(levels) - len(others)
-    is_doubtful = all(map(_WRITTEN_NUMBER.fullmatch, others)) or num_numbers >= max(2, len(others))
-    return others[0] if others and is_doubtful else None
+    if not others:
+        large = [level for level in levels if abs(float(level)) >= EXACT]
+        return large[0] if 0 < len(large) < len(levels) else None
+    num_strange = sum(not _is_written_number(level) for level in others)
+    is_doubtful = not num_strange or len(levels) - num_strange >= max(2, num_strange)
+    return others[0] if is_doubtful else None
+
+
+def _is_written_number(text: str) -> bool:
+    return _WRITTEN_NUMBER.fullmatch(text.translate(_PLAIN)) is not None
 
 
 def seem_to_be(levels: Sequence[str]) -> Kind | None:
@@ -69,6 +96,7 @@ def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
 def is_number(text: str) -> bool:
     """Return whether a text is a finite number as programs write it."""
     try:
-        return "_" not in text and bool(np.isfinite(float(text)))
+        # Python also reads 1_000 and the digits of other scripts.
+        return "_" not in text and text.isascii() and bool(np.isfinite(float(text)))
     except ValueError:
         return False

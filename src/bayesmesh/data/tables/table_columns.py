@@ -24,7 +24,7 @@ MOST_LEVELS = 2**20
 
 _DAY_NS = 86_400 * 10**9
 
-_EXACT = 2**53
+EXACT = 2**53
 """Above this number, float64 does not represent every integer."""
 
 
@@ -198,7 +198,7 @@ def _refuse_numbers(cells: pa.Array) -> None:
 
 def _check_exact(cells: pa.Array, values: np.ndarray) -> None:
     """Refuse digits that float64 cannot represent exactly: two identifiers could become one. Arrow refuses such integers."""
-    for cell in map(int, np.flatnonzero(np.abs(values) >= _EXACT)):
+    for cell in map(int, np.flatnonzero(np.abs(values) >= EXACT)):
         text = str(cells[cell]).lstrip("+-")
         if text.isdecimal() and int(text) != int(abs(values[cell])):
             raise Misfit(cell, str(cells[cell]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayesmesh.data.tables.level_texts import MISSING_TEXTS, doubtful_number, levels_alike, seem_to_be
+from bayesmesh.data.tables.level_texts import MISSING_TEXTS, doubtful_number, is_number, levels_alike, seem_to_be
 from bayesmesh.data.tables.table_columns import composed
 from bayesmesh.data.tables.table_files import TableFile
 from bayesmesh.errors import DataError
@@ -45,8 +45,9 @@ def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, 
         )  # fmt: skip
     if is_text and (text := doubtful_number(levels)) is not None:
         shown = ", ".join(f"'{level}'" for level in levels[:4])
+        why = "has more digits than a float64 holds exactly" if is_number(text) else "is not a number"
         raise DataError(
-            f"{path}: '{name}' would be a category, because '{text}' is not a number, but its cells seem to be ({shown})",
+            f"{path}: '{name}' would be a category, because '{text}' {why}, but its cells seem to be ({shown})",
             "write numbers as 1500.5, list other texts in the key 'data.missing_values', or say that it is one:\n"
             f"    data:\n      types:\n        {name}: category",
         )
