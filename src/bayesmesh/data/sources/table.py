@@ -14,7 +14,7 @@ from bayesmesh.config.settings import Files, Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.tables.table_columns import choose_columns
-from bayesmesh.data.tables.table_fields import MatrixField, MissingField, fields_of, variable_of
+from bayesmesh.data.tables.table_fields import MatrixField, MissingField, fields_of, missing_name, variable_of
 from bayesmesh.data.tables.table_reader import ROLES, TableReader
 from bayesmesh.data.tables.table_spool import Spool
 from bayesmesh.errors import DataError
@@ -119,6 +119,7 @@ class Source(base.Source):
         """
         about = TableReader(self.options).spool(folder)
         wanted = _wanted(self.options, list(about["columns"]))
+        _refuse_clashes(wanted, about["columns"])
         roles = _roles(self.options, wanted)
         write_sealed(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
         return {"origin": "files", **about["counts"], "kept_rows": about["kept_rows"]}
@@ -176,6 +177,25 @@ def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
                 f"leave it out: columns: ['*', '-{field}']; or name it:\n    data:\n      fields:\n        name: '{field}'",
             )
     return wanted
+
+
+def _refuse_clashes(wanted: Mapping[str, str | list[str]], columns: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a field, or a column of a matrix, with the name of an indicator of missing values, which would be lost.
+
+    Raises:
+        DataError: names the key and both.
+    """
+    indicated = {name for name, about in columns.items() if "missing" in about and about["kind"] != "category"}
+    for field, named in wanted.items():
+        is_one = isinstance(named, str)
+        for label, column in [(field, named)] if is_one else [(name, name) for name in named]:
+            indicator = missing_name(label)
+            if column in indicated and indicator in (wanted if is_one else named):
+                raise DataError(
+                    f"key 'data.indicate_missing': the indicator of '{label}' would replace the column '{indicator}'",
+                    f"rename '{indicator}' in the file or in the key 'data.fields', or leave it out:\n"
+                    f"    data:\n      columns: ['*', '-{indicator}']",
+                )
 
 
 def _roles(options: Options, wanted: Mapping[str, str | list[str]]) -> dict[str, str]:

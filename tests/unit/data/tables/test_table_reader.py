@@ -90,3 +90,29 @@ def test_a_category_of_lists_is_refused_in_a_filter(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="row 1: 'x' holds a value of type list") as caught:
         read(tmp_path, table, types={"x": "category"}, columns=["y"], rows="x == 'a'")
     assert "data.rows" in caught.value.remedy
+
+
+INCOMES = "income,income_missing,town\n1,7,a\n,8,b\n3,9,\n"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"features": ["income", "income_missing"]},
+        {"income": "income", "income_missing": "income_missing"},
+        {"money": "income", "money_missing": "income_missing"},
+    ],
+)
+def test_an_indicator_does_not_replace_a_column(tmp_path: Path, fields: dict[str, Any]) -> None:
+    said = "key 'data.indicate_missing': the indicator of '(income|money)' would replace the column '(income|money)_missing'"
+    with pytest.raises(DataError, match=said) as caught:
+        read(tmp_path, INCOMES, indicate_missing=["income", "town"], fields=fields)
+    assert "rename" in caught.value.remedy
+
+
+def test_an_indicator_beside_a_column_of_another_name_is_kept(tmp_path: Path) -> None:
+    fields = {"income": "income", "lost": "income_missing", "features": ["income", "town"]}
+    dataset = read(tmp_path, INCOMES, indicate_missing=["income", "town"], fields=fields)
+    assert dataset.rows["income_missing"][:].tolist() == [0, 1, 0]
+    assert dataset.rows["lost"][:].tolist() == [7, 8, 9]
