@@ -28,6 +28,10 @@ EXACT = 2**53
 """Above this number, float64 does not represent every integer."""
 
 
+_ZONE = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+"""Matches a time of day with a time zone at the end of a text."""
+
+
 class Misfit(Exception):
     """A cell does not fit the kind of its column.
 
@@ -160,20 +164,18 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
         Misfit: a cell is not a number or, depending on the kind, not an integer or not a time.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
+    if _is_text(cells.type):
+        cells = cells.cast(pa.string())
     if kind == "time":
         _refuse_numbers(cells)
+    convert = _days if kind == "time" else _float64
     try:
-        if kind == "time":
-            moments = cells.cast(pa.timestamp("ns"))
-            numbers = pc.divide(moments.cast(pa.int64()).cast(pa.float64(), safe=False), float(_DAY_NS))
-        else:
-            numbers = cells.cast(pa.float64())
+        numbers = convert(cells)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        index = _first_refused(cells, pa.timestamp("ns") if kind == "time" else pa.float64())
+        index = _first_refused(cells, convert)
         raise Misfit(index, str(cells[index])) from error
     values = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
     with np.errstate(invalid="ignore"):
@@ -184,6 +186,29 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
     if kind != "time":
         _check_exact(cells, values)
     return values
+
+
+def _float64(cells: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return cells.cast(pa.float64())
+
+
+def _days(cells: pa.Array) -> pa.Array:
+    """Return days since the start of 1970, UTC, float64; texts without a time zone are in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain, in_utc = pa.timestamp("ns"), pa.timestamp("ns", "UTC")
+    if pa.types.is_string(cells.type):
+        # Arrow converts texts with a zone to moments with a zone alone, and others to moments without.
+        is_zoned = pc.match_substring_regex(cells, _ZONE)
+        none = pa.scalar(None, cells.type)
+        zoned, local = pc.if_else(is_zoned, cells, none), pc.if_else(is_zoned, none, cells)
+        moments = pc.coalesce(local.cast(plain), zoned.cast(in_utc).cast(plain))
+    else:
+        moments = cells.cast(plain)
+    return pc.divide(moments.cast(pa.int64()).cast(pa.float64(), safe=False), float(_DAY_NS))
 
 
 def _refuse_numbers(cells: pa.Array) -> None:
@@ -204,13 +229,13 @@ def _check_exact(cells: pa.Array, values: np.ndarray) -> None:
             raise Misfit(cell, str(cells[cell]))
 
 
-def _first_refused(cells: pa.Array, wanted: pa.DataType) -> int:
+def _first_refused(cells: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
     """Return the index of the first cell that cannot be converted, by bisection."""
     import pyarrow as pa
 
     def is_refused(part: pa.Array) -> bool:
         try:
-            part.cast(wanted)
+            convert(part)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return True
         return False
@@ -249,7 +274,9 @@ class Levels:
         try:
             encoded = cells.cast(pa.string()).dictionary_encode()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise Misfit(_first_refused(cells, pa.string()), f"a value of type {cells.type}") from error
+            raise Misfit(
+                _first_refused(cells, lambda part: part.cast(pa.string())), f"a value of type {cells.type}"
+            ) from error
         texts = [*map(composed, encoded.dictionary.to_pylist())]
         if self._is_open:
             for text in texts:

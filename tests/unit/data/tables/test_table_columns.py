@@ -50,6 +50,10 @@ def test_kinds(cells: Any, is_text: bool, kind: str | None) -> None:
         (pa.array([1, None, 3], pa.int8()), "integer", [1, np.nan, 3]),
         (pa.array([MARCH]), "time", [59.5]),
         (pa.array(["1970-03-01", "1970-03-01 12:00:00"]), "time", [59, 59.5]),
+        (pa.array(["1970-03-01T12:00:00Z", None, "1970-03-01", "1970-03-01 12:00"]), "time", [59.5, np.nan, 59, 59.5]),
+        (pa.array(["1970-03-01T14:00:00+02:00", "1970-03-01 06:00:00-0600"]), "time", [59.5, 59.5]),
+        (pa.array([MARCH.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))]), "time", [59.5 - 1 / 12]),
+        (pa.array(["1", "2.5"], pa.string_view()), "number", [1, 2.5]),
     ],
 )
 def test_numbers(cells: Any, kind: Any, values: list[float]) -> None:
@@ -63,6 +67,13 @@ def test_the_first_cell_that_does_not_fit_is_found(place: int) -> None:
     with pytest.raises(Misfit) as caught:
         to_numbers(pa.array(cells))
     assert (caught.value.cell, caught.value.text) == (place, "y")
+
+
+@pytest.mark.parametrize("text", ["1970-03-01T12:00:00 Z", "1970-03-01T12:00+25:99", "soon", "1970-13-01"])
+def test_texts_that_are_not_times_are_found_among_those_with_a_zone(text: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        to_numbers(pa.array(["1970-03-01T12:00:00Z", "1970-03-01", text, "1970-03-02"]), "time")
+    assert (caught.value.cell, caught.value.text) == (2, text)
 
 
 def test_whole_numbers_beyond_float64_are_refused() -> None:
