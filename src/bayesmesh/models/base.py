@@ -375,6 +375,10 @@ class Model(OnGpu, ByUnit, ABC):
         """Return the observed outcome that `predict` predicts."""
         raise NotImplementedError(f"{type(self).__name__} has no outcome to score")
 
+    def outcome_field(self) -> str | None:
+        """Return the field of the source that is the outcome; None, the default, to find it by comparing values."""
+        return None
+
     @abstractmethod
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return identified quantities on which convergence is assessed, evaluated at a few probe rows.

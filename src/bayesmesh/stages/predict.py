@@ -39,6 +39,10 @@ SOME_ROWS = 256
 """Number of training rows that show which column is the outcome, and stand in for columns that a new table may lack."""
 
 
+MORE_ROWS = 2**14
+"""Number of further rows that are compared at a time if several columns hold the same values in these."""
+
+
 class Outcome(NamedTuple):
     """What is predicted.
 
@@ -223,16 +227,44 @@ class _RowMaker:
 
 
 def find_outcome(model: Model, shards: Shards) -> Outcome:
-    """Return the column that is the outcome, found by comparing some training rows."""
+    """Return the column that is the outcome: the one that the model names, or else the one that holds its values."""
     plain = Shards(shards.path)
-    raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
-    made = {name: np.asarray(values) for name, values in shards.prepare(raw).items()}
-    outcome = np.asarray(model.outcome({name: jax.numpy.asarray(values) for name, values in made.items()}))
-    alike = [name for name, values in raw.items() if _is_same(values, outcome)]
-    if len(alike) != 1:
+    named = model.outcome_field()
+    found = [named] if named is not None and named in plain.fields else _columns_alike(model, shards, plain)
+    if len(found) > 1:
+        found = _handed_on(model, shards, plain, found) or found
+    if len(found) > 1:
+        listed = ", ".join(f"'{name}'" for name in found)
+        _log.warning("the columns %s hold the same values: predictions are named after the first", listed)
+    if not found:
         return Outcome("outcome", (), 0.0, 1.0)
-    about = plain.variables.get(alike[0], Variable("number"))
-    return Outcome(alike[0], about.levels, about.mean, about.scale)
+    about = plain.variables.get(found[0], Variable("number"))
+    return Outcome(found[0], about.levels, about.mean, about.scale)
+
+
+def _outcome_of(model: Model, shards: Shards, raw: Mapping[str, np.ndarray]) -> np.ndarray:
+    made = {name: jax.numpy.asarray(values) for name, values in shards.prepare(dict(raw)).items()}
+    return np.asarray(model.outcome(made))
+
+
+def _columns_alike(model: Model, shards: Shards, plain: Shards) -> list[str]:
+    """Return the columns that hold the values of the outcome, in as many rows as it takes to tell them apart."""
+    found, start, stop = list(plain.fields), 0, min(SOME_ROWS, plain.num_rows)
+    while start < stop:
+        raw = plain.read_rows(start, stop)
+        outcome = _outcome_of(model, shards, raw)
+        found = [name for name in found if _is_same(raw[name], outcome)]
+        if len(found) < 2:
+            return found
+        start, stop = stop, min(stop + MORE_ROWS, plain.num_rows)
+    return found
+
+
+def _handed_on(model: Model, shards: Shards, plain: Shards, names: Sequence[str]) -> list[str]:
+    """Return the columns whose values are those of the outcome even if only these are reversed."""
+    raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
+    turned = {name: raw[name][::-1] for name in names}
+    return [name for name in names if _is_same(turned[name], _outcome_of(model, shards, raw | {name: turned[name]}))]
 
 
 def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:

@@ -327,6 +327,52 @@ def test_the_outcome_is_found_in_another_precision() -> None:
     assert not _is_same(values, np.array([True, True]))
 
 
+def test_a_formula_names_the_outcome_among_equal_columns(trained: Callable[..., StageSpec]) -> None:
+    old = pd.read_csv("old.csv")
+    old.assign(copy=old["y"]).to_csv("old.csv", index=False)
+    spec = trained(NORMAL, normal_latents(), standardise=["y", "copy"])
+    pd.DataFrame({"site": ["bonn"], "x": [5.0]}).to_csv("new.csv", index=False)
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    found = pd.read_csv("out.csv")
+    # In the unit of the table.
+    assert abs(found["y_mean"][0] - old["y"].mean()) < 2 * old["y"].std()
+    assert found["y_mean"][0] > 2
+
+
+@pytest.mark.parametrize("some_rows", [2, 256])
+def test_other_models_hand_the_outcome_on(
+    trained: Callable[..., StageSpec],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    some_rows: int,
+) -> None:
+    monkeypatch.setattr("bayesmesh.stages.predict.SOME_ROWS", some_rows)
+    monkeypatch.setattr("bayesmesh.stages.predict.MORE_ROWS", 20)
+    old = pd.read_csv("old.csv")
+    late = np.where(old.index < 50, old["y"], 0)
+    old.assign(y=old["y"], copy=old["y"], late=late)[["copy", "late", *old]].to_csv("old.csv", index=False)
+    latents = {"effects": np.zeros((*SHAPE, 4)), "sigma": np.ones(SHAPE)}
+    model = {"name": "numpyro", "function": "numpyro_functions:by_site"}
+    spec = trained(model, latents, types={"count": "integer"})
+    pd.DataFrame({"count": [3]}).to_csv("new.csv", index=False)
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    assert "y_mean" in Path("out.csv").read_text()
+    assert "hold the same values" not in caplog.text
+
+
+def test_columns_that_cannot_be_told_apart_are_named(
+    trained: Callable[..., StageSpec], caplog: pytest.LogCaptureFixture
+) -> None:
+    pd.read_csv("old.csv").assign(y=1.5, also=1.5).to_csv("old.csv", index=False)
+    latents = {"effects": np.zeros((*SHAPE, 4)), "sigma": np.ones(SHAPE)}
+    model = {"name": "numpyro", "function": "numpyro_functions:by_site"}
+    spec = trained(model, latents, types={"count": "integer"})
+    pd.DataFrame({"count": [3]}).to_csv("new.csv", index=False)
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    assert "the columns 'also', 'y' hold the same values" in caplog.text
+    assert "also_mean" in Path("out.csv").read_text()
+
+
 @pytest.mark.parametrize("name", ["numpyro", "pymc"])
 def test_functions_of_other_libraries_predict_without_an_outcome(
     trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str], name: str

@@ -200,6 +200,11 @@ class Glm(Model):
         """Return the outcome of each row: a number, or the code of a level."""
         return rows["outcome"]
 
+    def outcome_field(self) -> str | None:
+        """Return the column on the left of the tilde; None if it is transformed."""
+        outcome = self.plan.formula.outcome
+        return outcome.names[0] if outcome.is_plain else None
+
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return coefficients by term, the intercept where all columns are 0, other parameters, and the predictor."""
         plan, found = self.plan, {k: v for k, v in latents.items() if k in self.plan.parameters}
