@@ -141,6 +141,7 @@ def test_effects_of_new_levels_are_drawn_from_their_population(
     with pytest.raises(DataError, match=r"row 1: 'site' is 'ulm'.*1 other") as caught:
         predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
     assert "--new-levels" in caught.value.remedy
+    caplog.set_level("INFO", logger="bayesmesh")
     predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9, takes_new_levels=True)
     assert "effects of 2 new levels of 'site'" in caplog.text
     found = pd.read_csv("out.csv")
