@@ -190,6 +190,9 @@ def _changes_of(columns: Columns, entry: str, sd: float, spec: SpecLike) -> Iter
     (factor,) = columns.term
     about = spec.variables.get(factor.text) if factor.is_plain else None
     if about is not None and about.kind == "category":
+        if any(0 in (levels or ()) for (levels,) in columns.codings):
+            # Every level has a column, so a coefficient is the predictor of its level and not a difference.
+            return
         yield f"{entry} instead of {about.levels[0]} ({factor.text})", 1.0
     elif factor.is_plain:
         name = f"{factor.text}[{entry}]" if entry else factor.text

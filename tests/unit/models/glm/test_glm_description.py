@@ -135,3 +135,19 @@ def test_columns_that_are_combinations_of_others_are_named(formula: str, family:
     facts = check_described(make(formula, family)[0]).facts
     assert ("Collinear columns" in facts) == bool(said)
     assert said in facts.get("Collinear columns", "")
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "binomial"])
+def test_means_of_levels_are_not_differences_from_the_first(family: str) -> None:
+    def words(formula: str) -> list[str]:
+        effects = check_described(make(f"{OUTCOMES[family]} ~ {formula}", family)[0]).effects
+        assert effects is not None
+        return [change.words for change in effects.changes if " instead of " in change.words]
+
+    contrasts = ["elm instead of ash (species)", "fir instead of ash (species)"]
+    # Cutpoints take the place of an intercept.
+    expected = contrasts if family == "ordinal" else []
+    assert words("0 + species") == words("0 + age + species") == expected
+    assert words("age + species") == contrasts
+    assert words("0 + plots:species") == []
+    assert words("0 + site + species")[-2:] == contrasts
