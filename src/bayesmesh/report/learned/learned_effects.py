@@ -83,7 +83,7 @@ def build_effects(
     spoken: dict[tuple[str, str], list[ShownChange]] = {}
     for each in estimates:
         for change in effects.changes:
-            level = _level_of(each, change.summary, change.entry)
+            level = _level_of(each, change, effects)
             if level is not None and math.isfinite(each.median):
                 row = _change(effects, change, each, effects.of.replace("{level}", level), widening)
                 rows.append(row)
@@ -110,14 +110,18 @@ def build_effects(
     return ShownEffects(verb, len(of) > 1, rows, said, note, first)
 
 
-def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
+def _level_of(each: Estimate, change: Change, effects: Effects) -> str | None:
     """Return the outcome level of a coefficient, empty for an outcome without levels; None for another coefficient."""
-    if each.item.variable != summary:
+    names = each.item.names
+    if each.item.variable != change.summary:
         return None
-    if each.item.names == entry:
-        return ""
-    head, comma, level = each.item.names.rpartition(",")
-    return level if (comma and head == entry) or (not comma and not entry) else None
+    if "{level}" not in effects.of:
+        return "" if names == change.entry else None
+    if not change.entry:
+        return names
+    # Names of levels may contain commas: of the entries that a name may begin with, the longest is its own.
+    begins = {c.entry for c in effects.changes if c.summary == change.summary and names.startswith(f"{c.entry},")}
+    return names[len(change.entry) + 1 :] if change.entry == max(begins, key=len, default=None) else None
 
 
 def _change(effects: Effects, change: Change, each: Estimate, of: str, widening: float) -> ShownChange:

@@ -12,8 +12,8 @@ from bayesmesh.report.learned.learned_estimates import Estimate
 from bayesmesh.store.stored_description import Change, Effects
 
 
-def estimate(name: str, low: float, median: float, high: float) -> Estimate:
-    item = Coordinate("b", (0,), median, 1.0, 0.1, 1.0, 500.0, 500.0, names=name)
+def estimate(name: str, low: float, median: float, high: float, variable: str = "b") -> Estimate:
+    item = Coordinate(variable, (0,), median, 1.0, 0.1, 1.0, 500.0, 500.0, names=name)
     return Estimate(item, low, high, math.nan, math.nan, 0.0, math.nan, median)
 
 
@@ -81,6 +81,29 @@ def test_a_difference_is_added_and_levels_of_the_outcome_are_named() -> None:
     )
     assert shown is not None
     assert [row.of for row in shown.rows] == ["the odds of b against a", "the odds of c against a"]
+
+
+def test_names_of_levels_may_contain_commas() -> None:
+    towns = tuple(
+        Change(summary="b", entry=town, words=f"{town} instead of Aachen (town)") for town in ("Paris", "Paris, TX")
+    )
+    effects = Effects(scale="difference", of="the mean of y", changes=towns)
+    estimates = [estimate("Paris", 0.9, 1.0, 1.1), estimate("Paris, TX", -5.1, -5.0, -4.9)]
+    shown = build_effects(effects, estimates, may_speak=True)
+    assert shown is not None
+    assert [(row.words, row.median) for row in shown.rows] == [
+        ("Paris instead of Aachen (town)", 1.0),
+        ("Paris, TX instead of Aachen (town)", -5.0),
+    ]
+    effects = Effects(scale="ratio", of="the odds of {level}", changes=(*towns, Change(summary="a", words="more a")))
+    names = ["Paris,b", "Paris,no, c", "Paris, TX,b", "Paris, TX,no, c"]
+    estimates = [estimate(name, 0.1, 0.2, 0.3) for name in names]
+    shown = build_effects(effects, [*estimates, estimate("no, c", 0.1, 0.2, 0.3, "a")], may_speak=True)
+    assert shown is not None
+    assert [(row.words.partition(" instead")[0], row.of) for row in shown.rows] == [
+        ("Paris", "the odds of b"), ("Paris", "the odds of no, c"), ("Paris, TX", "the odds of b"),
+        ("Paris, TX", "the odds of no, c"), ("more a", "the odds of no, c"),
+    ]  # fmt: skip
 
 
 def test_without_coefficients_of_single_predictors_nothing_is_said() -> None:
