@@ -63,6 +63,8 @@ class Factor(NamedTuple):
             return np.asarray(_evaluate(self.tree, rows), np.float64)
 
 
+_QUOTED = re.compile(r"`([^`]+)`")
+
 Term = tuple[Factor, ...]
 """A product of factors; the empty one is the intercept."""
 
@@ -198,7 +200,7 @@ def _terms(text: str, columns: Collection[str], others: Collection[str]) -> tupl
             f"~ {text}", context={"__formulaic_variables_available__": list(others)}
         )
         parsed = [[(str(f.expr), f.eval_method.value) for f in term.factors] for term in found.root]
-    except (FormulaicError, SyntaxError, AttributeError, RecursionError) as error:
+    except (FormulaicError, SyntaxError, AttributeError, IndexError, RecursionError) as error:
         raise ConfigError(f"{KEY}: '{text:.80}' cannot be read as terms", EXAMPLE) from error
     if len(parsed) > MOST_TERMS:
         raise ConfigError(f"{KEY}: {len(parsed):,} terms", f"use at most {MOST_TERMS}")
@@ -213,15 +215,19 @@ def _factor(text: str, columns: Collection[str]) -> Factor:
     """Return a factor after checking that it holds only arithmetic and known functions of columns."""
     if text in columns:
         return Factor(text, ast.Name(text, ast.Load()))
+    # Placeholders for names in backticks; longer than any name in the text.
+    quoted = {f"{'_' * len(text)}{i}": name for i, name in enumerate(_QUOTED.findall(text))}
+    unused = iter(quoted)
     try:
         # As in R: in Python, ^ would bind less tightly than the product around it.
-        found = ast.parse(text.replace("^", "**")).body
+        plain = _QUOTED.sub(lambda _: next(unused), text).replace("^", "**")
+        found = ast.parse(plain).body
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE) from error
     if len(found) != 1 or not isinstance(found[0], ast.Expr):
         raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE)
     tree = found[0].value
-    _name_columns(tree, text, columns)
+    _name_columns(tree, text, columns, quoted)
     _check(tree, text, columns)
     factor = Factor(text, tree)
     if not factor.names:
@@ -229,11 +235,20 @@ def _factor(text: str, columns: Collection[str]) -> Factor:
     return factor
 
 
-def _name_columns(tree: ast.expr, text: str, columns: Collection[str]) -> None:
-    """Write the names of columns as the table does: Python's parser has normalised them."""
+def _name_columns(tree: ast.expr, text: str, columns: Collection[str], quoted: Mapping[str, str]) -> None:
+    """Write the names of columns as the table does: Python's parser has normalised them.
+
+    Args:
+        tree: changed in place.
+        text: of the factor, for messages.
+        columns: of the table.
+        quoted: placeholder -> name in backticks.
+    """
     functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in functions:
+        if isinstance(node, ast.Name) and node.id in quoted:
+            node.id = quoted[node.id]
+        elif isinstance(node, ast.Name) and id(node) not in functions:
             called = columns_called(node.id, columns)
             if len(called) > 1:
                 problem = f"{KEY}: '{text:.60}': '{node.id}' may be any of the columns {', '.join(called)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -63,15 +63,14 @@ def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
     A factor that is a transform stays a transform of standardised numbers, as its label says. For an ordinal outcome, the
     intercept is the number to subtract from the cutpoints.
     """
-    parts = [part for columns in plan.columns for part in _expand(columns, spec)]
+    parts = _in_one_order([part for columns in plan.columns for part in _expand(columns, spec)])
     about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
     is_changed = about is not None and _is_standardised(about) and FAMILIES[family].is_in_unit
     shift, scale = (about.mean, about.scale) if about is not None and is_changed else (0.0, 1.0)
     if not is_changed and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
         return None
-    # Longest first, so that a term precedes the products that its expansion adds to; the intercept precedes all.
-    own = [product for part in parts for product in sorted(part, key=len, reverse=True)]
-    products = list(dict.fromkeys([(), *own]))
+    # The intercept precedes all.
+    products = list(dict.fromkeys([(), *_products(parts)]))
     matrix = np.array([[part.get(product, 0.0) for part in parts] for product in products])
     return Original(tuple(products), matrix, shift, scale)
 
@@ -97,6 +96,25 @@ def _expand(columns: Columns, spec: SpecLike) -> Iterator[Mapping[Product, float
                 own = [{(f"{factor.text}[{names[i]}]",): 1.0} for i in levels]
             made = [_multiply(one, other) for one in made for other in own]
         yield from made
+
+
+def _products(parts: Sequence[Mapping[Product, float]]) -> Iterator[Product]:
+    """Yield the products of columns, longest first, so that a term precedes the products that its expansion adds to."""
+    return (product for part in parts for product in sorted(part, key=len, reverse=True))
+
+
+def _in_one_order(parts: Sequence[Mapping[Product, float]]) -> list[dict[Product, float]]:
+    """Return columns with the factors of equal products in the order of the first: ``x:z`` and ``z:x`` are one coefficient."""
+    first: dict[Product, Product] = {}
+    for product in _products(parts):
+        first.setdefault(tuple(sorted(product)), product)
+    made: list[dict[Product, float]] = []
+    for part in parts:
+        made.append({})
+        for product, factor in part.items():
+            name = first[tuple(sorted(product))]
+            made[-1][name] = made[-1].get(name, 0.0) + factor
+    return made
 
 
 def _transform(factor: Factor, spec: SpecLike) -> str:

@@ -209,7 +209,7 @@ def _doubling(factor: Factor) -> float:
     """Return by how much the log of a column grows when the column doubles; 0 for other transforms."""
     logs = {"log": math.log(2), "log2": 1.0, "log10": math.log10(2)}
     name = factor.text.partition("(")[0]
-    return logs.get(name, 0.0) if factor.text == f"{name}({factor.names[0]})" else 0.0
+    return logs.get(name, 0.0) if factor.text.replace("`", "") == f"{name}({factor.names[0]})" else 0.0
 
 
 def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> Iterator[str]:

@@ -58,6 +58,18 @@ def test_transforms_are_numpy_s() -> None:
     assert all(np.isfinite(function(x)).all() for function in TRANSFORMS.values())
 
 
+def test_names_in_backticks_are_columns_inside_transforms() -> None:
+    rows = {"my col": np.array([1.0, 4.0]), "a+b": np.array([2.0, 8.0]), "_0": np.array([3.0, 5.0])}
+    texts = "I(`my col`^2 + _0)", "sqrt(`my col` * `a+b`)"
+    found = parse_formula(f"log(`a+b`) ~ {texts[0]} + (1 + log2(`my col`) | g)", [*rows, "g"])
+    assert [factor.names for term in found.terms for factor in term] == [["_0", "my col"]]
+    np.testing.assert_array_equal(found.outcome.evaluate(rows), np.log(rows["a+b"]))
+    np.testing.assert_array_equal(found.terms[0][0].evaluate(rows), rows["my col"] ** 2 + rows["_0"])
+    np.testing.assert_array_equal(found.groups[0].terms[1][0].evaluate(rows), [0.0, 2.0])
+    (term,) = parse_formula(f"g ~ {texts[1]}", [*rows, "g"]).terms
+    np.testing.assert_allclose(term[0].evaluate(rows), np.sqrt([2.0, 32.0]))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -76,6 +88,8 @@ def test_transforms_are_numpy_s() -> None:
         ("y ~ I([i for i in x])", "more than arithmetic"),
         ("y ~ x + I(3)", "has no column in it"),
         ("y ~ lag(x)", "no function 'lag'"),
+        ("y ~ log(`his col`)", "no column 'his col' in the data"),
+        ("y ~ log(``)", "cannot be read"),
         ("y ~ 2:x", "cannot be read|as a factor"),
         ("y ~ (x + z + g + h)^9", "a power of 9"),
         ("y ~ x | g", "in parentheses"),
