@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import VariableLike
-from bayesmesh.models.glm.formula import KEY
+from bayesmesh.models.base import HostRows, VariableLike
+from bayesmesh.models.glm.design import Columns, latent_name
+from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.formula import KEY, Formula
 
 MOST_COUNT = 2**31 - 1
 """Largest count: devices hold 32-bit integers."""
+
+
+def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> None:
+    """Refuse terms that a family does not take, that would share a name, or of which there are none.
+
+    Args:
+        formula: formula of the model.
+        columns: its population-level columns, by term.
+        family: name of the family.
+
+    Raises:
+        ConfigError: a categorical outcome has effects of groups, two groups would share all effects, or nothing is left to
+            estimate.
+    """
+    if family == "categorical" and formula.groups:
+        remedy = "use another family, or a column for each level"
+        raise ConfigError(f"{KEY}: a categorical outcome takes no effects of groups", remedy)
+    names = [latent_name(each.group) for each in formula.groups]
+    if doubled := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ConfigError(f"{KEY}: the effects of two groups are called '{doubled[0]}'", "rename a column of groups")
+    if not (columns or formula.has_intercept or formula.groups or FAMILIES[family].parameters):
+        problem = f"{KEY}: nothing is left to estimate: no intercept, no term, and no parameter of the family {family}"
+        raise ConfigError(problem, f"write a term, or an intercept: {formula.outcome.text} ~ 1")
 
 
 def check_order(name: str, about: VariableLike) -> None:
@@ -69,3 +94,37 @@ def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
         problem = f"key 'model.trials': '{name}' is {trials[~is_whole][0]:g} in a row"
         raise ConfigError(problem, "write whole numbers of at least 0, or leave the row out")
     return trials.astype(np.int32)
+
+
+def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> None:
+    """Refuse negative weights, and exposures that are not positive.
+
+    Args:
+        named: role -> column that has it, or None.
+        rows: a block of rows.
+        start: number of the first row, from 0.
+
+    Raises:
+        ConfigError: names the first such row.
+    """
+    for role, word, fits, needs in (
+        ("weights", "weight", np.greater_equal, "that are 0 or greater"),
+        ("exposure", "exposure", np.greater, "greater than 0"),
+    ):
+        if (name := named[role]) is None:
+            continue
+        values = np.asarray(rows[name], float)
+        if not (possible := fits(values, 0)).all():
+            row = int(np.argmin(possible))
+            problem = f"key 'model.{role}': training row {start + row + 1}: the {word} is {values[row]:g}"
+            raise ConfigError(problem, f"use numbers {needs}")
+
+
+def group_codes(name: str, codes: np.ndarray, start: int) -> np.ndarray:
+    """Return the codes of groups of a block of rows, after refusing numbers that are none; `start` as for `check_signs`."""
+    if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
+        at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
+        problem = f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"
+        remedy = f"declare the column as a category:\n    data:\n      types:\n        {name}: category"
+        raise ConfigError(problem, remedy)
+    return codes

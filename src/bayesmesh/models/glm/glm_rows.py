@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
+from bayesmesh.models.glm import glm_refusals
 from bayesmesh.models.glm.design import (
     LARGEST,
     Columns,
@@ -27,7 +28,6 @@ from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_o
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
-from bayesmesh.models.glm.glm_refusals import check_counts, check_order, check_trials, whole_trials, without_spread
 
 MOST_COLUMNS = 2000
 """Largest number of columns of a design, which is a dense matrix."""
@@ -187,10 +187,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
         largest = max(columns, key=lambda each: len(each.labels))
         raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip
-    if options.family == "categorical" and formula.groups:
-        raise ConfigError(
-            f"{KEY}: a categorical outcome takes no effects of groups", "use another family, or a column for each level"
-        )
+    glm_refusals.check_terms(formula, columns, options.family)
     names = {g.group for g in formula.groups}
     centred = options.centred if isinstance(options.centred, tuple) else ()
     for key, given in (("centred", centred), ("local_group", (options.local_group,))):
@@ -259,7 +256,7 @@ class _Reader(NamedTuple):
                 outcome = self._outcome(rows, start)
                 parts = [evaluate_columns(self.columns, rows, num_rows)]
                 parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
-                self._check_signs(rows, start)
+                glm_refusals.check_signs(_named(self.options), rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
                 named = self.options.trials
@@ -267,7 +264,7 @@ class _Reader(NamedTuple):
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, numbers, start)
                 for i, group in enumerate(self.formula.groups):
-                    codes = self._codes(rows, group.group, start)
+                    codes = glm_refusals.group_codes(group.group, np.asarray(rows[group.group]), start)
                     most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
                 most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
                 start += num_rows
@@ -284,14 +281,14 @@ class _Reader(NamedTuple):
         for i, label in enumerate(label for c in self.columns for label in c.labels):
             is_constant = not found.sd[i] > 1e-12 * abs(found.mean[i])
             if is_constant and (centre or not found.mean[i]):
-                raise without_spread(f"'{label}'", found.mean[i], "leave it out")
+                raise glm_refusals.without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
             constants[f"sd_of_column_{i}"] = float(found.sd[i]) or float(abs(found.mean[i]))
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
-        check_trials(self.options.trials, trials)
+        glm_refusals.check_trials(self.options.trials, trials)
         # Without an intercept, coefficients, effects or sigma also have to account for the mean.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
@@ -307,14 +304,14 @@ class _Reader(NamedTuple):
             if constants["outcome_levels"] < 2:
                 raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
             if self.options.family == "ordinal" and levels:
-                check_order(self.formula.outcome.text, self.spec.variables[self.formula.outcome.text])
+                glm_refusals.check_order(self.formula.outcome.text, self.spec.variables[self.formula.outcome.text])
         return constants
 
     def _check_spread(self, found: Moments) -> None:
         """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
         mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
         if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
-            raise without_spread(what, mean, "use another outcome")
+            raise glm_refusals.without_spread(what, mean, "use another outcome")
 
     @property
     def source(self) -> Source:
@@ -337,7 +334,7 @@ class _Reader(NamedTuple):
             of = "" if trials is None else f" of {trials[row]:g} trials"
             raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
         if self.family.is_discrete:
-            check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
+            glm_refusals.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
@@ -346,33 +343,12 @@ class _Reader(NamedTuple):
             remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
             raise ConfigError(f"{KEY}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
 
-    def _check_signs(self, rows: HostRows, start: int) -> None:
-        """Refuse negative weights, and exposures that are not positive."""
-        for role, word, fits, needs in (
-            ("weights", "weight", np.greater_equal, "that are 0 or greater"),
-            ("exposure", "exposure", np.greater, "greater than 0"),
-        ):
-            if (name := _named(self.options)[role]) is None:
-                continue
-            values = np.asarray(rows[name], float)
-            if not (possible := fits(values, 0)).all():
-                row = int(np.argmin(possible))
-                problem = f"key 'model.{role}': training row {start + row + 1}: the {word} is {values[row]:g}"
-                raise ConfigError(problem, f"use numbers {needs}")
-
     def _offset(self, rows: HostRows) -> np.ndarray | None:
         """Return the number added to the predictor of each row, float64; None if nothing is added."""
         options = self.options
         parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
         parts += [] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))]
         return sum(parts[1:], start=parts[0]) if parts else None
-
-    def _codes(self, rows: HostRows, name: str, start: int) -> np.ndarray:
-        codes = np.asarray(rows[name])
-        if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
-            at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
-            raise ConfigError(f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
-        return codes
 
     def fields(
         self, rows: HostRows, num_rows: int, mean: np.ndarray, sd: np.ndarray, local: int | None
@@ -388,7 +364,7 @@ class _Reader(NamedTuple):
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
         if trials is not None:
-            made["trials"] = whole_trials(options.trials, trials)
+            made["trials"] = glm_refusals.whole_trials(options.trials, trials)
         if (constant := self.family.constant(y, trials)) is not None:
             made["constant"] = constant
         for i, (group, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):

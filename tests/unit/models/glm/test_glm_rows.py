@@ -76,3 +76,26 @@ def test_a_count_beyond_32_bits_is_refused() -> None:
     leaves[7] = 3_000_000_000
     with pytest.raises(ConfigError, match="training row 8: 'leaves' is 3e\\+09, and counts are at most"):
         Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))
+
+
+def test_groups_whose_effects_would_share_a_name_are_refused() -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))
+    rows = {**table, "s?": table["site"], "s!": table["species"], "s2": table["species"]}
+    about = dataclasses.replace(spec, fields={k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rows.items()})
+    with pytest.raises(ConfigError, match="the effects of two groups are called 's_'"):
+        Glm.prepare(own(formula="growth ~ (1 | `s?`) + (1 | `s!`)"), about, lambda: iter([rows]))
+    prepare_rows(functools.partial(Glm.prepare, own(formula="growth ~ (1 | `s?`) + (1 | s2)")), about, rows)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"), [("leaves ~ 0", "poisson"), ("alive ~ 0", "bernoulli"), ("stage ~ -1", "categorical")]
+)
+def test_a_formula_that_leaves_nothing_to_estimate_is_refused(formula: str, family: str) -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))
+    with pytest.raises(ConfigError, match="nothing is left to estimate") as caught:
+        Glm.prepare(own(formula=formula, family=family), spec, lambda: iter([table]))
+    assert f"{formula.partition(' ')[0]} ~ 1" in caught.value.remedy
+    for takes in ("growth ~ 0", "growth ~ 0 + (1 | site)"):
+        prepare_rows(functools.partial(Glm.prepare, own(formula=takes)), spec, table)
