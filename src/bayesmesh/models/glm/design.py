@@ -101,6 +101,19 @@ def levels_of(source: Source, factor: Factor) -> tuple[str, ...] | None:
     return about.levels if about is not None and about.kind == "category" else None
 
 
+def refuse_categories(source: Source, factor: Factor) -> None:
+    """Refuse a transform of a category: it would compute with the codes of the levels.
+
+    Raises:
+        ConfigError: names the category.
+    """
+    for name in () if factor.is_plain else factor.names:
+        about = source.variables.get(name)
+        if about is not None and about.kind == "category":
+            problem = f"{KEY}: '{factor.text}' computes with '{name}', a category"
+            raise ConfigError(problem, f"use the category as it is; or, if its values are numbers, declare them as such:\n    data:\n      types:\n        {name}: number")  # fmt: skip
+
+
 def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) -> list[Columns]:
     """Return the columns of every term, with treatment contrasts where others make a category redundant.
 
@@ -181,10 +194,7 @@ def _labels(
 
 def _entries(source: Source, factor: Factor) -> list[str]:
     """Return a name for each number of a factor in a row: a single empty name, unless a column of the data is a vector."""
-    for name in factor.names:
-        about = source.variables.get(name)
-        if about is not None and about.kind == "category":
-            raise ConfigError(f"{KEY}: '{factor.text}' computes with '{name}', a category", "use the category as it is")
+    refuse_categories(source, factor)
     shapes = {tuple(source.fields[name].shape) for name in factor.names} - {()}
     if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
         raise ConfigError(f"{KEY}: '{factor.text}' mixes columns of the shapes {sorted(shapes)}", "use them one by one")

@@ -23,6 +23,7 @@ from bayesmesh.models.glm.design import (
     levels_of,
     make_columns,
     moments_of,
+    refuse_categories,
 )
 from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
@@ -179,11 +180,10 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
         )
         raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
     formula = parse_formula(options.formula, list(fields))
-    columns = make_columns(
-        Source(fields, spec.variables, spec.labels),
-        formula.terms,
-        has_intercept=formula.has_intercept or options.family == "ordinal",
-    )
+    source = Source(fields, spec.variables, spec.labels)
+    refuse_categories(source, formula.outcome)
+    has_intercept = formula.has_intercept or options.family == "ordinal"
+    columns = make_columns(source, formula.terms, has_intercept=has_intercept)
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
         largest = max(columns, key=lambda each: len(each.labels))
         raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip

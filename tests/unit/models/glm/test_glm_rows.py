@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -99,3 +100,13 @@ def test_a_formula_that_leaves_nothing_to_estimate_is_refused(formula: str, fami
     assert f"{formula.partition(' ')[0]} ~ 1" in caught.value.remedy
     for takes in ("growth ~ 0", "growth ~ 0 + (1 | site)"):
         prepare_rows(functools.partial(Glm.prepare, own(formula=takes)), spec, table)
+
+
+@pytest.mark.parametrize("outcome", ["sqrt(stage)", "I(stage)", "I(growth + stage)"])
+@pytest.mark.parametrize("family", ["normal", "poisson", "ordinal"])
+def test_a_transform_of_an_outcome_that_is_a_category_is_refused(outcome: str, family: str) -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula=f"{outcome} ~ age", family=family)
+    with pytest.raises(ConfigError, match=f"{re.escape(outcome)}' computes with 'stage', a category") as caught:
+        Glm.prepare(own, spec, lambda: iter([table]))
+    assert "stage: number" in caught.value.remedy
