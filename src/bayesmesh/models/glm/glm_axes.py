@@ -20,12 +20,13 @@ def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[st
     """
     source = Source(spec.source_fields, spec.variables, spec.labels)
     labels = [label for columns in plan.columns for label in columns.labels]
-    levels = levels_of(source, plan.formula.outcome)
+    # Codes without names are their own names; without labels, level 1 would bear the index 0.
+    levels = levels_of(source, plan.formula.outcome) or tuple(map(str, range(plan.num_levels)))
     outcome = latent_name(plan.formula.outcome.text)
-    outputs = (Axis(outcome, levels[1:] if levels else None),) if plan.output_shape else ()
+    outputs = (Axis(outcome, levels[1:]),) if plan.output_shape else ()
     axes: dict[str, tuple[Axis | None, ...]] = {"intercept": outputs, "intercept_at_zero": outputs}
     axes["predictor"] = (None, *outputs)
-    axes["baseline"] = (Axis(outcome, levels),)
+    axes["baseline"] = (Axis(outcome, levels or None),)
     for latent, indices in plan.blocks.items():
         name = latent.replace("coefficients", "column", 1)
         axes[latent] = (Axis(name, tuple(labels[i] for i in indices)), *outputs)

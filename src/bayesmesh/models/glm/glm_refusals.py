@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ from bayesmesh.models.base import HostRows, VariableLike
 from bayesmesh.models.glm.design import Columns, latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.formula import KEY, Formula
+
+_log = logging.getLogger("bayesmesh")
 
 MOST_COUNT = 2**31 - 1
 """Largest count: devices hold 32-bit integers."""
@@ -56,6 +59,44 @@ def check_order(name: str, about: VariableLike) -> None:
             f"{KEY}: the levels of '{name}' are in alphabetical order ({first}), which need not be their own",
             f"write all levels from the lowest to the highest:\n    data:\n      levels:\n        {name}: [...]",
         ) from None
+
+
+def check_kind(name: str, family: str, variables: Mapping[str, VariableLike]) -> None:
+    """Refuse a column of numbers as an outcome of levels: in a table, 1, 2, 3 are numbers unless they are declared.
+
+    Raises:
+        ConfigError: the column holds numbers.
+    """
+    about = variables.get(name)
+    if about is not None and about.kind == "number":
+        problem = f"{KEY}: the outcome '{name}' is a column of numbers; family {family} takes the levels of a category"
+        raise ConfigError(
+            problem, f"declare the column as a category:\n    data:\n      types:\n        {name}: category"
+        )
+
+
+def check_codes(name: str, codes: np.ndarray, num_levels: int) -> None:
+    """Refuse codes of levels that do not count from 0, and warn of others that do not occur.
+
+    Args:
+        name: outcome, which has no names of levels.
+        codes: the codes that occur, in ascending order.
+        num_levels: number of levels.
+
+    Raises:
+        ConfigError: no row has the code 0, which would be a level all the same, and the reference of the others.
+    """
+    if codes[0] > 0:
+        problem = f"{KEY}: the smallest value of '{name}' in the training rows is {codes[0]:g}; without names, levels count from 0"
+        raise ConfigError(problem, f"number the levels 0, 1, 2, ..., for example by I({name} - {codes[0]:g})")
+    if missing := num_levels - len(codes):
+        before = codes[:-1][np.diff(codes) > 1] if len(codes) > 1 else codes[:0]
+        first = before[0] if len(before) else codes[-1]
+        _log.warning(
+            "warning: %s: %d of the %d levels of '%s' have no training row, the first of them %d. Number the levels that occur"
+            " 0, 1, 2, ..., unless other rows have the missing ones",
+            KEY, missing, num_levels, name, first + 1,
+        )  # fmt: skip
 
 
 def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:

@@ -182,6 +182,8 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     formula = parse_formula(options.formula, list(fields))
     source = Source(fields, spec.variables, spec.labels)
     refuse_categories(source, formula.outcome)
+    if FAMILIES[options.family].takes_levels:
+        glm_refusals.check_kind(formula.outcome.text, options.family, spec.variables)
     has_intercept = formula.has_intercept or options.family == "ordinal"
     columns = make_columns(source, formula.terms, has_intercept=has_intercept)
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
@@ -248,8 +250,10 @@ class _Reader(NamedTuple):
         most = {key: self.spec.fields[name].num_codes for key, name in coded.items() if name in self.spec.fields}
         numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
         effects = sum(len(c.labels) for part in self.effects for c in part)
+        seen = np.zeros(0)
 
         def blocks() -> Iterator[np.ndarray]:
+            nonlocal seen
             start = 0
             for rows in read_blocks():
                 num_rows = len(next(iter(rows.values())))
@@ -267,11 +271,12 @@ class _Reader(NamedTuple):
                     codes = glm_refusals.group_codes(group.group, np.asarray(rows[group.group]), start)
                     most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
                 most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
+                seen = np.union1d(seen, outcome) if self.family.takes_levels else seen
                 start += num_rows
                 yield block
 
         found = moments_of(blocks())
-        return self._constants(found, most, len(numbers), effects)
+        return self._constants(found, most, len(numbers), effects) | self._levels(seen, most["outcome"])
 
     def _constants(
         self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int
@@ -298,14 +303,21 @@ class _Reader(NamedTuple):
             about = self.spec.variables.get(group.group)
             constants[f"levels_of_group_{i}"] = len(about.levels) if about and about.levels else most[f"{i}"]
         self._check_spread(found)
-        if self.family.takes_levels:
-            levels = levels_of(self.source, self.formula.outcome)
-            constants["outcome_levels"] = len(levels) if levels else most["outcome"]
-            if constants["outcome_levels"] < 2:
-                raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
-            if self.options.family == "ordinal" and levels:
-                glm_refusals.check_order(self.formula.outcome.text, self.spec.variables[self.formula.outcome.text])
         return constants
+
+    def _levels(self, seen: np.ndarray, num_codes: int) -> dict[str, int]:
+        """Return the number of levels of the outcome, if its family takes levels, given the codes that occur in the rows."""
+        if not self.family.takes_levels:
+            return {}
+        name, levels = self.formula.outcome.text, levels_of(self.source, self.formula.outcome)
+        number = len(levels) if levels else num_codes
+        if number < 2:
+            raise ConfigError(f"{KEY}: '{name}' has one level", "use another outcome")
+        if not levels:
+            glm_refusals.check_codes(name, seen, number)
+        elif self.options.family == "ordinal":
+            glm_refusals.check_order(name, self.spec.variables[name])
+        return {"outcome_levels": number}
 
     def _check_spread(self, found: Moments) -> None:
         """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""

@@ -110,3 +110,38 @@ def test_a_transform_of_an_outcome_that_is_a_category_is_refused(outcome: str, f
     with pytest.raises(ConfigError, match=f"{re.escape(outcome)}' computes with 'stage', a category") as caught:
         Glm.prepare(own, spec, lambda: iter([table]))
     assert "stage: number" in caught.value.remedy
+
+
+def _with_grades(grades: np.ndarray, about: Variable | None, formula: str, family: str) -> Glm:
+    """Return a model whose table has a column of grades."""
+    spec, table = trees(NUM_ROWS)
+    rows = {**table, "grade": grades}
+    fields = {**spec.fields, "grade": FieldSpec((), grades.dtype.name)}
+    variables = {**spec.variables, "grade": about} if about else spec.variables
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    given = dataclasses.replace(spec, fields=fields, variables=variables)
+    return Glm(own, prepare_rows(functools.partial(Glm.prepare, own), given, rows)[0])
+
+
+@pytest.mark.parametrize("family", ["categorical", "ordinal"])
+def test_numbers_of_a_table_are_not_levels(family: str) -> None:
+    for grades in (1.0 + np.arange(NUM_ROWS) % 3, np.arange(NUM_ROWS) % 3):
+        with pytest.raises(ConfigError, match=f"'grade' is a column of numbers; family {family}") as caught:
+            _with_grades(grades, Variable("number"), "grade ~ age", family)
+        assert "grade: category" in caught.value.remedy
+    made = _with_grades(1.0 + np.arange(NUM_ROWS) % 3, Variable("number"), "I(grade - 1) ~ age", family)
+    assert made.plan.num_levels == 3
+
+
+@pytest.mark.parametrize("family", ["categorical", "ordinal"])
+def test_codes_of_levels_count_from_0_and_are_their_names(caplog: pytest.LogCaptureFixture, family: str) -> None:
+    codes = np.arange(NUM_ROWS) % 3
+    made = _with_grades(codes, None, "grade ~ age", family)
+    name = "b_age" if family == "categorical" else "baseline"
+    assert [axis and axis.labels for axis in made.axes()[name]] == [("0", "1", "2")[family == "categorical" :]]
+    assert not caplog.messages
+    with pytest.raises(ConfigError, match="smallest value of 'grade' in the training rows is 1;") as caught:
+        _with_grades(codes + 1, None, "grade ~ age", family)
+    assert "I(grade - 1)" in caught.value.remedy
+    assert _with_grades(2 * codes, None, "grade ~ age", family).plan.num_levels == 5
+    assert "2 of the 5 levels of 'grade' have no training row, the first of them 1." in caplog.text
