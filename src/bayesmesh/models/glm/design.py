@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -78,11 +78,18 @@ class Columns(NamedTuple):
         """Whether it is one column of numbers."""
         return self.names == ("",)
 
-    def evaluate(self, rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
-        """Return (row, column) float64: products of the factors, the last one varying fastest."""
-        return np.concatenate([self._block(coding, rows, num_rows) for coding in self.codings], axis=1)
+    @property
+    def is_of_levels(self) -> bool:
+        """Whether all factors are categories."""
+        return all(levels is not None for levels in self.codings[0])
 
-    def _block(self, coding: Coding, rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
+    def evaluate(
+        self, rows: Mapping[str, np.ndarray], num_rows: int, *, without: Literal["", "levels", "numbers"] = ""
+    ) -> np.ndarray:
+        """Return (row, column) float64: products of the factors, the last one varying fastest; those `without` count as 1."""
+        return np.concatenate([self._block(coding, rows, num_rows, without) for coding in self.codings], axis=1)
+
+    def _block(self, coding: Coding, rows: Mapping[str, np.ndarray], num_rows: int, without: str) -> np.ndarray:
         made = np.ones((num_rows, 1))
         for factor, levels in zip(self.term, coding, strict=True):
             if levels == ():
@@ -91,6 +98,8 @@ class Columns(NamedTuple):
                 own = factor.evaluate(rows).reshape(num_rows, -1)
             else:
                 own = (np.asarray(rows[factor.text])[:, None] == np.asarray(levels)[None]).astype(np.float64)
+            if without == ("numbers" if levels is None else "levels"):
+                own = np.ones_like(own)
             made = (made[:, :, None] * own[:, None, :]).reshape(num_rows, -1)
         return made
 

@@ -14,6 +14,7 @@ from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
 from bayesmesh.models.glm.formula import Factor
 from bayesmesh.models.glm.glm_coefficients import NAME, SIGMA, Original
 from bayesmesh.models.glm.glm_rows import Plan
+from bayesmesh.models.glm.glm_unused_levels import named
 
 
 class _Words(NamedTuple):
@@ -86,9 +87,6 @@ _REMEDIES: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Family -> way in which predictions are wrong -> what to try; the remedies for a bias are the same for all families."""
 
-_MOST_NAMED = 12
-"""Largest number of collinear columns that the page names."""
-
 
 def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
     """Return the findings for the page: coefficients in the units of the table, the family's parameters, groups.
@@ -137,6 +135,7 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
     effects = {group.effects: scale for group in plan.groups} | {group.sd: scale for group in plan.groups}
     return {
         "facts": {"Family": words.family, "Link": link, "Priors": "; ".join(_priors(plan, options, spec, original))}
+        | _unused(plan, spec)
         | _collinear(plan, options.family, spec),
         "meanings": {
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
@@ -147,6 +146,19 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
         "remedies": {"bias": _MEANS, **_REMEDIES[options.family]},
     }
+
+
+def _unused_columns(plan: Plan, spec: SpecLike) -> list[str]:
+    labels = [label for columns in plan.columns for label in columns.labels]
+    return [label for i, label in enumerate(labels) if spec.constants.get(f"is_unused_{i}")]
+
+
+def _unused(plan: Plan, spec: SpecLike) -> dict[str, str]:
+    """Return a remark on columns of levels without training rows; empty if there are none."""
+    if not (unused := _unused_columns(plan, spec)):
+        return {}
+    which = f"the prior alone determines the coefficient{'s' if len(unused) > 1 else ''} of {named(unused)}"
+    return {"Levels without rows": which}
 
 
 _BY_THE_PRIOR = 1e-4
@@ -162,12 +174,15 @@ def _collinear(plan: Plan, family: str, spec: SpecLike) -> dict[str, str]:
     variances, directions = np.linalg.eigh(root @ root.T)
     free = directions[:, (DEFAULT_SCALE * unit) ** 2 / variances - 1 < _BY_THE_PRIOR]
     labels = [*(["intercept"] if plan.has_intercept else []), *(each for c in plan.columns for each in c.labels)]
-    named = [name for name, share in zip(labels, np.square(free).sum(axis=1), strict=True) if share > 1e-4]
-    if not named:
+    unused = _unused_columns(plan, spec)
+    shares = zip(labels, np.square(free).sum(axis=1), strict=True)
+    found = [name for name, share in shares if share > 1e-4 and name not in unused]
+    if not found:
         return {}
-    several = f"{free.shape[1]:,} combinations" if free.shape[1] > 1 else "one combination"
+    number = free.shape[1] - len(unused)
+    several = f"{number:,} combinations" if number > 1 else "one combination"
     return {
-        "Collinear columns": f"{', '.join(named[:_MOST_NAMED])}{' and others' if len(named) > _MOST_NAMED else ''}: the data "
+        "Collinear columns": f"{named(found)}: the data "
         f"say nothing about {several} of their coefficients, so that the prior alone decides on it; leave columns out, or give them priors of their own"
     }
 

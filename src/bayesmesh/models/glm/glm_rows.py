@@ -29,6 +29,9 @@ from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_o
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
+from bayesmesh.models.glm.glm_unused_levels import find_unused, warn_of_unused
+
+ReadBlocks = Callable[[], Iterator[HostRows]]
 
 MOST_COLUMNS = 2000
 """Largest number of columns of a design, which is a dense matrix."""
@@ -199,7 +202,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     return formula, columns
 
 
-def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> Preparation:
+def prepare_table(options: Any, spec: SpecLike, read_blocks: ReadBlocks) -> Preparation:
     """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
     options = with_roles(options, spec)
     formula, columns = _read(options, spec, spec.fields)
@@ -239,7 +242,7 @@ class _Reader(NamedTuple):
     family: Family
     spec: SpecLike
 
-    def describe(self, read_blocks: Callable[[], Iterator[HostRows]]) -> dict[str, float | int]:
+    def describe(self, read_blocks: ReadBlocks) -> dict[str, float | int]:
         """Return moments and numbers of levels, after checking every row.
 
         Raises:
@@ -276,19 +279,26 @@ class _Reader(NamedTuple):
                 yield block
 
         found = moments_of(blocks())
-        return self._constants(found, most, len(numbers), effects) | self._levels(seen, most["outcome"])
+        return self._constants(found, most, len(numbers), effects, read_blocks) | self._levels(seen, most["outcome"])
 
     def _constants(
-        self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int
+        self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int, read_blocks: ReadBlocks
     ) -> dict[str, float | int]:
         constants: dict[str, float | int] = {}
         centre = self.formula.has_intercept or self.options.family == "ordinal"
-        for i, label in enumerate(label for c in self.columns for label in c.labels):
-            is_constant = not found.sd[i] > 1e-12 * abs(found.mean[i])
-            if is_constant and (centre or not found.mean[i]):
+        labels = [label for c in self.columns for label in c.labels]
+        constant = [i for i in range(num_columns) if not found.sd[i] > 1e-12 * abs(found.mean[i])]
+        constant = [i for i in constant if centre or not found.mean[i]]
+        unused = find_unused(self.columns, constant, read_blocks)
+        for i, label in enumerate(labels):
+            if i in constant and i not in unused:
                 raise glm_refusals.without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
-            constants[f"sd_of_column_{i}"] = float(found.sd[i]) or float(abs(found.mean[i]))
+            constants[f"sd_of_column_{i}"] = (
+                unused[i].size if i in unused else float(found.sd[i]) or float(abs(found.mean[i]))
+            )
+        constants |= {f"is_unused_{i}": 1 for i in unused}
+        warn_of_unused(unused.values())
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0

@@ -1,0 +1,113 @@
+"""Levels without training rows, as in a fold: their coefficients follow their priors alone, and nothing else changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.data.base import Variable
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.model import Glm
+from bayesmesh.sampling.sampling_model_check import check_described
+from cases import trees
+
+NUM_ROWS = 90
+OUTCOMES = {
+    "normal": "growth", "student_t": "growth", "bernoulli": "alive", "poisson": "leaves", "gamma": "mass",
+    "categorical": "stage", "ordinal": "stage",
+}  # fmt: skip
+
+
+def _make(formula: str, family: str, levels: tuple[str, ...], kept: Any = slice(None)) -> tuple[Glm, Any, Any, Any]:
+    """Return a model, its preparation, its rows and those of the table."""
+    spec, table = trees(NUM_ROWS)
+    table = {name: values[kept] for name, values in table.items()}
+    variables = {**spec.variables, "species": Variable("category", levels=levels)}
+    spec = dataclasses.replace(spec, num_rows=len(table["age"]), variables=variables)
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    made = Glm.prepare(own, spec, lambda: iter([table]))
+    return Glm(own, prepared), made, {name: jnp.asarray(values) for name, values in rows.items()}, table
+
+
+@pytest.mark.parametrize("family", OUTCOMES)
+@pytest.mark.parametrize("terms", ["age + species", "0 + species", "age * species", "species + (1 | site)"])
+def test_a_level_without_rows_follows_its_prior_and_leaves_the_rest(
+    caplog: pytest.LogCaptureFixture, family: str, terms: str
+) -> None:
+    if family == "categorical" and "|" in terms:
+        return
+    with_oak, _, rows, table = _make(f"{OUTCOMES[family]} ~ {terms}", family, ("ash", "elm", "fir", "oak"))
+    assert "no training row has the levels species[oak]" in caplog.text
+    caplog.clear()
+    plain, _, plain_rows, _ = _make(f"{OUTCOMES[family]} ~ {terms}", family, ("ash", "elm", "fir"))
+    assert not caplog.messages
+    labels, own = ([label for columns in each.plan.columns for label in columns.labels] for each in (with_oak, plain))
+    unused = [i for i, label in enumerate(labels) if label not in own]
+    rest = np.setdiff1d(np.arange(len(labels)), unused)
+    np.testing.assert_array_equal(with_oak.plan.sd[rest], plain.plan.sd)
+    wanted = {"species[oak]": 1.0, "age:species[oak]": np.sqrt(np.square(table["age"]).mean())}
+    for i in unused:
+        assert with_oak.plan.sd[i] == pytest.approx(wanted[labels[i]])
+    latents = with_oak.prior(with_oak.spec).sample(seed=jax.random.key(0))
+    fewer = {name: values[rest] if name == "coefficients" else values for name, values in latents.items()}
+    found = with_oak.log_likelihood(latents, rows)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, plain.log_likelihood(fewer, plain_rows), rtol=1e-12)
+    # Away from the unused level, the density differs by the prior of its coefficients alone.
+    scale = 2.5 * (plain.spec.constants["outcome_scale"] if plain.family.is_in_unit else 1.0) / with_oak.plan.sd[unused]
+    z = np.asarray(latents["coefficients"])[unused] / scale.reshape(-1, *(1 for _ in with_oak.plan.output_shape))
+    own_prior = np.sum(-0.5 * z**2 - 0.5 * np.log(2 * np.pi)) - np.log(scale).sum() * (z.size / len(unused))
+    both = [each.prior(each.spec).log_prob(x) for each, x in ((with_oak, latents), (plain, fewer))]
+    np.testing.assert_allclose(both[0], both[1] + own_prior, rtol=1e-8)
+    bijector = with_oak.prior(with_oak.spec).experimental_default_event_space_bijector()
+    back = bijector.forward(bijector.inverse(latents))
+    for name, values in latents.items():
+        np.testing.assert_allclose(back[name], values, rtol=1e-6, atol=1e-8)
+    assert np.isfinite(bijector.forward_log_det_jacobian(bijector.inverse(latents)))
+    facts = check_described(with_oak).facts
+    assert "species[oak]" in facts["Levels without rows"]
+    assert "Collinear columns" not in facts
+
+
+@pytest.mark.parametrize(
+    ("formula", "num_cells"), [("growth ~ species + (1 | site)", 5), ("growth ~ age + species", 1)]
+)
+def test_cells_are_the_rows_without_some_levels(formula: str, num_cells: int) -> None:
+    model, made, rows, _ = _make(formula, "normal", ("ash", "elm", "fir", "oak"))
+    assert made.condense is not None
+    condensed = made.condense()
+    assert condensed is not None
+    assert len(condensed.fields["num_rows"]) == num_cells
+    cells = Glm(model.options, dataclasses.replace(model.spec, is_condensed=True, are_sums=True))
+    latents = model.prior(model.spec).sample(seed=jax.random.key(3))
+    found = cells.log_likelihood(latents, {name: jnp.asarray(values) for name, values in condensed.fields.items()})
+    np.testing.assert_allclose(found.sum(), model.log_likelihood(latents, rows).sum(), rtol=1e-9)
+
+
+def test_rows_of_one_level_leave_all_its_contrasts_to_their_priors(caplog: pytest.LogCaptureFixture) -> None:
+    elms = np.flatnonzero(trees(NUM_ROWS)[1]["species"] == 1)
+    model, made, rows, table = _make("growth ~ age + species", "normal", ("ash", "elm", "fir"), elms)
+    assert "no training row has the levels species[fir]" in caplog.text
+    assert "all training rows have the level species[elm]" in caplog.text
+    np.testing.assert_array_equal(model.plan.sd[1:], [1.0, 1.0])
+    np.testing.assert_array_equal(rows["design"][:, 1:], 0.0)
+    held_out = made.of_rows({**table, "species": np.zeros_like(table["species"])}, len(elms))
+    np.testing.assert_array_equal(held_out["design"][:, 1:], np.broadcast_to([-1.0, 0.0], (len(elms), 2)))
+    assert "coefficients of species[elm], species[fir]" in check_described(model).facts["Levels without rows"]
+
+
+@pytest.mark.parametrize(
+    "terms", ["I(0 * age)", "I(0 * age):species", "species + I(0 * age + 2)", "species + I(0 * age):species"]
+)
+def test_constant_numbers_are_refused_beside_unused_levels(terms: str) -> None:
+    with pytest.raises(ConfigError, match=r"I\(0 \* age.* has the same value, [02], in all rows"):
+        _make(f"growth ~ {terms}", "normal", ("ash", "elm", "fir", "oak"))
