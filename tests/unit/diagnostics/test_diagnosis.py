@@ -132,14 +132,6 @@ def test_latents_beyond_the_limit_are_spread_evenly(run) -> None:
     assert len(table[table["variable"] == "logits"]) == 6  # summaries are always listed in full
 
 
-@pytest.mark.parametrize("num_draws", [1, 3])
-def test_too_few_draws_fail_in_words(run, num_draws: int) -> None:
-    groups = {group: {k: v[:, :num_draws] for k, v in each.items()} for group, each in good_posterior().items()}
-    content, _ = run(groups)
-    assert content["verdict"] == "fail"
-    assert "too few draws or chains: at least two chains of four draws" in content["gates"][0]["found"]
-
-
 def test_latents_are_not_judged(run) -> None:
     groups = good_posterior()
     groups["posterior"]["weights"][0] += 10

@@ -72,3 +72,8 @@ def test_many_coordinates_are_ranked_in_blocks() -> None:
 def test_two_values_have_the_chance_of_their_ranks() -> None:
     x = (autoregressive(4, 0.0, (4, 200, 1)) > 0).astype(np.float64)
     assert 0 < chance_of_r_hat(x)[0] <= 1
+
+
+def test_chains_of_fewer_than_four_draws_have_no_chance() -> None:
+    for num_draws in (1, 3):
+        assert np.isnan(chance_of_r_hat(autoregressive(5, 0.0, (4, num_draws, 2)))).all()

@@ -38,14 +38,9 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
     x, y = generator.normal(5, 2, NUM_ROWS), generator.normal(10, 3, NUM_ROWS)
     alive = np.where(generator.random(NUM_ROWS) < 0.5, "yes", "no")
     table = {
-        "y": y,
-        "x": x,
-        "unused": x**2,
-        "site": site,
-        "alive": alive,
-        "count": 3 - np.arange(NUM_ROWS) % 4,
+        "y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": 3 - np.arange(NUM_ROWS) % 4,
         "most": np.full(NUM_ROWS, 3),
-    }
+    }  # fmt: skip
     pd.DataFrame(table).to_csv("old.csv", index=False)
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> StageSpec:
