@@ -29,7 +29,7 @@ from bayesmesh.analyses.predictive_checks.predictive_quantities import (
     sum_powers,
 )
 from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
-from bayesmesh.analyses.predictive_checks.predictive_survey import Survey, survey_rows
+from bayesmesh.analyses.predictive_checks.predictive_survey import Survey, Unit, survey_rows, unit_of_outcome
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -72,7 +72,8 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     columns: list[Variable] = []
     if not shape:
         blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
-        columns = bin_columns(shards, np.concatenate([block.outcome for block in blocks]))
+        outcome = np.concatenate([block.outcome for block in blocks])
+        columns = bin_columns(shards, unit_of_outcome(bound).convert(outcome))
         block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, 1000)))
     simulator = _simulate(bound, draws, block_rows, None if shape else columns)
     values, largest_for, upper = simulator.quantities()
@@ -167,16 +168,19 @@ def _simulate(bound: BoundModel, draws: DrawBlocks, block_rows: int, columns: li
     """
     shards = bound.shards
 
+    unit = unit_of_outcome(bound)
+
     def blocks() -> Iterator[RowsOfBlock]:
-        return draws.blocks(shards.read_rows, shards.num_rows, block_rows)
+        for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
+            yield block._replace(outcome=unit.convert(block.outcome))
 
     survey = survey_rows(blocks(), shards.num_rows, block_rows)
     if not survey.is_finite:
         raise unsuitable(KEY, f"model {type(bound.model).__name__} has outcomes that are not finite")
-    simulator = _Simulator(bound.model, draws, survey, columns)
+    simulator = _Simulator(bound.model, draws, survey, columns, unit)
     if all(map(simulator.add, blocks())):
         return simulator
-    simulator = _Simulator(bound.model, draws, survey, columns, may_be_binary=False)
+    simulator = _Simulator(bound.model, draws, survey, columns, unit, may_be_binary=False)
     for block in blocks():
         simulator.add(block)
     return simulator
@@ -190,6 +194,7 @@ class _Simulator:
         draws: of its posterior.
         survey: of all rows.
         columns: bins of the data's columns; None if an outcome is more than one number.
+        unit: of the observed outcomes, into which simulated ones are converted.
         may_be_binary: whether outcomes of which only 0 and 1 are observed are taken for binary.
     """
 
@@ -199,10 +204,12 @@ class _Simulator:
         draws: DrawBlocks,
         survey: Survey,
         columns: list[Variable] | None,
+        unit: Unit,
         *,
         may_be_binary: bool = True,
     ) -> None:
-        self._model, self._draws, self._is_of_prior = model, draws, isinstance(draws, PriorDraws)
+        self._model, self._draws, self._unit = model, draws, unit
+        self._is_of_prior = isinstance(draws, PriorDraws)
         self._program = jax.jit(self._of_chunk)
         self._centre, self._scale = survey.centre, survey.scale
         self._sums: list[np.ndarray] = []
@@ -247,6 +254,7 @@ class _Simulator:
         for repeat, (first, count, latents) in itertools.product(range(num_repeats), self._draws.chunks()):
             number = np.uint32(((block.start * num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
             made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
+            made = self._unit.convert(made)
             yield made if self._is_of_prior or made.dtype.kind != "f" else _bounded(made, self._model)
 
     def add(self, block: RowsOfBlock) -> bool:

@@ -12,6 +12,35 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses._draw_blocks import RowsOfBlock
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.data.shards import Shards
+
+
+class Unit(NamedTuple):
+    """The unit of the table in which an outcome is shown, if the data hold it standardised.
+
+    Attributes:
+        mean: of the outcome in the table, which the data hold as 0.
+        scale: its standard deviation, which the data hold as 1.
+    """
+
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def convert(self, outcome: np.ndarray) -> np.ndarray:
+        """Return outcomes in this unit; those that are not standardised keep their dtype.
+
+        >>> Unit(10.0, 2.0).convert(np.array([-1.0, 0.5])), Unit().convert(np.array([3], np.int32)).dtype.name
+        (array([ 8., 11.]), 'int32')
+        """
+        return outcome if self == Unit() else self.mean + self.scale * outcome.astype(np.float64)
+
+
+def unit_of_outcome(bound: BoundModel) -> Unit:
+    """Return the unit of the column that the model names as its outcome; that of the data if it names none."""
+    name = bound.model.outcome_field()
+    about = None if name is None else Shards(bound.shards.path).variables.get(name)
+    return Unit() if about is None else Unit(about.mean, about.scale)
 
 
 class Survey(NamedTuple):

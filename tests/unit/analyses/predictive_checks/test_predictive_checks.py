@@ -139,6 +139,27 @@ def test_counts_are_counts_wherever_the_large_ones_lie(
     )
 
 
+def test_a_standardised_outcome_is_shown_in_the_unit_of_the_table(tmp_path: Path) -> None:
+    generator = np.random.default_rng(6)
+    x = generator.standard_normal(200)
+    y = x / np.sqrt(2) + generator.standard_normal(200) / np.sqrt(2)
+    shape = (2, 200)
+    latents = {
+        "intercept": 0.05 * generator.standard_normal(shape), "sigma": np.full(shape, 0.71),
+        "coefficients": 0.71 + 0.05 * generator.standard_normal((*shape, 1)),
+    }  # fmt: skip
+    about = {"y": Variable("number", mean=1000.0, scale=70.0), "x": Variable("number")}
+    files = check(tmp_path, Dataset({"y": y, "x": x}, variables=about), Options(formula="y ~ x"), latents, 400)
+    table = read_checks(files["checks.csv"]).set_index("quantity")
+    assert table.loc["mean", "observed"] == pytest.approx(1000 + 70 * y.mean())
+    assert table.loc["standard deviation", "simulated_mean"] == pytest.approx(70, rel=0.1)
+    assert table["p_value"].min() > 0.01
+    bins = read_bins(files["bins.csv"])
+    of_x = bins[bins["variable"] == "x"]
+    assert of_x["observed"].between(800, 1200).all()
+    assert of_x["middle_low"].between(700, 1200).all()
+
+
 def test_bins_outside_a_band_that_is_too_narrow_are_not_called_a_bias() -> None:
     row = {
         "variable": "(predicted)",
