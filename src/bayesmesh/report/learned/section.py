@@ -195,8 +195,10 @@ def _level_rows(items: Sequence[Coordinate], reader: DrawReader) -> dict[str, in
     for item in items:
         axes = reader.axes("summaries" if item.is_summary else "posterior", item.variable)
         counts = of_columns.get(axes[0], {}) if axes else {}
-        level = item.names.split(",")[0]
-        if level in counts:
+        parts = item.names.split(",")
+        # Names of levels may contain commas: the longest that the name begins with is its own.
+        starts = (",".join(parts[:n]) for n in range(len(parts), 0, -1))
+        if (level := next((start for start in starts if start in counts), None)) is not None:
             found[item.label] = counts[level]
     return found if len(found) == len(items) else {}
 

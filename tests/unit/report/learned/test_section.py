@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.report.diagnostics_tables import read_summary
+from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
 from bayesmesh.report.learned import section as module
 from bayesmesh.report.learned.section import Learned, build_learned
 from bayesmesh.report.report_draws import DrawReader
@@ -120,6 +120,19 @@ def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(
         assert (each.low, each.high) == pytest.approx([np.quantile(of_draws, q) for q in (0.05, 0.95)])
         assert each.item.mcse_mean == pytest.approx(of_draws.std() / np.sqrt(1200), rel=0.3)
     assert found.meanings == [("effects_site", "what sites add")]
+
+
+def test_levels_with_commas_in_their_names_have_their_own_rows(tmp_path: Path) -> None:
+    root = open_group(tmp_path / "posterior.zarr", "w")
+    root.attrs["level_rows"] = {"town": {"Paris": 7, "Paris, TX": 8}}
+    effects = np.zeros((4, 300, 2, 1))
+    write_array(root.require_group("posterior"), "effects_town", effects, ("chain", "draw", "town", "effect"))
+    names = ["Paris,intercept", "Paris, TX,intercept"]
+    items = [
+        Coordinate("effects_town", (i, 0), *[0.0] * 6, is_summary=False, names=name) for i, name in enumerate(names)
+    ]
+    found = module._level_rows(items, DrawReader(tmp_path / "posterior.zarr"))
+    assert found == {items[0].label: 7, items[1].label: 8}
 
 
 def test_a_run_that_failed_is_not_to_be_trusted_and_nothing_is_said(build: Build) -> None:
