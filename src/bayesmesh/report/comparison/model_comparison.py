@@ -163,32 +163,21 @@ def compare_models(
     by_group = sum_clusters(table, cluster)
     # Rows of one group are not independent, so the bootstrap resamples groups.
     stacking, bma = stack(table), pseudo_bma(by_group)
-    noise = np.array([
-        [each[name].monte_carlo_error if name in each else 0.0 for name in order] for each in (left_out, held_out)
-    ])  # fmt: skip
+    noise = _noise((left_out, held_out), order)
 
     members = []
     for i, name in enumerate(order):
         weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
-        at = None if held is None else held[:, i]
-        members.append(
-            _member(
-                name,
-                (table[:, 0], table[:, i]),
-                (held, at),
-                _noise_from(noise, np.eye(len(order))[i]),
-                clusters,
-                **weights,
-                **_doubts(left_out[name]),
-            )
-        )
+        pairs = (table[:, 0], table[:, i]), (held, None if held is None else held[:, i])
+        own_noise = _noise_from(noise, np.eye(len(order))[i])
+        members.append(_member(name, *pairs, own_noise, clusters, **weights, **_doubts(left_out[name])))
     shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
     members = [member._replace(num_draws=count) for member, count in shared]
     averages = []
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)
-        mixed = _noise_from(noise, shares)
-        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, clusters))
+        pairs = (table[:, 0], _mix(table, shares)), (held, at)
+        averages.append(_member(name, *pairs, _noise_from(noise, shares), clusters))
     num_held_out = 0 if held is None else len(held)
     lacking = tuple(name for name in order if name not in held_out) if held_out else ()
     by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
@@ -293,11 +282,16 @@ def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
 
 
+def _noise(scores: Sequence[Mapping[str, RowScores]], order: Sequence[str]) -> np.ndarray:
+    """Return the Monte Carlo errors of the sums, (rows or held-out rows, model); 0 where a model has no scores."""
+    return np.array([[each[name].monte_carlo_error if name in each else 0.0 for name in order] for each in scores])
+
+
 def _noise_from(noise: np.ndarray, weights: np.ndarray, other: int = 0) -> tuple[float, float]:
     """Return the Monte Carlo errors of an average's difference from a model, which is part of the average.
 
     Args:
-        noise: (rows or held-out rows, model), Monte Carlo errors of the sums.
+        noise: see `_noise`.
         weights: (model,), of the average.
         other: position of the model.
     """
