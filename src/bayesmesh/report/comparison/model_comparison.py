@@ -168,16 +168,16 @@ def compare_models(
     members = []
     for i, name in enumerate(order):
         weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
-        pairs = (table[:, 0], table[:, i]), (held, None if held is None else held[:, i])
-        own_noise = _noise_from(noise, np.eye(len(order))[i])
-        members.append(_member(name, *pairs, own_noise, clusters, **weights, **_doubts(left_out[name])))
+        on_rows, on_held = (table[:, 0], table[:, i]), (held, None if held is None else held[:, i])
+        own_noise, about = _noise_from(noise, np.eye(len(order))[i]), weights | _doubts(left_out[name])
+        members.append(_member(name, on_rows, on_held, own_noise, clusters, **about))
     shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
     members = [member._replace(num_draws=count) for member, count in shared]
     averages = []
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)
-        pairs = (table[:, 0], _mix(table, shares)), (held, at)
-        averages.append(_member(name, *pairs, _noise_from(noise, shares), clusters))
+        on_rows = table[:, 0], _mix(table, shares)
+        averages.append(_member(name, on_rows, (held, at), _noise_from(noise, shares), clusters))
     num_held_out = 0 if held is None else len(held)
     lacking = tuple(name for name in order if name not in held_out) if held_out else ()
     by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
