@@ -214,6 +214,10 @@ class LogDensity(Model):
             raise NotImplementedError("nothing says what the outcome is; name a field: key 'model.outcome_field'")
         return rows[self.options.outcome_field or "y"]
 
+    def outcome_field(self) -> str | None:
+        """Return the field of the option `outcome_field`."""
+        return self.options.outcome_field
+
     def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
         """Return the point from the user's function, if there is one."""
         if self.options.start_function is None:

@@ -40,7 +40,7 @@ SOME_ROWS = 256
 
 
 MORE_ROWS = 2**14
-"""Number of further rows that are compared at a time if several columns hold the same values in these."""
+"""Number of rows compared at a time after the first `SOME_ROWS`, while several columns match."""
 
 
 class Outcome(NamedTuple):

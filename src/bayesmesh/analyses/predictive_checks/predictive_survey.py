@@ -52,7 +52,8 @@ class Survey(NamedTuple):
         centre: mean of the outcomes.
         scale: their standard deviation; 1 if they are all equal.
         is_finite: whether all outcomes are finite.
-        rows: evenly spaced rows, as many as a block holds; they start behind the last row unless they are all rows.
+        rows: evenly spaced rows, as many as a block holds; unless they are all rows, numbered from the number of all rows,
+            so that they are simulated with random numbers of their own.
     """
 
     dtype: np.dtype

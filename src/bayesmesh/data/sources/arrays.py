@@ -149,6 +149,16 @@ def _refuse_others(
     raise DataError(f"{path}: has another number '{differing[0]}' than {first}", remedy)
 
 
+def _fits(values: RowArray, dtype: np.dtype, step: int) -> bool:
+    """Return whether every number or text of an array is the same in a dtype of the same kind; reads `step` rows at a time."""
+    if np.can_cast(values.dtype, dtype, "safe"):
+        return True
+    is_float = dtype.kind in "fc"
+    with np.errstate(over="ignore"):
+        blocks = (np.asarray(values[start : start + step]) for start in range(0, values.shape[0], step))
+        return all(np.array_equal(block.astype(dtype), block, equal_nan=is_float) for block in blocks)
+
+
 def _append(path: Path, group: zarr.Group, name: str, values: RowArray) -> int:
     """Append the rows of an array to the stored array of the same name, and return the total number of rows."""
     row_bytes = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))
@@ -159,7 +169,7 @@ def _append(path: Path, group: zarr.Group, name: str, values: RowArray) -> int:
         dims = ["row", *(f"{name}_dim_{axis}" for axis in range(1, len(shape)))]
         array = create_array(group, name, shape, dtype, dims, chunks=(min(step, values.shape[0]), *shape[1:]))
     assert isinstance(array, zarr.Array)
-    is_narrower = values.dtype.kind == array.dtype.kind and not np.can_cast(values.dtype, array.dtype, "safe")
+    is_narrower = values.dtype.kind == array.dtype.kind and not _fits(values, array.dtype, step)
     if is_narrower or (array.shape[1:], array.dtype.kind) != (values.shape[1:], values.dtype.kind):
         raise DataError(
             f"{path}: '{name}' has rows of shape {values.shape[1:]} and dtype {values.dtype}, but earlier files"

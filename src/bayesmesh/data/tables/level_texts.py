@@ -1,4 +1,4 @@
-"""Judge from the texts of a category whether it is one: they may be numbers or dates, or one level in two notations."""
+"""Detect guessed categories that are really numbers or dates, or that list one level in two notations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from bayesmesh.data.tables.table_columns import EXACT, Kind
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 """Texts that stand for a missing value in text formats, unless the source defines others."""
 
-_UNIT = r"(?:[A-Z]{0,2}[$€£¥₹₩₽₺₪]|EUR|USD|GBP|CHF)"
+_SIGN = r"[A-Z]{0,2}[$€£¥₹₩₽₺₪]"
+
+_UNIT_BEFORE, _UNIT_AFTER = rf"(?:{_SIGN}|(?:EUR|USD|GBP|CHF)\s)", rf"(?:{_SIGN}|EUR|USD|GBP|CHF)"
+"""Currencies; without a space before the number, GBP1 is the name of a gene."""
 
 _WRITTEN_NUMBER = re.compile(
     rf"""
-    (?!\d{{1,3}}(?:\.\d{{1,3}}){{3}}$)                                      # not the address of a computer
-    [+-]?\s?{_UNIT}?\s?[+-]?
+    (?!\d{{1,3}}(?:\.\d{{1,3}}){{3}}$)                                      # not an IPv4 address
+    [+-]?\s?{_UNIT_BEFORE}?\s?[+-]?
     (?: [1-9]\d{{0,2}}(?P<mark>[,._ '])\d{{3}}(?:(?P=mark)\d{{3}})*(?:[.,]\d+)? # 1,500 and 1.234,50 and 1'500
       | [1-9]\d?(?:,\d\d)+,\d{{3}}(?:\.\d+)?                                # 12,34,567
       | \d+(?:[.,]\d+)? )                                                   # 1,5 and, beside a unit, 15.00
     (?:[eE][+-]?\d+)?
-    \s?(?:[%‰]|{_UNIT})?
+    \s?(?:[%‰]|{_UNIT_AFTER})?
     """,
     re.VERBOSE,
 )

@@ -90,8 +90,9 @@ def declared_columns[T](names: Sequence[str], declared: Mapping[str, T], key: st
     {'id_a': 'category', 'id_b': 'number'}
     """
     pattern_of: dict[str, str] = {}
+    known = frozenset(names)
     for pattern in declared:
-        found = [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        found = [pattern] if pattern in known else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
         if not found:
             raise DataError(f"key '{key}': no column '{pattern}' in the table", suggest(pattern, names))
         for name in found:
@@ -136,10 +137,12 @@ def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if missing and pa.types.is_dictionary(cells.type):
-        is_gone = pc.is_null(without_missing(cells.cast(cells.type.value_type), missing))
+    if missing and pa.types.is_dictionary(cells.type) and _is_text(cells.type.value_type):
+        # Arrow casts no dictionary of views, in which Polars writes texts.
+        texts = cells.dictionary.cast(pa.string())
+        is_gone = pc.is_in(texts, value_set=pa.array(missing, pa.string())).take(cells.indices)
         kept = pc.if_else(is_gone, pa.scalar(None, cells.indices.type), cells.indices)
-        return pa.DictionaryArray.from_arrays(kept, cells.dictionary, ordered=cells.type.ordered)
+        return pa.DictionaryArray.from_arrays(kept, texts, ordered=cells.type.ordered)
     if not missing or not _is_text(cells.type):
         return cells
     # Arrow compares no views, in which Polars writes texts.

@@ -32,9 +32,6 @@ from bayesmesh.store.seal_files import find_files
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LEAST_SCALE = 1e-12
-"""Smallest standard deviation, as a fraction of the mean, of a column that is not constant."""
-
 ROLES = ("weights", "offset", "exposure")
 """Options that assign a role to a column."""
 
@@ -323,8 +320,7 @@ class TableReader:
             elif name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
                 described[name]["fill"] = mean
-                # The mean of equal numbers is rounded, so that they seem to vary by a few units in the last place.
-                if name in self._standardised and not scale > _LEAST_SCALE * abs(mean):
+                if name in self._standardised and not scale:
                     raise DataError(
                         f"key 'data.standardise': '{name}' has the same value, {mean:g}, in all rows", "leave it out"
                     )
@@ -351,6 +347,13 @@ def _moments(spool: Spool, name: str) -> tuple[float, float]:
     count = sum(int((~np.isnan(spool.read(name, *each))).sum()) for each in ranges)
     if not count:
         return 0.0, 0.0
+    ends = [
+        (np.fmin.reduce(values), np.fmax.reduce(values)) for each in ranges if len(values := spool.read(name, *each))
+    ]
+    low, high = np.fmin.reduce([each[0] for each in ends]), np.fmax.reduce([each[1] for each in ends])
+    if low == high:
+        # The mean of equal numbers is rounded, so that they would seem to vary by a few units in the last place.
+        return float(low), 0.0
     mean = math.fsum(float(np.nansum(spool.read(name, *each))) for each in ranges) / count
     squares = math.fsum(float(np.nansum(np.square(spool.read(name, *each) - mean))) for each in ranges)
     return mean, math.sqrt(squares / count)

@@ -61,10 +61,11 @@ def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, 
 def refuse_twins(levels: Mapping[str, Sequence[str]]) -> None:
     """Refuse a level that is listed twice in the key ``data.levels``; accents written in two ways do not differ."""
     for name, listed in levels.items():
-        texts = [*map(composed, listed)]
-        for place, text in enumerate(texts):
-            if text in texts[:place]:
+        seen: set[str] = set()
+        for text in map(composed, listed):
+            if text in seen:
                 raise DataError(f"key 'data.levels.{name}': '{text}' is listed twice", "list every level once")
+            seen.add(text)
 
 
 def refuse_duration(file: TableFile, name: str, cells: pa.Array) -> None:

@@ -86,7 +86,7 @@ class Columns(NamedTuple):
     def evaluate(
         self, rows: Mapping[str, np.ndarray], num_rows: int, *, without: Literal["", "levels", "numbers"] = ""
     ) -> np.ndarray:
-        """Return (row, column) float64: products of the factors, the last one varying fastest; those `without` count as 1."""
+        """Return (row, column) float64: products of the factors, the last one varying fastest; factors of the kind `without` are replaced by 1."""
         return np.concatenate([self._block(coding, rows, num_rows, without) for coding in self.codings], axis=1)
 
     def _block(self, coding: Coding, rows: Mapping[str, np.ndarray], num_rows: int, without: str) -> np.ndarray:

@@ -162,7 +162,7 @@ def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> 
 
 
 def group_codes(name: str, codes: np.ndarray, start: int) -> np.ndarray:
-    """Return the codes of groups of a block of rows, after refusing numbers that are none; `start` as for `check_signs`."""
+    """Return the codes of groups of a block of rows, after refusing numbers that are not codes; `start` as for `check_signs`."""
     if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
         at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
         problem = f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"

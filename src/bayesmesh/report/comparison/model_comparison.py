@@ -39,7 +39,7 @@ class Member(NamedTuple):
         num_high_k: number of rows whose Pareto k is too high for a reliable score.
         stacking, pseudo_bma: weights; NaN for an average.
         held_out: sum of the log scores of held-out rows, with its standard error; None if they are not compared.
-        held_out_difference: difference from the same best model on held-out rows, without Monte Carlo error; or None.
+        held_out_difference: difference from the same best model on held-out rows, with Monte Carlo error; or None.
         num_draws: number of draws from this model among `NUM_DRAWS` of the stacked average; 0 for an average.
     """
 

@@ -185,12 +185,21 @@ def test_files_that_do_not_belong_together_are_refused(
 
 
 @pytest.mark.parametrize(("first", "second"), [(np.int16, np.int32), (np.uint8, np.uint16), (np.float32, np.float64)])
+def test_a_wider_dtype_is_read_where_its_numbers_fit(first: Any, second: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", x=np.array([1, 2], first))
+    np.savez(tmp_path / "two.npz", x=np.array([3, 4], second))
+    values = read(tmp_path / "one.npz", tmp_path / "two.npz").rows["x"][:]
+    assert (values.tolist(), values.dtype) == ([1, 2, 3, 4], first)
+
+
+@pytest.mark.parametrize(("first", "second"), [(np.int16, np.int32), (np.uint8, np.uint16), (np.float32, np.float64)])
 def test_numbers_that_an_earlier_file_is_too_narrow_for_are_refused(tmp_path: Path, first: Any, second: Any) -> None:
     np.savez(tmp_path / "one.npz", x=np.array([1, 2], first))
-    np.savez(tmp_path / "two.npz", x=np.array([60_000, 3], second))
+    large = 1e39 if second is np.float64 else 60_000
+    np.savez(tmp_path / "two.npz", x=np.array([large, 3], second))
     names = f"dtype {np.dtype(second)}, but earlier files .* and {np.dtype(first)}"
     with pytest.raises(DataError, match=f"two.npz: 'x' has rows of .*{names}") as caught:
         read(tmp_path / "one.npz", tmp_path / "two.npz")
     assert f"write 'x' as {np.dtype(second)} into all files" in caught.value.remedy
     (tmp_path / "records").rename(tmp_path / "former")
-    assert read(tmp_path / "two.npz", tmp_path / "one.npz").rows["x"][:].tolist() == [60_000, 3, 1, 2]
+    assert read(tmp_path / "two.npz", tmp_path / "one.npz").rows["x"][:].tolist() == [large, 3, 1, 2]

@@ -127,6 +127,9 @@ def test_texts_for_no_value_become_null_however_they_are_stored(kind: pa.DataTyp
     assert without_missing(cells, ("unknown", "?")).to_pylist() == ["a", None, None, "b", "a"]
     assert without_missing(cells.slice(1, 3), ("unknown",)).to_pylist() == [None, None, "b"]
     assert without_missing(cells, ()).to_pylist() == cells.to_pylist()
+    texts = pa.array(["a", "unknown"]).cast(kind if kind == pa.string_view() else pa.string())
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), texts)
+    assert without_missing(coded, ("unknown",)).to_pylist() == ["a", None, None, "a"]
 
 
 @pytest.mark.parametrize("cells", [[None, 2019, 2020], [None, 1767225600.5]])

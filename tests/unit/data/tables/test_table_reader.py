@@ -32,6 +32,12 @@ def read(folder: Path, *tables: str | pa.Table, **options: Any) -> Dataset:
     return source.read(records)
 
 
+def test_large_numbers_that_vary_little_are_standardised(tmp_path: Path) -> None:
+    times = 1_700_000_000_000_000 + 37 * np.arange(20)
+    found = read(tmp_path, "t\n" + "".join(f"{time}\n" for time in times), standardise=["t"])
+    np.testing.assert_allclose(found.rows["t"][:], (times - times.mean()) / times.std(), atol=0.01)
+
+
 @pytest.mark.parametrize(("value", "num_rows"), [("0.1", 3), ("1.1", 30), ("98.6", 1000)])
 def test_a_constant_is_not_standardised_by_the_rounding_of_its_mean(tmp_path: Path, value: str, num_rows: int) -> None:
     with pytest.raises(DataError, match=f"'x' has the same value, {value}, in all rows"):
