@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -376,7 +376,14 @@ class Model(OnGpu, ByUnit, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no outcome to score")
 
     def outcome_field(self) -> str | None:
-        """Return the field of the source that is the outcome; None, the default, to find it by comparing values."""
+        """Return the field of the source that is the outcome; None, the default, for the one that `outcome` returns unchanged."""
+        return None
+
+    def prediction_fields(self) -> Collection[str] | None:
+        """Return the fields of the source without which new rows cannot be predicted.
+
+        None, the default, for those that the traced `predict` uses; for a model with a `prepare`, for all but the outcome.
+        """
         return None
 
     @abstractmethod

@@ -16,6 +16,7 @@ from bayesmesh.models._model_latents import align_local
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.sampling.sampling_index_check import find_rows_beyond, likelihood_of_rows
+from bayesmesh.sampling.traced_fields import fields_used
 from bayesmesh.store.draw_chunks import StoredDraws
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -23,9 +24,6 @@ BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory at a time."""
 
 _KEY, _KEY_OF_LEVELS = 0, 1
-
-_NUM_SHOWN = 64
-"""Simulated outcomes that represent a distribution; the random numbers are the same, so a few show whether two distributions are equal."""
 
 tfd = tfp.distributions
 
@@ -79,7 +77,6 @@ class Predictions:
         self._num_draws = posterior.num_chains * posterior.num_draws
         self._draws = StoredDraws(posterior, dtype)
         self._program = jax.jit(self._of_chunk)
-        self._shown = jax.jit(lambda *given: _show(self._predict(*given)))
         self._find_beyond: Callable[..., int | None] | None = None
         self._is_traced, self._has_mean = False, True
         self.num_classes = 0
@@ -98,29 +95,33 @@ class Predictions:
         self, latents: Latents, numbers: jax.Array, start: jax.Array, rows: Rows, entries: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row), float64."""
+        return jax.vmap(lambda draw, number: self._of_draw(draw, number, start, rows, entries))(latents, numbers)
 
-        def of_draw(draw: Latents, number: jax.Array) -> tuple[jax.Array, jax.Array]:
-            predictive = self._predict(draw, number, rows, entries)
-            probabilities = class_probabilities(predictive)
-            if probabilities is not None:
-                return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
-            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
-            simulated = predictive.sample(seed=key)
-            mean = _expectation(predictive)
-            centre = simulated if mean is None else mean
-            return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
+    def _of_draw(
+        self,
+        draw: Latents,
+        number: int | jax.Array,
+        start: int | jax.Array,
+        rows: Rows,
+        entries: jax.Array | np.ndarray,
+    ) -> tuple[jax.Array, jax.Array]:
+        predictive = self._predict(draw, number, rows, entries)
+        probabilities = class_probabilities(predictive)
+        if probabilities is not None:
+            return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
+        simulated = predictive.sample(seed=key)
+        mean = _expectation(predictive)
+        centre = simulated if mean is None else mean
+        return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
 
-        return jax.vmap(of_draw)(latents, numbers)
-
-    def depends(self, rows: HostRows, others: HostRows, entries: np.ndarray) -> bool:
-        """Return whether predictions for two sets of rows differ, at a few draws."""
-        _, count, latents = next(iter(self._draws.chunks()))
-        for place in range(min(3, count)):
-            draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
-            found = [self._shown(draw, place, _on_device(each, self._dtype), entries) for each in (rows, others)]
-            if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)):
-                return True
-        return False
+    def fields_used(self, rows: HostRows, entries: np.ndarray) -> frozenset[str]:
+        """Return the fields on which predictions depend, from the traced program; the rows serve for their shapes alone."""
+        _, _, latents = next(iter(self._draws.chunks()))
+        draw = {k: jnp.asarray(v[0]) for k, v in latents.items()}
+        return fields_used(
+            lambda rows, draw: self._of_draw(draw, 0, 0, rows, entries), _on_device(rows, self._dtype), draw
+        )
 
     def block_rows(self, rows: HostRows, entries: np.ndarray) -> int:
         """Return the number of rows per block, after checking the kind of the prediction for some rows.
@@ -206,15 +207,6 @@ def _expectation(predictive: Predictive) -> jax.Array | None:
     except NotImplementedError:
         return None
     return found
-
-
-def _show(predictive: Predictive) -> list[jax.Array]:
-    """Return the parameters of a TFP distribution, or simulated outcomes of any other; they differ where distributions differ."""
-    leaves = jax.tree.leaves(predictive)
-    if all(isinstance(each, jax.Array | np.ndarray | float) for each in leaves):
-        return leaves
-    keys = jax.random.split(jax.random.key(_KEY), _NUM_SHOWN)
-    return [jax.vmap(lambda key: predictive.sample(seed=key))(keys)]
 
 
 def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:

@@ -15,7 +15,7 @@ import zarr
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.replicated_shards import ReplicatedShards
-from bayesmesh.data.shards import READ_ROWS, Shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown
@@ -136,9 +136,7 @@ def _say(model: Model, shards: Shards) -> dict[str, JSON]:
 
 def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:
     """Return the fields that the model reads and that lose much precision in the dtype of the experiment; see `ROUNDED`."""
-    if all(np.dtype(field.dtype).itemsize <= 4 for field in data_spec.fields.values()):
-        return {}
-    found = rounded_fields(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))
+    found = rounded_fields(data_spec, shards.blocks())
     read = fields_read(model, data_spec) if found else frozenset()
     return {name: errors for name, errors in found.items() if name in read}
 

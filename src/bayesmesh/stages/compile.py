@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.shards import READ_ROWS, Shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.planning.planned_inputs import observe
@@ -100,7 +100,7 @@ def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> Non
     model_class, options = spec.component("model")
     with in_file_of(spec):
         model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
-        check_precision(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))
+        check_precision(data_spec, shards.blocks())
 
 
 class _Work(NamedTuple):

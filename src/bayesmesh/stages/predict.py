@@ -15,6 +15,7 @@ import numpy as np
 
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
+from bayesmesh.data.prepared_shards import PreparedShards
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_table_rows import NewRows
 from bayesmesh.diagnostics.verdict import read_verdict
@@ -27,6 +28,7 @@ from bayesmesh.running.run_arguments import refuse_overwriting
 from bayesmesh.sampling.sampling_index_check import BEYOND
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.sampling_predictions import BLOCK_CELLS, Predictions, Summary
+from bayesmesh.sampling.traced_fields import field_returned
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
@@ -34,13 +36,6 @@ from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.seals import check_output
 
 _log = logging.getLogger("bayesmesh")
-
-SOME_ROWS = 256
-"""Number of training rows that show which column is the outcome, and stand in for columns that a new table may lack."""
-
-
-MORE_ROWS = 2**14
-"""Number of rows compared at a time after the first `SOME_ROWS`, while several columns match."""
 
 
 class Outcome(NamedTuple):
@@ -126,7 +121,7 @@ def predict_table(
             _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
         predictions = Predictions(model, spec.compute.dtype, posterior, probability, added, BLOCK_CELLS)
         rows = _RowMaker(new, shards, table)
-        rows.check_absent(predictions)
+        rows.check_absent(predictions, model, outcome.name)
         size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
         with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -165,23 +160,13 @@ class _RowMaker:
 
     def __init__(self, new: NewRows, shards: Shards, path: Path) -> None:
         self._new, self._shards, self._path = new, shards, path
-        plain = Shards(shards.path)
-        self._known = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
+        # Fields that the table lacks, and that do not matter, have the values of a training row.
+        self._absent = {k: v[0] for k, v in Shards(shards.path).read_rows(0, 1).items() if k not in new.fields}
 
-    def _raw(self, start: int, stop: int, size: int, filled: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _raw(self, start: int, stop: int, size: int) -> dict[str, np.ndarray]:
         chosen = np.minimum(np.arange(size), stop - start - 1)
         rows = {name: np.asarray(values[start:stop])[chosen] for name, values in self._new.fields.items()}
-        return rows | {name: np.repeat(value[None], size, axis=0) for name, value in filled.items()}
-
-    def _finish(self, raw: dict[str, np.ndarray], size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        group = self._shards.group_field
-        entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
-        # The check below names the row.
-        with np.errstate(all="ignore"):
-            return self._shards.prepare(raw), entries
-
-    def _stand_ins(self, place: int) -> dict[str, np.ndarray]:
-        return {name: values[place] for name, values in self._known.items() if name not in self._new.fields}
+        return rows | {name: np.repeat(value[None], size, axis=0) for name, value in self._absent.items()}
 
     def make(self, start: int, stop: int, size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return fields and entries of rows, padded to a number of rows by repeating the last one.
@@ -189,7 +174,11 @@ class _RowMaker:
         Raises:
             DataError: a field of a row is infinite or not a number, such as the logarithm of an exposure of 0.
         """
-        made, entries = self._finish(self._raw(start, stop, size, self._stand_ins(0)), size)
+        raw, group = self._raw(start, stop, size), self._shards.group_field
+        entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
+        # The check below names the row.
+        with np.errstate(all="ignore"):
+            made = self._shards.prepare(raw)
         for name, values in made.items():
             cells = np.asarray(values)
             if cells.dtype.kind == "f" and not np.isfinite(cells).all():
@@ -198,24 +187,22 @@ class _RowMaker:
                 raise DataError(problem, "correct the row: logarithms, and exposures, need numbers greater than 0")
         return made, entries
 
-    def check_absent(self, predictions: Predictions) -> None:
-        """Refuse a table without a column on which predictions depend: other stand-ins would then give other predictions.
+    def check_absent(self, predictions: Predictions, model: Model, outcome: str) -> None:
+        """Refuse a table without a column on which predictions depend.
 
         Raises:
             DataError: names the file and the column.
         """
-        count = min(16, self._new.num_rows)
-        for field in self._stand_ins(0):
-            values = self._known[field]
-            places = [i for i in range(len(values)) if not np.array_equal(values[i], values[0])][:3]
-            given, _ = self.make(0, count, count)
-            for place in places:
-                other = self._stand_ins(0) | {field: values[place]}
-                changed, moved = self._finish(self._raw(0, count, count, other), count)
-                if field == self._shards.group_field or predictions.depends(given, changed, moved):
-                    raise self._absent(self._new.absent.get(field, [field]))
+        needed = model.prediction_fields()
+        if needed is None and isinstance(self._shards, PreparedShards):
+            needed = self._absent.keys() - {outcome}
+        if needed is None:
+            needed = predictions.fields_used(*self.make(0, 1, 1))
+        for field in self._absent:
+            if field in needed or field == self._shards.group_field:
+                raise self._error(self._new.absent.get(field, [field]))
 
-    def _absent(self, columns: Sequence[str]) -> DataError:
+    def _error(self, columns: Sequence[str]) -> DataError:
         """Return the error of columns that are not there, or of the first that holds no value."""
         remedy = "add it to the table, with the values for which to predict"
         for name in columns:
@@ -227,58 +214,21 @@ class _RowMaker:
 
 
 def find_outcome(model: Model, shards: Shards) -> Outcome:
-    """Return the column that is the outcome: the one that the model names, or else the one that holds its values."""
-    plain = Shards(shards.path)
-    named = model.outcome_field()
-    found = [named] if named is not None and named in plain.fields else _columns_alike(model, shards, plain)
-    if len(found) > 1:
-        found = _handed_on(model, shards, plain, found) or found
-    if len(found) > 1:
-        listed = ", ".join(f"'{name}'" for name in found)
-        _log.warning("the columns %s hold the same values: predictions are named after the first", listed)
-    if not found:
+    """Return the column that is the outcome: the one that the model names, or else the one that it returns as its outcome."""
+    plain, name = Shards(shards.path), model.outcome_field()
+    if name is None and not isinstance(shards, PreparedShards):
+        fields = shards.spec().fields.items()
+        name = field_returned(model.outcome, {k: jax.ShapeDtypeStruct((1, *f.shape), f.dtype) for k, f in fields})
+    if name is None or name not in plain.fields:
         return Outcome("outcome", (), 0.0, 1.0)
-    about = plain.variables.get(found[0], Variable("number"))
-    return Outcome(found[0], about.levels, about.mean, about.scale)
-
-
-def _outcome_of(model: Model, shards: Shards, raw: Mapping[str, np.ndarray]) -> np.ndarray:
-    made = {name: jax.numpy.asarray(values) for name, values in shards.prepare(dict(raw)).items()}
-    return np.asarray(model.outcome(made))
-
-
-def _columns_alike(model: Model, shards: Shards, plain: Shards) -> list[str]:
-    """Return the columns that hold the values of the outcome, in as many rows as it takes to tell them apart."""
-    found, start, stop = list(plain.fields), 0, min(SOME_ROWS, plain.num_rows)
-    while start < stop:
-        raw = plain.read_rows(start, stop)
-        outcome = _outcome_of(model, shards, raw)
-        found = [name for name in found if _is_same(raw[name], outcome)]
-        if len(found) < 2:
-            return found
-        start, stop = stop, min(stop + MORE_ROWS, plain.num_rows)
-    return found
-
-
-def _handed_on(model: Model, shards: Shards, plain: Shards, names: Sequence[str]) -> list[str]:
-    """Return the columns whose values are those of the outcome even if only these are reversed."""
-    raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
-    turned = {name: raw[name][::-1] for name in names}
-    return [name for name in names if _is_same(turned[name], _outcome_of(model, shards, raw | {name: turned[name]}))]
+    about = plain.variables.get(name, Variable("number"))
+    return Outcome(name, about.levels, about.mean, about.scale)
 
 
 def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:
     """Return the columns of a field, as the description of a table has them; none for a field that it does not have."""
     named = about["fields"].get(field, ())
     return (named,) if isinstance(named, str) else tuple(named)
-
-
-def _is_same(values: np.ndarray, outcome: np.ndarray) -> bool:
-    """Return whether a column is the outcome, which a model may have in another precision."""
-    is_real = values.dtype.kind == outcome.dtype.kind == "f"
-    return values.shape == outcome.shape and np.array_equal(
-        values.astype(outcome.dtype) if is_real else values, outcome
-    )
 
 
 def header(outcome: Outcome, num_classes: int) -> list[str]:
@@ -303,7 +253,7 @@ def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Ite
         columns = (found.mean, found.low, found.high, found.outcome_low, found.outcome_high)
         numbers = [None if each is None else each.reshape(-1) * outcome.scale + outcome.mean for each in columns]
         for i in range(len(found.mean)):
-            yield [start + i + 1, *("" if each is None else f"{each[i]:.6g}" for each in numbers)]
+            yield [start + i + 1, *("" if each is None else float(each[i]) for each in numbers)]
         return
     assert found.low is not None
     assert found.high is not None
@@ -314,4 +264,4 @@ def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Ite
             (names[0] if found.mean[i, 0] >= 0.5 else first) if num_classes == 1 else names[int(found.mean[i].argmax())]
         )
         triples = zip(found.mean[i], found.low[i], found.high[i], strict=True)
-        yield [start + i + 1, best, *(f"{value:.6g}" for triple in triples for value in triple)]
+        yield [start + i + 1, best, *(float(value) for triple in triples for value in triple)]

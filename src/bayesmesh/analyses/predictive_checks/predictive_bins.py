@@ -27,8 +27,8 @@ MIDDLE = (0.05, 0.95)
 MIN_ROWS = 2 * BIN_ROWS
 """Fewest rows that are binned."""
 
-EDGE_ROWS = 65_536
-"""Largest number of rows from which the edges of bins are computed."""
+COMPARED_ROWS = 65_536
+"""About the largest number of rows at which a column is compared with the outcome."""
 
 _SAME = 0.999
 """Rank correlation from which a column counts as the outcome itself in another form."""
@@ -178,7 +178,7 @@ def _read_columns(source: Shards, columns: Sequence[_Column]) -> list[np.ndarray
 
 
 def _is_outcome(values: np.ndarray, outcome: np.ndarray) -> bool:
-    some = slice(0, EDGE_ROWS)
+    some = slice(None, None, 1 + len(values) // COMPARED_ROWS)
     one, other = values[some].astype(np.float64), outcome[some].astype(np.float64)
     is_known = np.isfinite(one) & np.isfinite(other)
     if is_known.sum() < 3 or np.ptp(one[is_known]) == 0 or np.ptp(other[is_known]) == 0:

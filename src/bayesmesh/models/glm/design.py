@@ -244,7 +244,7 @@ def moments_of(blocks: Iterable[np.ndarray]) -> Moments:
     for block in _not_empty(blocks):
         mean = block.mean(0)
         own = Moments(len(block), mean, np.square(block - mean).sum(0))
-        found = own if found is None else _join(found, own)
+        found = own if found is None else join_moments(found, own)
     return Moments(0, np.zeros(0), np.zeros(0)) if found is None else found
 
 
@@ -252,7 +252,8 @@ def _not_empty(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     return (block for block in blocks if len(block))
 
 
-def _join(one: Moments, other: Moments) -> Moments:
+def join_moments(one: Moments, other: Moments) -> Moments:
+    """Return the moments of the rows of two parts together."""
     count, delta = one.num_rows + other.num_rows, other.mean - one.mean
     squares = one.squares + other.squares + np.square(delta) * (one.num_rows * other.num_rows / count)
     return Moments(count, one.mean + delta * (other.num_rows / count), squares)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +98,12 @@ class Formula(NamedTuple):
     has_intercept: bool
     groups: tuple[GroupTerm, ...]
 
+    @property
+    def predictors(self) -> set[str]:
+        """The columns on the right of the tilde."""
+        terms = (*self.terms, *(term for group in self.groups for term in group.terms))
+        return {n for term in terms for factor in term for n in factor.names} | {group.group for group in self.groups}
+
 
 def parse_formula(text: str, columns: Collection[str]) -> Formula:
     """Return the terms of a formula.
@@ -134,22 +140,20 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     outcome = _factor(left.strip().strip("`"), columns)
     others = [name for name in columns if name not in outcome.names]
     has_intercept, terms = _terms(" ".join(plain) or "1", columns, others)
-    _refuse_outcome(outcome, terms, grouped)
     doubled = [g.group for i, g in enumerate(grouped) for h in grouped[:i] if h.group == g.group]
     if doubled:
         raise ConfigError(
             f"{KEY}: the groups '{doubled[0]}' appear twice",
             "put all effects into one pair of parentheses; `||` leaves out correlations",
         )
-    return Formula(outcome, terms, has_intercept, tuple(grouped))
+    found = Formula(outcome, terms, has_intercept, tuple(grouped))
+    _refuse_outcome(found)
+    return found
 
 
-def _refuse_outcome(outcome: Factor, terms: Iterable[Term], groups: Iterable[GroupTerm]) -> None:
+def _refuse_outcome(formula: Formula) -> None:
     """Refuse columns of the outcome on the right of the tilde."""
-    effects = [term for group in groups for term in group.terms]
-    used = {name for term in (*terms, *effects) for factor in term for name in factor.names}
-    used |= {group.group for group in groups}
-    if both := [name for name in outcome.names if name in used]:
+    if both := [name for name in formula.outcome.names if name in formula.predictors]:
         problem = f"{KEY}: the outcome '{both[0]}' is also on the right of the tilde, where it would explain itself"
         raise ConfigError(problem, "leave it out on the right")
 

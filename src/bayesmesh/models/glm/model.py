@@ -24,7 +24,7 @@ from bayesmesh.models.glm.glm_coefficients import original_of
 from bayesmesh.models.glm.glm_condensed import ROOT, make_layout
 from bayesmesh.models.glm.glm_description import describe, shown_of
 from bayesmesh.models.glm.glm_priors import GlmPrior, make_prior
-from bayesmesh.models.glm.glm_rows import ROLES, Plan, make_plan, prepare_table
+from bayesmesh.models.glm.glm_rows import ROLES, Plan, make_plan, prepare_table, with_roles
 
 
 class Options(Settings):
@@ -204,6 +204,11 @@ class Glm(Model):
         """Return the column on the left of the tilde; None if it is transformed."""
         outcome = self.plan.formula.outcome
         return outcome.names[0] if outcome.is_plain else None
+
+    def prediction_fields(self) -> set[str]:
+        """Return the columns of the right side of the formula, and those of offset, exposure and trials."""
+        own = with_roles(self.options, self.spec)
+        return self.plan.formula.predictors | {name for name in (own.offset, own.exposure, own.trials) if name}
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return coefficients by term, the intercept where all columns are 0, other parameters, and the predictor."""
