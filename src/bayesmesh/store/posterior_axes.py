@@ -22,11 +22,15 @@ type NamedAxes = Mapping[str, Sequence[NamedAxis | None]]
 """Array -> for each axis after chain and draw, its name and the names of its entries, or None for a numbered one."""
 
 
+_OF_ARVIZ = frozenset({"column", "model", "plot_axis", "sample"})
+"""Dimensions that ArviZ adds to the data that it draws; it fails on data that have one."""
+
+
 class GroupCoordinates:
     """Dimensions of the arrays of one group.
 
-    If an array of the group, or an axis with different entries, already has a name, other axes with that name get the default
-    name instead, ``ARRAY_dim_0``.
+    If an array of the group, an axis with different entries or ArviZ already has a name, other axes with that name get the
+    default name instead, ``ARRAY_dim_0``.
 
     Args:
         axes: axes of arrays of any group.
@@ -41,7 +45,7 @@ class GroupCoordinates:
     def __init__(self, axes: NamedAxes, arrays: Iterable[str], lead: Sequence[NamedAxis] = ()) -> None:
         self._axes, self._lead = axes, lead
         self._entries: dict[str, tuple[int, tuple[str, ...] | None]] = {}
-        self._taken = {CHAIN, DRAW, ROW, *arrays}
+        self._taken = {CHAIN, DRAW, ROW, *_OF_ARVIZ, *arrays}
 
     def dims(self, array: str, shape: Sequence[int]) -> tuple[str, ...]:
         """Return the names of the axes of an array after chain and draw."""

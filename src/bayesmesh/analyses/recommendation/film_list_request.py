@@ -142,6 +142,6 @@ def list_rows(
             "title": titles[film.film] if titles else "",
             "genres": "|".join(names if not isinstance(names, str | int) else [str(names)]),
         }
-        numbers = {name: round(value, 6) for name, value in film._asdict().items() if name != "film"}
+        numbers = {name: value for name, value in film._asdict().items() if name != "film"}
         rows.append({**about, **numbers, "held_out": bool(is_held_out[film.film])})
     return rows

@@ -28,7 +28,7 @@ def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[st
     axes["predictor"] = (None, *outputs)
     axes["baseline"] = (Axis(outcome, levels or None),)
     for latent, indices in plan.blocks.items():
-        name = latent.replace("coefficients", "column", 1)
+        name = latent.replace("coefficients", "coefficient", 1)
         axes[latent] = (Axis(name, tuple(labels[i] for i in indices)), *outputs)
     for columns in plan.columns:
         name = latent_name(columns.name)
