@@ -38,7 +38,7 @@ from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.sampling_summaries import Extent, lower_derived
 from bayesmesh.stages.stage_checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
-from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.sealed import read_sealed, write_sealed
 
 _log = logging.getLogger("bayesmesh")
 
@@ -70,6 +70,7 @@ def run(
             find_devices(compute)
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
+            of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
             _check_all_rows(spec, shards, data_spec)
             work = _Work(spec, later, ledger, peers, shards, data_spec)
             records = Records(spec, shards.fingerprint)
@@ -84,7 +85,7 @@ def run(
         with peers.together():
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
-            facts = _facts(program, made.equations, cost, lengths, made.about, made.warnings)
+            facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *made.warnings])
             observed = observation.files()
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})

@@ -221,6 +221,7 @@ def _facts(about: Mapping[str, Any]) -> dict[str, JSON]:
     counts = about["counts"]
     facts: dict[str, JSON] = {"rows_read": counts["read"]}
     facts |= {f"rows_{key}": counts[key] for key in ("not_chosen", "incomplete") if counts[key]}
+    facts |= {"warnings": about["warnings"]} if about["warnings"] else {}
     for name, column in about["columns"].items():
         if column["kind"] == "category":
             facts[f"levels of {name}"] = len(column["levels"])

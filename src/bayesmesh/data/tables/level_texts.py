@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 import numpy as np
 
@@ -39,6 +40,36 @@ _CODE = re.compile(r"0\d")
 
 _DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(?!\S)|\d{4}-\d\d-\d\dT")
 """Beginning of a date, whatever follows, such as a time of day."""
+
+
+_MARK = re.compile(
+    r"""\s*|[?.]+|[-\N{EN DASH}\N{EM DASH}]+|\#\S*[A!?]        # the last by spreadsheets
+      |N/?A|n/?a|<NA>|[Nn]\.[Aa]\.|NaN|nan|NaT|None
+      |(?i:null|nil|\(?missing\)?|not\ available)
+      |-9{2,}""",
+    re.VERBOSE,
+)
+"""Matches texts that often stand for a missing value."""
+
+_SENTINEL = re.compile(r"-9{2,}(\.9+)?|9{3,}(\.9+)?")
+"""Matches numbers that often stand for a missing value where they lie far from all others."""
+
+_COMMA = re.compile(r"([+-]?\d+),(\d{1,2})")
+"""Matches a number with a decimal comma."""
+
+
+def marks_of_missing(levels: Sequence[str]) -> list[str]:
+    """Return the levels that often stand for a missing value.
+
+    >>> marks_of_missing(["?", "Bonn", "n/a", "#N/A", "-999", " "]), marks_of_missing(["+", "-"])
+    (['?', 'n/a', '#N/A', '-999', ' '], [])
+    """
+    return [level for level in levels if _MARK.fullmatch(level) and not (level == "-" and "+" in levels)]
+
+
+def is_sentinel(number: float) -> bool:
+    """Return whether a number such as -999 or 9999 often stands for a missing value."""
+    return _SENTINEL.fullmatch(f"{number:.10g}") is not None
 
 
 def doubtful_number(levels: Sequence[str]) -> str | None:
@@ -93,6 +124,22 @@ def levels_alike(levels: Iterable[str]) -> tuple[str, str] | None:
         other = first.setdefault(" ".join(level.split()).casefold(), level)
         if other != level:
             return other, level
+    return None
+
+
+def numbers_alike(levels: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two levels that are one number in two notations; None if there are none. Leading zeros count.
+
+    >>> numbers_alike(["1", "1000", "1e3"]), numbers_alike(["2.5", "2,50"]), numbers_alike(["1", "01", "1a"])
+    (('1000', '1e3'), ('2.5', '2,50'), None)
+    """
+    first: dict[Decimal, str] = {}
+    for level in levels:
+        plain = _COMMA.sub(r"\1.\2", level) if _COMMA.fullmatch(level) else level
+        if is_number(plain) and not _CODE.match(plain.lstrip("+-")):
+            other = first.setdefault(Decimal(plain), level)
+            if other != level:
+                return other, level
     return None
 
 

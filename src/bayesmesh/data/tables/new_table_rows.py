@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.data.tables.table_columns import Kind
+from bayesmesh.data.tables.table_columns import Kind, level_of
 from bayesmesh.data.tables.table_fields import fields_of
 from bayesmesh.data.tables.table_files import Format, TableFile
 from bayesmesh.data.tables.table_reader import TableOptions, TableReader, is_missing
@@ -161,7 +161,7 @@ class NewRows:
         could: Collection[str],
     ) -> list[int]:
         """Return the code of each level of the file in the order of the spool, and note levels that are new."""
-        codes = {level: code for code, level in enumerate(known["levels"])}
+        codes = {level_of(level): code for code, level in enumerate(known["levels"])}
         # Cells without a value take the code after the last level.
         first = len(codes) + int("missing" in known)
         levels = [found["levels"][final] for final in found["codes"]]

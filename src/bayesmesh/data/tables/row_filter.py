@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.config.normalised_names import columns_called
+from bayesmesh.data.tables.table_columns import level_of
 from bayesmesh.errors import DataError, suggest
 
 LONGEST = 4000
@@ -250,6 +251,7 @@ class RowFilter:
         if isinstance(left, str) and isinstance(right, Texts) and isinstance(op, ast.Eq | ast.NotEq):
             left, right = right, left
         if isinstance(left, Texts) and isinstance(right, str) and isinstance(op, ast.Eq | ast.NotEq):
+            right = level_of(right)
             code = left.levels.index(right) if right in left.levels else None
             is_equal = left.codes == code if code is not None else np.zeros(left.codes.shape, bool)
             return _known(is_equal == isinstance(op, ast.Eq), _is_missing(left))

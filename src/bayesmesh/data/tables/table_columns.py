@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +28,9 @@ _DAY_NS = 86_400 * 10**9
 EXACT = 2**53
 """Above this number, float64 does not represent every integer."""
 
+
+_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0+")
+"""Matches a whole number that is written with a decimal point, as pandas and R write numbers beside an empty cell."""
 
 _ZONE = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 """Matches a time of day with a time zone at the end of a text."""
@@ -191,6 +195,16 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
     return values
 
 
+def first_padded(cells: pa.Array) -> str | None:
+    """Return the first text of a column that begins with a zero before another digit, such as a postal code; else None."""
+    import pyarrow.compute as pc
+
+    if not _is_text(cells.type):
+        return None
+    at = pc.index(pc.match_substring_regex(cells, r"^[+-]?0\d"), True).as_py()
+    return None if at < 0 else str(cells[at])
+
+
 def _float64(cells: pa.Array) -> pa.Array:
     import pyarrow as pa
 
@@ -261,7 +275,7 @@ class Levels:
     """
 
     def __init__(self, declared: Sequence[str] | None = None) -> None:
-        self._codes = {composed(level): code for code, level in enumerate(declared or ())}
+        self._codes = {level_of(level): code for code, level in enumerate(declared or ())}
         self._is_open = declared is None
 
     def encode(self, cells: pa.Array) -> np.ndarray:
@@ -280,7 +294,7 @@ class Levels:
             raise Misfit(
                 _first_refused(cells, lambda part: part.cast(pa.string())), f"a value of type {cells.type}"
             ) from error
-        texts = [*map(composed, encoded.dictionary.to_pylist())]
+        texts = [*map(level_of, encoded.dictionary.to_pylist())]
         if self._is_open:
             for text in texts:
                 self._codes.setdefault(text, len(self._codes))
@@ -314,13 +328,15 @@ class Levels:
         return tuple(order), np.array([final[name] for name in names], np.int32)
 
 
-def composed(text: str) -> str:
-    """Return a text with accented letters as single characters, so that texts that look alike are one level.
+def level_of(text: str) -> str:
+    """Return the level that a text stands for, so that texts that look alike, or are one whole number, are one level.
 
-    >>> composed("a\u0301") == "\u00e1"
-    True
+    Accented letters become single characters, and whole numbers lose the zeros after a decimal point.
+
+    >>> level_of("a\u0301") == "\u00e1", level_of("1.0"), level_of("01.0"), level_of("1.10")
+    (True, '1', '01.0', '1.10')
     """
-    return unicodedata.normalize("NFC", text)
+    return _WHOLE.sub(r"\1", text) if _WHOLE.fullmatch(text) else unicodedata.normalize("NFC", text)
 
 
 def _number_or_text(names: Sequence[str]) -> Callable[[str], tuple[float, str]] | None:

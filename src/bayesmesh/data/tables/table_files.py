@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -35,6 +36,9 @@ BLOCK_BYTES = 4 * 2**20
 
 BLOCK_CELLS = 2**19
 """Number of cells of a block in other formats."""
+
+MOST_LINE = 2**24
+"""Largest number of bytes of a line of JSON."""
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
@@ -239,15 +243,21 @@ def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the content of every line; numbers stay as the texts in the file."""
     import io
 
-    with io.TextIOWrapper(file.open_text(), encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
+    with io.BufferedReader(file.open_text()) as lines:
+        for number in itertools.count(1):
+            if not (line := lines.readline(MOST_LINE)):
+                return
+            if len(line) == MOST_LINE:
+                raise DataError(f"{file.path}, line {number}: longer than {MOST_LINE:,} bytes", "write one row a line")
             if not line.strip():
                 continue
             try:
                 row = json.loads(
-                    line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_twins
+                    line.decode(), parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_twins
                 )
-            except json.JSONDecodeError as error:
+            except UnicodeDecodeError as error:
+                raise _not_utf8(file.path, f"line {number}") from error
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise DataError(f"{file.path}, line {number}: not JSON: {error}", "write one object a line") from error
             except _Twins as error:
                 problem = f"{file.path}, line {number}: '{error}' stands there twice"
@@ -373,12 +383,24 @@ def _explaining(file: TableFile) -> Iterator[None]:
         if fault := file.row_check.fault:
             raise DataError(f"{path}, {fault}", file.row_check.remedy) from error
         said = file.row_check.restate(" ".join(str(error).split()))
+        if found := _NOT_UTF8.search(said):
+            raise _not_utf8(path, f"{found[2] or 'a row'}, '{file.written[int(found[1])]}'") from error
         said = said if len(said) <= 300 else f"{said[:300]} ..."
         raise DataError(
             f"{path}: not a whole table in the format {file.form}: {said}", "correct the file, or `format`"
         ) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8: {error}", "convert it, for example with iconv -t utf-8") from error
+        raise _not_utf8(path, "the header") from error
+
+
+_NOT_UTF8 = re.compile(r"In CSV column #(\d+): (?:(row \d+): )?.*invalid UTF8")
+
+
+def _not_utf8(path: Path, where: str) -> DataError:
+    return DataError(
+        f"{path}: the file is not in UTF-8, but seems to be in Latin-1 or Windows-1252 ({where})",
+        "save it as UTF-8, for example with iconv -f windows-1252 -t utf-8",
+    )
 
 
 def same_columns(files: Iterable[TableFile]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bayesmesh.data.tables.level_texts import MISSING_TEXTS, is_number
+from bayesmesh.data.tables.level_texts import MISSING_TEXTS, is_number, is_sentinel
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.table_columns import (
     NO_LEVEL,
@@ -19,18 +21,29 @@ from bayesmesh.data.tables.table_columns import (
     Misfit,
     choose_columns,
     declared_columns,
+    first_padded,
     infer_kind,
     to_numbers,
     without_missing,
 )
 from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
-from bayesmesh.data.tables.table_refusals import check_guess, refuse_duration, refuse_twins, refuse_type
+from bayesmesh.data.tables.table_refusals import (
+    check_guess,
+    refuse_duration,
+    refuse_notations,
+    refuse_twins,
+    refuse_type,
+    warn_of_marks,
+    warn_of_sentinel,
+)
 from bayesmesh.data.tables.table_spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.seal_files import find_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 ROLES = ("weights", "offset", "exposure")
 """Options that assign a role to a column."""
@@ -98,8 +111,10 @@ class TableReader:
         open_names = {name for name, kind in self._kinds.items() if kind is None}
         self._settle()
         self._is_text = any(file.is_text for file in self._files)
+        self._numbers = {name for name in open_names if self._is_text and self._kinds[name] == "number"}
         self._guessed = {name for name in open_names if self._kinds[name] == "category"}
-        self._categories = set[str]()
+        self._categories, self._warnings = set[str](), list[str]()
+        self._ends: dict[str, tuple[float, float]] = {}
         self._levels = {n: Levels(self._declared.get(n)) for n in self._names if self._kinds[n] == "category"}
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
@@ -160,10 +175,13 @@ class TableReader:
             )
 
     def _blocks_of(self, file: TableFile, names: Sequence[str]) -> Iterator[Block]:
-        missing = self._options.missing_values
-        texts = missing if missing is not None else MISSING_TEXTS if file.is_text else ()
+        texts = self._missing_texts(file)
         for block in file.blocks(names):
             yield Block(block.first, {name: without_missing(cells, texts) for name, cells in block.cells.items()})
+
+    def _missing_texts(self, file: TableFile) -> Sequence[str]:
+        missing = self._options.missing_values
+        return missing if missing is not None else MISSING_TEXTS if file.is_text else ()
 
     def spool(self, folder: Path) -> dict[str, Any]:
         """Write the rows to the folder and return their description.
@@ -171,7 +189,7 @@ class TableReader:
         Returns:
             ``numbers`` and ``codes``, the columns in the order of the spool; ``columns``, each -> kind, levels, their
             final codes, mean and scale, number of missing cells; ``counts`` of the rows read, kept and left out;
-            ``kept_rows``, a digest of the numbers of the kept rows, empty if none was left out.
+            ``kept_rows``, a digest of the numbers of the kept rows, empty if none was left out; ``warnings``.
 
         Raises:
             DataError: a cell does not fit its column; the message names file and row.
@@ -190,6 +208,11 @@ class TableReader:
                 chosen = {name: values[kept] for name, values in columns.items()}
                 self._check_signs(file, (block.first + rows)[kept], chosen)
                 writer.append(chosen)
+                for name in numbers:
+                    low, high = self._ends.get(name, (np.inf, -np.inf))
+                    self._ends[name] = (
+                        np.fmin.reduce(chosen[name], initial=low), np.fmax.reduce(chosen[name], initial=high),
+                    )  # fmt: skip
                 kept_rows.update((counts["read"] + rows[kept]).astype("<i8").tobytes())
                 counts["read"] += len(block)
                 counts["not_chosen"] += len(block) - len(rows)
@@ -198,10 +221,13 @@ class TableReader:
         if not writer.num_rows:
             raise self._no_rows(counts)
         described = self._describe(folder, numbers)
+        for warning in self._warnings:
+            _log.warning("warning: %s", warning)
         return {
             "numbers": numbers, "codes": list(self._levels), "columns": described,
             "counts": counts | {"kept": writer.num_rows},
             "kept_rows": kept_rows.hexdigest() if writer.num_rows < counts["read"] else "",
+            "warnings": self._warnings,
         }  # fmt: skip
 
     def _no_rows(self, counts: Mapping[str, int]) -> DataError:
@@ -242,6 +268,12 @@ class TableReader:
             values = to_numbers(cells, kind or "number")
         except Misfit as error:
             raise self._misfit(file, block.first + int(rows[error.cell]), name, error.text) from error
+        if name in self._numbers and (padded := first_padded(cells)) is not None:
+            self._numbers.remove(name)
+            self._warnings.append(
+                f"'{name}' holds '{padded}', which is read as a number without its zeros; if these belong to it, write types:"
+                f" {{{name}: category}}, else types: {{{name}: number}}"
+            )
         if np.isinf(values).any():
             row = block.first + int(rows[np.argmax(np.isinf(values))])
             raise DataError(f"{file.path}, row {row}: '{name}' is infinite", "correct the cell, or leave the row out")
@@ -311,13 +343,27 @@ class TableReader:
                 levels, codes = self._levels[name].ordered()
                 if name in self._guessed:
                     is_stored = name in self._categories
-                    check_guess(self._files[0].path, name, levels, is_text=self._is_text, is_stored=is_stored)
+                    warning = check_guess(self._files[0].path, name, levels, is_text=self._is_text, is_stored=is_stored)
+                    self._warnings += [warning] if warning else []
+                if name not in self._declared:
+                    refuse_notations(self._files[0].path, name, levels)
+                    blocks = (spool.read(name, *each) for each in spool.blocks())
+                    found = (codes[block[block != NO_LEVEL]] for block in blocks)
+                    self._warnings += warn_of_marks(name, levels, found, self._missing_texts(self._files[0]))
                 described[name] |= {
                     "levels": list(levels),
                     "codes": codes.tolist(),
                     "is_ordered": name in self._declared,
                 }
-            elif name in self._standardised or name in self._indicated:
+                continue
+            for number in filter(is_sentinel, self._ends[name]):
+                values = (spool.read(name, *each) for each in spool.blocks())
+                texts = json.dumps([*self._missing_texts(self._files[0]), f"{number:.10g}"])
+                remedy = (
+                    f"write missing_values: {texts}" if self._is_text else "leave such rows out with the key `rows`"
+                )
+                self._warnings += warn_of_sentinel(name, number, values, remedy)
+            if name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
                 described[name]["fill"] = mean
                 if name in self._standardised and not scale:

@@ -306,7 +306,7 @@ def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (["1", "NA", "2.5"], "('1', '2.5', 'NA') and is a category with 3 levels; say which it is: types: {x: number} and missing_values: [NA], or category"),
+        (["1", "NA", "2.5"], "('1', '2.5', 'NA') and is a category with 3 levels; say which it is: types: {x: number} and missing_values: [\"NA\"], or category"),
         (["1,5", "2,5", "2,5"], "'x' holds texts that seem to be numbers ('1,5', '2,5')"),
         (["1", "b", "2"], "'x' holds texts that seem to be numbers"),
         (["2026-11-23", "2026-11-24"], "'x' holds texts that seem to be dates ('2026-11-23', '2026-11-24') and is a category with 2 levels; write them as 2026-11-23 and say which it is: types: {x: time}, or category"),
@@ -326,7 +326,7 @@ def test_texts_that_seem_to_be_numbers_or_dates_are_named_in_typed_formats(
     caplog.clear()
     (tmp_path / "kept").mkdir()
     Source(Options.model_validate({**options, "types": {"x": "category"}})).fetch(tmp_path / "kept")
-    assert not caplog.messages
+    assert "seem to be" not in caplog.text
 
 
 def test_dates_are_named_in_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -378,3 +378,47 @@ def test_a_declared_category_of_lists_or_bytes_is_refused(tmp_path: Path) -> Non
             Source(Options.model_validate({"files": str(folder / "cells.parquet"), "types": {"x": "category"}})).fetch(
                 folder
             )
+
+
+def test_a_whole_number_is_one_level_in_all_files_and_leading_zeros_tell_levels_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("shop,y\n1,1\n2,2\n01,3\n")
+    (tmp_path / "b.csv").write_text("shop,y\n1.0,1\n2.0,2\n,3\n")
+    (tmp_path / "new.csv").write_text("shop,y\n2.0,1\n")
+    files = {"files": [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "types": {"shop": "category"}}
+    options = Options.model_validate({**files, "missing": "drop", "rows": "shop != '2.0'"})
+    Source(options).fetch(tmp_path)
+    assert Source(options).read(tmp_path).variables["shop"].levels == ("01", "1")
+
+
+@pytest.mark.parametrize(("one", "other"), [("1000", "1e3"), ("+1", "1"), ("2.5", "2.50"), ("1", "1,0")])
+def test_one_number_in_two_notations_is_refused_unless_both_are_listed(tmp_path: Path, one: str, other: str) -> None:
+    text, types = f"shop;y\n{one};1\n{other};2\n", {"types": {"shop": "category"}, "delimiter": ";"}
+    with pytest.raises(DataError, match=re.escape(f"'{one}' and '{other}' would be two levels of 'shop'")):
+        read(tmp_path, text, **types)
+    (tmp_path / "listed").mkdir()
+    listed = read(tmp_path / "listed", text, levels={"shop": [one, other]}, delimiter=";")
+    assert listed.variables["shop"].levels == (one, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("town\n?\nBonn\n?\nBerlin", ["'?' (2 cells)", '"None", "?"]']),
+        ("town\nBonn\nBerlin\n-", ["'-' (1 cell)"]),
+        ("rhesus\n+\n-\n+", []),
+        ("x\n" + "-999\n" * 3 + "5\n2000\n", ["'x' is -999 in 3 rows and between 5 and 2000", '"-999"]']),
+        ("x\n" + "9999\n" * 3 + "5\n20\n", ["'x' is 9999 in 3 rows"]),
+        ("x\n" + "-999\n" * 2 + "5\n2000\n", []),
+        ("x\n" + "999\n" * 3 + "5\n998\n", []),
+        ("x\n" + "-99\n" * 3 + "-98\n98\n", []),
+        ("zip\n1234\n01234\n", ["'zip' holds '01234'", "{zip: category}"]),
+        ("x\n0.5\n0\n-0.1\n", []),
+    ],
+)  # fmt: skip
+def test_what_seems_to_be_missing_or_a_code_is_counted_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, said: list[str]
+) -> None:
+    facts = read(tmp_path, text).facts
+    assert len(caplog.messages) == bool(said)
+    assert facts.get("warnings", []) == [each.removeprefix("warning: ") for each in caplog.messages]
+    assert all(part in caplog.text for part in said)
