@@ -17,6 +17,7 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
+from bayesmesh.diagnostics.population_gate import judge_populations
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_index
 
@@ -29,7 +30,9 @@ class Draws(NamedTuple):
     statistics: Mapping[str, np.ndarray]
 
 
-def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings) -> list[GateResult]:
+def assess(
+    table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings, num_populations: int = 0
+) -> list[GateResult]:
     """Return the results of all gates, starting with those that exist only if missed.
 
     Args:
@@ -37,6 +40,7 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         draws: of the dataset.
         recorded: statistics that the kernel declares.
         gates: limits.
+        num_populations: number of populations that the chains are; 0 if chains are independent.
     """
     non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
     for name, values in draws.summaries.items():
@@ -56,7 +60,11 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         of_draws,
     )
     lp = draws.statistics.get("lp")
-    in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
+    if num_populations:
+        num_chains = len(next(iter(draws.latents.values())))
+        in_modes, results = judge_populations(results, table, num_populations, num_chains)
+    else:
+        in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = draws.statistics.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(relatives[:, -1])
     found = non_finite.gate(), movement.gate(), in_modes

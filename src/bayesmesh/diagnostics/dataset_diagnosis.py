@@ -52,6 +52,7 @@ def assess_datasets(
     recorded: set[str],
     gates: GateSettings,
     names: Sequence[str],
+    num_populations: int = 0,
 ) -> list[Assessed]:
     """Evaluate the gates for every dataset.
 
@@ -62,6 +63,7 @@ def assess_datasets(
         recorded: statistics that the kernel declares.
         gates: limits.
         names: of the datasets.
+        num_populations: number of populations that the chains are; 0 if chains are independent.
     """
     summaries, latents, statistics = groups
     tables = {name: monitored[monitored["variable"] == name] for name in summaries}
@@ -71,7 +73,7 @@ def assess_datasets(
             of_summaries, of_latents, of_sampler = draws_of[number - first]
             table = pd.concat([_rows_of(tables[n], number, names[number], a.shape[3:]) for n, a in summaries.items()])
             draws = Draws(of_summaries, of_latents, of_sampler)
-            found.append(Assessed(names[number], assess(table, draws, recorded, gates)))
+            found.append(Assessed(names[number], assess(table, draws, recorded, gates, num_populations)))
     return found
 
 

@@ -35,12 +35,13 @@ from bayesmesh.diagnostics.likelihood_gate import constant_gate
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
+from bayesmesh.diagnostics.population_gate import judge_populations
 from bayesmesh.diagnostics.precision_gate import likelihood_gate, precision_gate, resolution_gate, worst_of
 from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
-from bayesmesh.store.layout import DECLARED, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import DECLARED, POPULATIONS, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.receipts import receipt_file
@@ -61,6 +62,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         The verdict. Some gates exist only if they are missed:
         `finite`: draws of summaries that are not finite.
         `movement`: chains that stay at one point.
+        `populations`: independent populations of chains that disagree, or a single one whose chains do.
         `modes`: chains whose log density differs from that of the others, or that stay in one of two modes of a summary.
         `ancestors`, a warning: chains that descend from few draws of the prior.
         `precision`: data or draws that float32 rounds too coarsely.
@@ -81,8 +83,10 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
     efficiency = _efficiency(posterior, gates, layout)
-    with writing_summary(layout.summary, num_threads, efficiency) as summary:
-        verdict = _judge(posterior, gates, layout, summary)
+    found: object = open_posterior(posterior).group("sample_stats").attrs.get(POPULATIONS, 0)
+    num_populations = found if isinstance(found, int) else 0
+    with writing_summary(layout.summary, num_threads, efficiency, num_populations) as summary:
+        verdict = _judge(posterior, gates, layout, summary, num_populations)
     if efficiency is None:
         for left in (layout.efficiency, receipt_file(layout.efficiency)):
             left.unlink(missing_ok=True)
@@ -107,7 +111,9 @@ def _efficiency(posterior: Path, gates: GateSettings, layout: ExperimentLayout) 
     return Efficiency(layout.efficiency, np.arange(num_chains) // (num_chains // gates.superchains))
 
 
-def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summary: SummaryFile) -> Verdict:
+def _judge(
+    posterior: Path, gates: GateSettings, layout: ExperimentLayout, summary: SummaryFile, num_populations: int
+) -> Verdict:
     reader = open_posterior(posterior)
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
@@ -120,20 +126,23 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
     }
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
+    varying = monitored[~monitored["is_fixed"].to_numpy(bool)]
     if names := dataset_names(reader.group("sample_stats"), sample_stats):
-        datasets = assess_datasets(monitored, (summaries, latents, sample_stats), recorded, gates, names)
+        groups_of = (summaries, latents, sample_stats)
+        datasets = assess_datasets(monitored, groups_of, recorded, gates, names, num_populations)
         results, counts = worst_gates(datasets), count_outcomes(datasets)
         table = verdicts_table(datasets)
         write_text(layout.verdicts, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     else:
         seen, drawn = (non_finite, movement, apart), (groups[1], latents, layout.summary.parent)
-        results, counts = _assess(monitored, seen, energies, recorded, sample_stats, drawn, gates), None
+        results = _assess(varying, seen, energies, recorded, sample_stats, drawn, gates, num_populations)
+        counts = None
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
     is_float32 = any(array.dtype == np.float32 for array in latents.values())
     of_likelihood = likelihood_gate(reader.rounded_likelihood, is_float32, reader.fast_path)
-    rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(monitored, in_float32))
+    rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(varying, in_float32))
     if of_likelihood is not None:
         results = list(map(withdraw_prior, results))
     is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)
@@ -147,13 +156,19 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         experiment=layout.experiment,
         num_chains=num_chains,
         num_draws=num_draws,
-        num_coordinates=NumCoordinates(summaries=len(monitored), latents=sum(totals.values()), listed=summary.num_rows),
+        num_coordinates=NumCoordinates(
+            summaries=len(monitored),
+            latents=sum(totals.values()),
+            listed=summary.num_rows,
+            fixed=len(monitored) - len(varying),
+        ),
         latents={name: Listed(total=total, listed=listed[name]) for name, total in totals.items()},
         num_restarted=_num_restarted(reader.find("warmup_sample_stats/restarted")),
         raised_target_acceptance=_raised(
             reader.find("warmup_sample_stats/target_acceptance"), reader.find("sample_stats/target_acceptance")
         ),
         is_adjusted=is_adjusted,
+        num_populations=num_populations,
         datasets=counts,
         **energies,
     )
@@ -173,6 +188,7 @@ def _assess(
     sample_stats: dict[str, zarr.Array],
     drawn: tuple[zarr.Group, dict[str, zarr.Array], Path],
     gates: GateSettings,
+    num_populations: int,
 ) -> list[GateResult]:
     """Return the results of the gates of one dataset."""
     non_finite, movement, apart = seen
@@ -184,7 +200,10 @@ def _assess(
         divergence_share(read_part(sample_stats["diverging"])) if "diverging" in sample_stats else None,
     )
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
-    in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
+    if num_populations:
+        in_modes, results = judge_populations(results, monitored, num_populations, len(energies["bfmi"]))
+    else:
+        in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
     return complete_gates(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bayesmesh.diagnostics.convergence import STATISTICS
-
 
 def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
     """Return whether a summary of the same name repeats all draws of a latent, judged by their statistics.
@@ -17,7 +15,8 @@ def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
         latent: rows of summary.csv of one variable.
         summaries: rows of all summaries.
     """
-    of_both = [*STATISTICS, "index"]
+    # Means and deviations tell draws apart; the other statistics are left out of fixed entries of a summary.
+    of_both = ["mean", "sd", "index"]
     other = summaries.loc[summaries["variable"] == latent["variable"].iloc[0], of_both].set_index("index")
     own = latent[of_both].set_index("index")
     # Only some coordinates of a large latent may be listed. NaN equals NaN here.

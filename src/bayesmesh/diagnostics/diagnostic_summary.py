@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -29,9 +31,11 @@ from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_tabl
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.mode_stays import ModeStays
 from bayesmesh.diagnostics.movement_gate import Movement
+from bayesmesh.diagnostics.population_gate import as_populations, compare_populations
 from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.files import atomic_path
+from bayesmesh.store.layout import FIXED
 from bayesmesh.store.posterior_axes import read_labels
 from bayesmesh.store.posterior_coordinates import (
     choose_coordinates,
@@ -115,13 +119,16 @@ class Efficiency(NamedTuple):
 
 
 @contextlib.contextmanager
-def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None = None) -> Iterator[SummaryFile]:
+def writing_summary(
+    path: Path, num_threads: int, efficiency: Efficiency | None = None, num_populations: int = 0
+) -> Iterator[SummaryFile]:
     """Yield a new summary file, which replaces the existing one on success.
 
     Args:
         path: the file; draws that must be reordered go through a temporary file in its folder.
         num_threads: threads for the statistics.
         efficiency: additional statistics, written to a file of their own with the same coordinates; None for none.
+        num_populations: number of populations that the chains are; 0 if chains are independent.
     """
     with contextlib.ExitStack() as at_end:
 
@@ -133,7 +140,7 @@ def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None 
         pool = ThreadPoolExecutor(num_threads)
         # After an error, waiting tasks are cancelled.
         at_end.callback(pool.shutdown, cancel_futures=True)
-        yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency)
+        yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency, num_populations)
 
 
 class SummaryFile:
@@ -145,10 +152,11 @@ class SummaryFile:
 
     def __init__(
         self, files: tuple[TextIO, TextIO | None], scratch: Path, pool: ThreadPoolExecutor, num_threads: int,
-        efficiency: Efficiency | None,
+        efficiency: Efficiency | None, num_populations: int,
     ) -> None:  # fmt: skip
         (self._file, self._further), self._scratch, self.num_rows = files, scratch, 0
         self._pool, self._num_threads, self._efficiency = pool, num_threads, efficiency
+        self._num_populations, self._limit = num_populations, math.inf
         csv.writer(self._file, lineterminator="\n").writerow(SUMMARY_COLUMNS)
         if self._further is not None and efficiency is not None:
             columns = efficiency_columns(has_superchains=efficiency.superchains is not None)
@@ -173,21 +181,30 @@ class SummaryFile:
             movement, non_finite, stays, tails: collectors to which the draws are added.
 
         Returns:
-            The columns of the file, and `chance`, which is 1 where R-hat is within the limit.
+            The columns of the file; `chance`, which is 1 where R-hat is within the limit; and `is_fixed`, which marks entries
+            that no latent changes. These have no R-hat and no effective sample sizes.
         """
-        found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance")})]
+        found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance", "is_fixed")})]
+        self._limit, num_populations = limit, self._num_populations
         for name, array in arrays.items():
+            is_fixed = iter(np.isin(np.arange(event_size(array)), _fixed(array)))
             for block in self._blocks(group, name, array, None, movement):
                 places = [place for part in block.parts for place in part.names.places()]
                 non_finite.add(block.draws, places)
                 self._write(block.parts)
                 rows = _rows(block.parts)
-                tails.add(block.draws, places, rows["mean"].to_numpy(np.float64), rows["sd"].to_numpy(np.float64))
+                fixed = np.fromiter(itertools.islice(is_fixed, len(rows)), bool)
+                sd = np.where(fixed, np.nan, rows["sd"].to_numpy(np.float64))
+                tails.add(block.draws, places, rows["mean"].to_numpy(np.float64), sd)
                 chance = np.ones(len(rows))
-                exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
-                chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])
-                stays.add(name, block.draws, places, chance)
-                found.append(rows.assign(chance=chance))
+                exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True) & ~fixed
+                apart = block.draws[:, :, exceeds]
+                if num_populations:
+                    chance[exceeds] = chance_of_r_hat(as_populations(apart, num_populations))
+                else:
+                    chance[exceeds] = chance_of_r_hat(apart)
+                    stays.add(name, block.draws, places, chance)
+                found.append(rows.assign(chance=chance, is_fixed=fixed))
         return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
 
     def add_latent(
@@ -227,11 +244,15 @@ class SummaryFile:
         self, group: zarr.Group, name: str, array: zarr.Array, most: int | None, movement: Movement
     ) -> Iterator[Block]:
         """Yield blocks of coordinates; each is read while the threads process the previous one."""
-        total, labels = event_size(array), read_labels(group, array)
+        total, labels, fixed = event_size(array), read_labels(group, array), _fixed(array)
         positions = choose_coordinates(total, total if most is None else most)
 
         def of_part(draws: Shaped[np.ndarray, "chain draw n"], chosen: Int[np.ndarray, " n"]) -> Part:
             names, table = _names(name, array.shape[2:], labels, chosen), part_table(draws)
+            if self._num_populations:
+                compare_populations(table, draws, self._num_populations, self._limit)
+            for each in STATISTICS[2:]:
+                table[each][np.isin(chosen, fixed)] = np.nan
             further = ""
             if self._efficiency is not None:
                 further = _text(names, efficiency_table(draws, self._efficiency.superchains))
@@ -255,6 +276,11 @@ class SummaryFile:
             if self._further is not None:
                 self._further.write(part.further_rows)
             self.num_rows += len(part.names.indices)
+
+
+def _fixed(array: zarr.Array) -> Int[np.ndarray, " n"]:
+    """Return the flat positions of the entries of a summary that no latent changes."""
+    return np.asarray(array.attrs.get(FIXED, []), np.int64)
 
 
 def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:

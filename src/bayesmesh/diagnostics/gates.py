@@ -14,6 +14,7 @@ import pandas as pd
 from bayesmesh.config.config_blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.gate_messages import WORDINGS
+from bayesmesh.diagnostics.population_gate import OF_ALL_CHAINS
 from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
@@ -37,9 +38,6 @@ _ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mea
 
 _NOT_ALLOWED = "few, but in a funnel they mark the edge of a neck that chains do not enter"
 
-_OF_ALL_CHAINS = ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")
-"""Gates that are missed if chains of any length disagree, whatever the cause."""
-
 
 def evaluate_gates(
     table: pd.DataFrame,
@@ -53,7 +51,8 @@ def evaluate_gates(
     Args:
         table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index written with
             names, or empty), sd, mcse_mean, r_hat, ess_bulk, ess_tail, and chance: for an R-hat above its limit, the
-            probability of one at least as large if chains agree (`chance_of_r_hat`).
+            probability of one at least as large if chains agree (`chance_of_r_hat`). Rows with a true `is_fixed` are left
+            out.
         divergence_share: share of divergent trajectories, between 0 and 1; NaN if not recorded; None, without a gate,
             for a kernel that does not record divergences.
         bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown; None, without a
@@ -75,6 +74,8 @@ def evaluate_gates(
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
+    if "is_fixed" in table:
+        table = table[~table["is_fixed"].to_numpy(bool)]
     assessed = _without_constant_likelihood(table)
     is_prior, table = len(assessed) < len(table), assessed
     sd = table["sd"].to_numpy(np.float64)
@@ -116,7 +117,7 @@ def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult])
 
 def _defer(result: GateResult, cause: str) -> GateResult:
     """Replace the remedy of a missed gate on all chains by the gate that found the cause; return others unchanged."""
-    if result.name not in _OF_ALL_CHAINS or result.verdict == "pass":
+    if result.name not in OF_ALL_CHAINS or result.verdict == "pass":
         return result
     follows = f"this follows from the gate '{cause}', whose remedy comes first"
     return result.model_copy(update={"notes": (follows,), "hint": "", "follows": cause})

@@ -7,7 +7,9 @@ stopping` measures the effect.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float, Real
@@ -40,7 +42,10 @@ def look_numbers(first: int, growth: float, last: int) -> list[int]:
 
 
 def evaluate_targets(
-    draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings, axes: NamedAxes | None = None
+    draws: Mapping[str, Real[np.ndarray, "chain draw ..."]],
+    rule: StopSettings,
+    axes: NamedAxes | None = None,
+    fixed: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[TargetEntry]:
     """Compare the draws so far with the targets of a rule.
 
@@ -48,6 +53,7 @@ def evaluate_targets(
         draws: summary -> draws, of the summaries that the rule names; others are not monitored.
         rule: targets and summaries.
         axes: names of the entries of summaries, to say where the worst value is.
+        fixed: summary -> flat positions of entries that no latent changes, which meet every target.
 
     Returns:
         One entry per target that concerns at least one of the summaries, as strict JSON. With fewer than four draws, or
@@ -70,6 +76,8 @@ def evaluate_targets(
     entries = []
     for key, target, statistic, names in wanted:
         values = {name: table[statistic] for name, table in tables.items() if name in names}
+        for name in values.keys() & fixed.keys():
+            values[name][fixed[name]] = 0.0 if key.startswith("max") else sys.float_info.max
         if target is not None and values:
             entries.append(_entry(key, target, values, shapes, axes or {}))
     return entries

@@ -71,11 +71,15 @@ class GateResult(_Record):
 
 
 class NumCoordinates(_Record):
-    """Numbers of coordinates: of summaries, of latents, and listed in ``summary.csv``, which lists summaries first."""
+    """Numbers of coordinates: of summaries, of latents, and listed in ``summary.csv``, which lists summaries first.
+
+    Gates leave out `fixed` summaries, which no latent changes.
+    """
 
     summaries: int
     latents: int
     listed: int
+    fixed: int = 0
 
 
 class Listed(_Record):
@@ -107,6 +111,8 @@ class Verdict(_Record):
     """Target acceptance to which warmup finally adapted the step size, if that is above the kernel's option."""
     is_adjusted: bool = True
     """Whether the kernel has an accept step; without one, draws are biased, and the gate `accept_step` warns."""
+    num_populations: int = 0
+    """Independent populations that the chains are, one per chain group; 0 if chains are independent."""
     datasets: dict[Outcome, int] | None = None
     """For many datasets, the number with each verdict; gates and verdict are then the worst of all datasets."""
 

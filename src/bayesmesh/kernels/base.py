@@ -124,7 +124,9 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         min_chains: smallest number of chains that run together.
         chain_multiple: the number of chains must be a multiple of it.
         is_adjusted: whether an accept step makes the target exactly invariant.
-        interacts: whether chains interact after warmup; then they are not independent replicates.
+        interacts: whether chains interact after warmup. If all of them are reported, they are then one population.
+        is_population: whether the chains of a group share their origin, so that how many are in a mode estimates its mass.
+            Gates then compare chain groups wherever chains disagree.
         starts_from_prior: whether chains must start as draws from the prior.
         needs_normal_units: whether it runs only on models with `normal_groups`; it raises for others when it is traced.
         steps_alone: whether each device steps its own chains without waiting for the others; for steps of unequal
@@ -146,6 +148,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     chain_multiple: ClassVar[int] = 1
     is_adjusted: ClassVar[bool] = True
     interacts: ClassVar[bool] = False
+    is_population: ClassVar[bool] = False
     starts_from_prior: ClassVar[bool] = False
     needs_normal_units: ClassVar[bool] = False
     steps_alone: ClassVar[bool] = False
@@ -177,6 +180,10 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     def num_chains_reported(self, num_chains: int) -> int:
         """Return how many of `num_chains` chains, counted from the first, sample from the target."""
         return num_chains
+
+    def are_population(self, num_chains: int) -> bool:
+        """Return whether the reported ones of `num_chains` chains are one population instead of independent replicates."""
+        return self.is_population or (self.interacts and self.num_chains_reported(num_chains) == num_chains)
 
     @abstractmethod
     def expected_gradients(self) -> float:

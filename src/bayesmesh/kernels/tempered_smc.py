@@ -86,6 +86,7 @@ class TemperedSmc(Chees):
     reference = "Del Moral, Doucet and Jasra 2006; adaptive powers: Jasra et al. 2011"
     min_chains = 16
     starts_from_prior = True
+    is_population = True
     has_own_steps = False
     restarts_chains = False
     statistics = STATISTICS | {

@@ -52,6 +52,11 @@ class Coordinate:
         return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, mcse_mean=error)
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it is a summary that no latent changes: it has a mean and no statistics of convergence."""
+        return self.is_summary and math.isfinite(self.sd) and math.isnan(self.r_hat) and math.isnan(self.ess_bulk)
+
+    @property
     def is_named(self) -> bool:
         """Whether its label needs no numeric indices, because it is a scalar or its entry has a name."""
         return bool(self.names) or not self.index
@@ -175,15 +180,20 @@ def read_verdicts(path: Path) -> list[DatasetRow]:
 
 
 def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> list[Coordinate]:
-    """Return coordinates by descending R-hat, NaN first; ties by ascending bulk ESS, NaN last.
+    """Return coordinates by descending R-hat, NaN first; ties by ascending bulk ESS, NaN last. Fixed ones come last of all.
 
     Args:
         coordinates: coordinates in any order.
         most: largest number of coordinates to return; None for all.
     """
 
-    def key(item: Coordinate) -> tuple[bool, float, float]:
+    def key(item: Coordinate) -> tuple[bool, bool, float, float]:
         is_number = not math.isnan(item.r_hat)
-        return is_number, -item.r_hat if is_number else 0.0, math.inf if math.isnan(item.ess_bulk) else item.ess_bulk
+        return (
+            item.is_fixed,
+            is_number,
+            -item.r_hat if is_number else 0.0,
+            math.inf if math.isnan(item.ess_bulk) else item.ess_bulk,
+        )
 
     return sorted(coordinates, key=key) if most is None else heapq.nsmallest(most, coordinates, key=key)

@@ -71,7 +71,15 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
         verdict: verdict on the experiment.
         coordinates: rows of ``summary.csv``, with the monitored summaries marked.
     """
-    said = [f"The gates assess the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
+    total, fixed = verdict.num_coordinates.summaries, verdict.num_coordinates.fixed
+    said = [f"The gates assess the sampling, by {_counted(total - fixed, 'monitored quantity')}."]
+    if fixed:
+        said.append(f"They leave out {_counted(fixed, 'other')}, which no latent changes.")
+    if verdict.num_populations:
+        of = "one population" if verdict.num_populations == 1 else f"{verdict.num_populations} independent populations"
+        said.append(
+            f"The chains are {of}, not independent replicates; where chains disagree, populations are compared."
+        )
     others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]
     if others:
         worst = max(others, key=lambda each: each.r_hat)

@@ -27,7 +27,7 @@ def _with_unit(name: str, value: float) -> str:
         return f"{formats.real(100 * value, 2)}%" if 0 < value < 1e-4 else formats.share(value, 2)
     if name in ("finite", "movement", "modes", "ess_bulk", "ess_tail"):
         return formats.count(value)
-    if name == "r_hat":
+    if name in ("r_hat", "populations"):
         # With three decimals, 1.0096 and 1.0104 would both read 1.010, the usual limit.
         return formats.fixed(value, 4) if value < 10 else formats.real(value, 3)
     return formats.real(value, 3)

@@ -8,12 +8,13 @@ import numpy as np
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.sampling_summaries import Derived, in_dtype
+from bayesmesh.sampling.sampling_summaries import Derived, find_fixed, in_dtype
+from bayesmesh.store.layout import FIXED
 from bayesmesh.store.posterior_reader import Posterior
 
 
 def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int) -> Derived:
-    """Return the group ``summaries``, arrays (chain, draw, dataset, ...).
+    """Return the group ``summaries``, arrays (chain, draw, dataset, ...), and `find_fixed` as ``fixed``.
 
     Args:
         model: the model.
@@ -38,7 +39,9 @@ def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Pos
         parts.append(jax.device_get(of_block({**block, **aligned}, at_probes)))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     shape = posterior.num_draws, posterior.num_chains
-    return {"summaries": {k: np.swapaxes(v.reshape(*shape, *v.shape[1:]), 0, 1) for k, v in joined.items()}}
+    found = {k: np.swapaxes(v.reshape(*shape, *v.shape[1:]), 0, 1) for k, v in joined.items()}
+    of_datasets = jax.vmap(model.summaries, (None, 0))
+    return {"summaries": found, FIXED: find_fixed(found, model, spec, of_datasets, at_probes, within[0])}
 
 
 def probe_numbers(counts: tuple[int, ...], probe_rows: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
-from bayesmesh.sampling.sampling_summaries import in_dtype, spread_evenly
+from bayesmesh.sampling.sampling_summaries import find_fixed, in_dtype, spread_evenly
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
@@ -76,7 +76,7 @@ class MonitoredProgram:
         probe_rows: int,
         shapes: Mapping[str, jax.ShapeDtypeStruct],
     ) -> None:
-        self._local = model.local_latents
+        self._model, self._spec, self._local = model, spec, model.local_latents
         probes = spread_evenly(spec.num_rows, probe_rows)
         self._rows = {k: jnp.asarray(v) for k, v in in_dtype(shards.read_chosen(probes), spec).items()}
         self._entries = spec.entries_of(probes)
@@ -95,6 +95,11 @@ class MonitoredProgram:
     def __call__(self, block: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
         """Return name -> (chain, `length`, ...) of latents (chain, draw, ...), at most `length` draws."""
         return dict(self._compiled({k: self._lengthen(self._at_probes(k, v)) for k, v in block.items()}, self._rows))
+
+    def fixed(self, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return `find_fixed` of monitored summaries, name -> (chain, draw, ...)."""
+        rows = {k: np.asarray(v) for k, v in self._rows.items()}
+        return find_fixed(found, self._model, self._spec, self._model.summaries, rows, self._entries)
 
     def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
@@ -168,6 +173,10 @@ class MonitoredSummaries:
         joined = {name: np.concatenate(parts, axis=1) for name, parts in self._parts.items()}
         self._parts = {name: [value] for name, value in joined.items()}
         return joined
+
+    def fixed(self) -> dict[str, np.ndarray]:
+        """Return summary -> positions of entries that no latent changes; see `find_fixed`."""
+        return {} if self._program is None else self._program.fixed({k: self._parts[k][0] for k in self._of_model})
 
     def _evaluate(self, root: zarr.Group, stop: int) -> None:
         """Evaluate the model's summaries of the draws up to `stop`, block by block."""

@@ -24,6 +24,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.store.layout import FIXED
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
 _SIMULATED = "posterior_predictive"
@@ -44,6 +45,13 @@ def spread_evenly(total: int, wanted: int) -> Int[np.ndarray, " chosen"]:
     """
     return np.unique(np.linspace(0, total - 1, min(total, wanted)).round().astype(np.int64))
 
+
+_NUM_PRIOR_DRAWS = 8
+"""Prior draws at which a summary must keep its value to count as fixed."""
+
+_ROUNDING = 32.0
+"""Steps of the experiment's dtype by which rounding may move a value that is constant by construction, such as the diagonal of
+a correlation matrix that is computed from its Cholesky factor."""
 
 _Function = Callable[[Latents, Rows, jax.Array], Latents]
 """Function of latents aligned with some rows, these rows, and a key."""
@@ -73,7 +81,7 @@ def derive(
     pointwise_bytes: float,
     ahead: Iterable[jax.stages.Compiled] = (),
 ) -> Derived:
-    """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``.
+    """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``, and `find_fixed` as ``fixed``.
 
     Args:
         model: the model.
@@ -93,10 +101,53 @@ def derive(
         for group, function in functions.items():
             of_any = _compiled_for_blocks(group, function)
             out[group] = _map_draws(posterior, model, given, entries, of_any, next(programs, None))
+        if "summaries" in functions:
+            out[FIXED] = find_fixed(out["summaries"], model, spec, model.summaries, given, entries)
         if _SIMULATED in functions:
             observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
             out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
     return out
+
+
+def find_fixed(
+    summaries: Mapping[str, np.ndarray],
+    model: Model,
+    spec: DataSpec,
+    function: Callable[[Latents, Rows], Latents],
+    rows: Mapping[str, np.ndarray],
+    entries: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return summary -> flat positions of its entries that no latent changes, such as the predictor of ``y ~ 0``.
+
+    Such an entry has one value in all draws, and the same at draws of the prior. The latter are independent of the chains, so an entry
+    that is constant because chains are stuck is not among them.
+
+    Args:
+        summaries: name -> draws (chain, draw, ...).
+        model, spec: the model and its data.
+        function: from one draw and rows to the summaries without their first two axes.
+        rows: data at which the summaries were computed.
+        entries: entries of local latents that belong to these rows.
+    """
+    step = _ROUNDING * np.finfo(np.dtype(spec.dtype)).eps
+    ends = {k: [np.asarray(f(v, axis=(0, 1)), np.float64) for f in (np.min, np.max)] for k, v in summaries.items()}
+    with np.errstate(invalid="ignore"):
+        constant = {k: high - low <= step * np.abs(high) for k, (low, high) in ends.items()}
+    chosen = [k for k, each in constant.items() if each.any()]
+    if not chosen:
+        return {}
+    prior = model.prior(spec)
+    draws = [dict(prior.sample(seed=jax.random.key(number))) for number in range(_NUM_PRIOR_DRAWS)]
+    stacked = {k: jnp.stack([draw[k] for draw in draws]) for k in draws[0]}
+    aligned = {k: jnp.take(stacked[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
+    found = jax.jit(jax.vmap(function, (0, None)))({**stacked, **aligned}, jax.device_put(dict(rows)))
+    fixed = {}
+    for k in chosen:
+        with np.errstate(invalid="ignore"):
+            is_same = np.abs(np.asarray(found[k], np.float64) - ends[k][0]) <= step * np.abs(ends[k][0])
+        if (positions := np.flatnonzero(constant[k] & is_same.all(axis=0))).size:
+            fixed[k] = positions
+    return fixed
 
 
 def summaries_at_truth(

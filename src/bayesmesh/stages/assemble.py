@@ -40,7 +40,9 @@ from bayesmesh.store.layout import (
     DESCRIBED,
     DRAW,
     FAST_PATH,
+    FIXED,
     LEVEL_ROWS,
+    POPULATIONS,
     ROUNDED,
     ROUNDED_LIKELIHOOD,
     ROW,
@@ -102,6 +104,8 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
                 root.require_group(of_statistics).attrs[DECLARED] = sorted(declared)
             if not manifests[0].is_adjusted:
                 root.require_group("sample_stats").attrs[UNADJUSTED] = True
+            if manifests[0].is_population:
+                root.require_group("sample_stats").attrs[POPULATIONS] = len(manifests)
             if len(processes[0]) > 1:
                 # Each process has the local latents of its own rows.
                 axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
@@ -196,12 +200,15 @@ def _derive(
                 root.attrs[ROUNDED_LIKELIHOOD] = min(rounding, sys.float_info.max)
             if rounding is not None and model.has_fast_path():
                 root.attrs[FAST_PATH] = f"{type(model).__name__}.log_likelihood_and_gradient"
+    fixed = derived.pop(FIXED)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
     lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
     cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
     named = _write_derived(root, derived, numbers, {**model.axes(), **cells}, lead)
+    for name, positions in fixed.items():
+        root[f"summaries/{name}"].attrs[FIXED] = positions.tolist()
     if isinstance(shards, ReplicatedShards):
         _name_datasets(root, shards)
     constants = root.require_group("constant_data")

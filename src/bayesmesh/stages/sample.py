@@ -236,6 +236,7 @@ def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainS
         "num_chains": program.num_reported,
         "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
         "is_adjusted": program.kernel.is_adjusted,
+        "is_population": program.kernel.are_population(program.num_chains),
         "num_processes": spec.compute.processes,
         "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
         "committed_draws": commits[-1].stop,

@@ -138,11 +138,13 @@ class StopRule:
         """Return the values of a look; after a missed target, the remaining summaries are not evaluated."""
         start, is_met = time.perf_counter(), True
         draws: dict[str, np.ndarray] = {}
+        fixed: dict[str, np.ndarray] = {}
         targets: list[TargetEntry] = []
         for part in self._monitored:
             if is_met:
                 draws |= part.first(number)
-                targets = evaluate_targets(draws, self._settings, self._axes)
+                fixed |= part.fixed()
+                targets = evaluate_targets(draws, self._settings, self._axes, fixed)
                 is_met = all(target["is_met"] for target in targets)
         seconds = round(time.perf_counter() - start, 6)
         return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}

@@ -38,6 +38,13 @@ some draws; absent if it is sampled in float64 by the method with which it is co
 FAST_PATH = "log_likelihood_by"
 """Attribute of the root: the model's own method by which the log likelihood was sampled, if there is one and it was compared."""
 
+FIXED = "fixed"
+"""Attribute of a summary: flat positions of its entries that no latent changes, which gates leave out."""
+
+POPULATIONS = "num_populations"
+"""Attribute of the group of statistics: number of chain groups, if the chains of a group are one population; absent if chains are
+independent."""
+
 TRUTH = "truth"
 """Group of the summaries at the latents that generated simulated data."""
 

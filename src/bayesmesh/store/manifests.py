@@ -74,6 +74,7 @@ class GroupManifest(pydantic.BaseModel):
         stop: looks of the stopping rule; None without one.
         statistics: unit and description of each statistic of the kernel.
         is_adjusted: whether the kernel has an accept step.
+        is_population: whether the reported chains of a group are one population, see `Kernel.are_population`.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
@@ -93,6 +94,7 @@ class GroupManifest(pydantic.BaseModel):
     stop: dict[str, Any] | None = None
     statistics: dict[str, dict[str, str]] = {}
     is_adjusted: bool = True
+    is_population: bool = False
 
 
 def read_manifest(path: Path) -> GroupManifest:

@@ -22,8 +22,10 @@ from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.report.diagnostics_tables import read_summary, worst_first
+from bayesmesh.report.report_opening import say_scope
 from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.layout import FAST_PATH, ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import FAST_PATH, FIXED, ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_coordinates import drawn_arrays
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write
@@ -57,7 +59,7 @@ def test_round_trip(run, layout) -> None:
     assert strict_json(layout.verdict) == content
     assert content["experiment"] == "digits"
     assert (content["num_chains"], content["num_draws"]) == (CHAINS, DRAWS)
-    assert content["num_coordinates"] == {"summaries": 7, "latents": 36, "listed": 43}
+    assert content["num_coordinates"] == {"summaries": 7, "latents": 36, "listed": 43, "fixed": 0}
     assert content["latents"] == {"bias": {"total": 1, "listed": 1}, "weights": {"total": 35, "listed": 35}}
     assert (content["num_divergences"], content["acceptance_rate"]) == (0, 0.75)
     assert len(content["bfmi"]) == CHAINS
@@ -96,6 +98,22 @@ def test_a_kernel_without_accept_step_is_named_in_the_verdict(tmp_path, layout) 
     assert diagnose(path, GateSettings(), layout).verdict == "pass"
     open_group(path, "a")["sample_stats"].attrs[UNADJUSTED] = True
     assert [gate.name for gate in diagnose(path, GateSettings(), layout).missed] == ["accept_step"]
+
+
+def test_fixed_entries_are_left_out_of_the_gates_and_stuck_ones_are_not(tmp_path, layout) -> None:
+    groups = good_posterior()
+    groups["summaries"]["logits"][..., 0, 0] = 1.0
+    groups["summaries"]["logits"][..., 0, 1] = 1.0 + 1e-7 * drawn(5)
+    path = write(tmp_path / "posterior.zarr", groups)
+    assert diagnose(path, GateSettings(), layout).gate("r_hat").where == "logits[0,0]"
+    open_group(path, "a")["summaries/logits"].attrs[FIXED] = [0, 1]
+    found = diagnose(path, GateSettings(), layout)
+    assert (found.verdict, found.num_coordinates.fixed) == ("pass", 2)
+    table = pd.read_csv(layout.summary)
+    assert (table["ess_bulk"].isna().sum(), len(table)) == (2, 43)
+    coordinates = read_summary(layout.summary, found.num_coordinates.summaries)
+    assert [each.label for each in worst_first(coordinates[:7])[-2:]] == ["logits[0,0]", "logits[0,1]"]
+    assert "5 monitored quantities. They leave out 2 others, which no latent changes." in say_scope(found, coordinates)
 
 
 def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:

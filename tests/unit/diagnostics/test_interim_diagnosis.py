@@ -106,3 +106,11 @@ def test_the_worst_value_is_named_after_its_level() -> None:
     assert entry["where"] == "b[elm]"
     (entry,) = evaluate_targets({"b": draws}, StopSettings(max_r_hat=1.1), {"c": [("species", ("ash", "elm"))]})
     assert entry["where"] == "b[1]"
+
+
+def test_entries_that_no_latent_changes_meet_every_target() -> None:
+    draws = {"predictor": np.zeros((4, 200, 3)), "level": np.random.default_rng(0).normal(size=(4, 200))}
+    rule = StopSettings(min_ess_bulk=100, max_r_hat=1.1)
+    assert not all(each["is_met"] for each in evaluate_targets(draws, rule))
+    found = evaluate_targets(draws, rule, fixed={"predictor": np.arange(3)})
+    assert [(each["where"], each["is_met"]) for each in found] == [("level", True)] * 2

@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.sampling_monitor import MonitoredProgram, MonitoredSummaries, compile_monitored, summary_names
-from bayesmesh.sampling.sampling_summaries import derive, spread_evenly
+from bayesmesh.sampling.sampling_summaries import derive, find_fixed, spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
@@ -159,3 +159,32 @@ def test_looking_back_or_at_nothing_is_an_error(case: Any, folder: Path, tmp_pat
         looked.first(8)
     with pytest.raises(StoreError, match="no Zarr group"):
         monitored(case, tmp_path / "elsewhere", ["log_density"]).first(1)
+
+
+def test_entries_that_no_latent_changes_are_told_from_stuck_ones(make_case: Callable[..., Any]) -> None:
+    case = make_case("gaussian")
+
+    def summaries(latents: Any, rows: Any) -> Any:
+        level = next(iter(latents.values())).reshape(-1)[0]
+        factor = jnp.stack([jnp.ones_like(level), jnp.zeros_like(level), level, jnp.zeros_like(level)])
+        return {
+            "predictor": jnp.zeros(3), "factor": factor, "share": jax.nn.softmax(level[None]), "level": level,
+            "total": jax.nn.softmax(jnp.stack([level, 2 * level, -level])).sum(),
+        }  # fmt: skip
+
+    rng = np.random.default_rng(0)
+    latents = {name: rng.normal(size=(2, 9, *shape)) for name, shape in _shapes(case).items()}
+    draws = jax.vmap(jax.vmap(lambda z: summaries(z, None)))(latents)
+    found = find_fixed(jax.device_get(draws), case.model, case.spec, summaries, {}, np.arange(1))
+    assert {k: v.tolist() for k, v in found.items()} == {
+        "predictor": [0, 1, 2], "factor": [0, 1, 3], "share": [0], "total": [0]
+    }  # fmt: skip
+    stuck = {"level": np.full((2, 9), 0.5), "factor": np.full((2, 9, 4), [1.0, 0.0, 0.5, 0.0])}
+    assert {
+        k: v.tolist() for k, v in find_fixed(stuck, case.model, case.spec, summaries, {}, np.arange(1)).items()
+    } == {"factor": [0, 1, 3]}
+
+
+def _shapes(case: Any) -> dict[str, tuple[int, ...]]:
+    drawn = jax.eval_shape(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+    return {name: value.shape for name, value in drawn.items()}
