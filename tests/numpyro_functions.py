@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpyro
 from jax.experimental.ode import odeint
 from numpyro import distributions as dist
 from numpyro.contrib.control_flow import scan
+from numpyro.infer.reparam import LocScaleReparam
 
 
 def level(rows: Any) -> None:
@@ -49,6 +51,59 @@ def without_plate(x: Any, y: Any, num_classes: Any) -> None:
     """Observed values without a plate, counts of a constant; the rows are on their first axis."""
     slope = numpyro.sample("slope", dist.Normal(jnp.zeros(num_classes - 1), 1).to_event(1))
     numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+
+def weighted(y: Any, x: Any) -> None:
+    """Rows that count as often as a field says; NumPyro wants weights above 0, and placeholder rows are 0."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)), numpyro.handlers.scale(scale=x[:, 0]):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def masked(y: Any, x: Any) -> None:
+    """Rows that a mask takes out of the likelihood."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)), numpyro.handlers.mask(mask=x[:, 0] > 0):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def flat(y: Any) -> None:
+    """A latent whose own density does not count."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1).mask(False))
+    with numpyro.handlers.scale(scale=2.0):
+        shift = numpyro.sample("shift", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mean + shift, 1), obs=y)
+
+
+def of_seven(y: Any) -> None:
+    """A plate whose number of rows is a constant."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", 7):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def of_dimensions(y: Any) -> None:
+    """Latents with names that the posterior has for its dimensions."""
+    chain, draw = numpyro.sample("chain", dist.Normal(0, 1)), numpyro.sample("draw", dist.HalfNormal(1))
+    numpyro.sample("y", dist.Normal(chain, draw), obs=y)
+
+
+@numpyro.handlers.reparam(config={"effect": LocScaleReparam(0)})
+def decorated(y: Any, x: Any) -> None:
+    """A function inside a handler, which has no arguments with names."""
+    scale = numpyro.sample("scale", dist.HalfNormal(1))
+    effect = numpyro.sample("effect", dist.Normal(0, scale))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(effect + x[:, 0], 1), obs=y)
+
+
+def _unnamed(function: Any) -> Any:
+    return lambda *args, **kwargs: function(*args, **kwargs)
+
+
+unnamed = _unnamed(of_seven)
+twice = functools.wraps(decorated)(_unnamed(decorated))
 
 
 def divided(y: Any) -> None:

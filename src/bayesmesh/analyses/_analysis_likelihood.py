@@ -17,7 +17,7 @@ from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
-from bayesmesh.models.base import Latents, Model, Predictive, Rows
+from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -65,6 +65,8 @@ def check_rows(key: str, model: Model, spec: DataSpec) -> None:
             f"rows have weights ('{spec.roles['weights']}'), and a weighted row is not one observation to leave out"
         )
         raise unsuitable(key, problem)
+    if model.row_problem:
+        raise unsuitable(key, f"model {name}: {model.row_problem}")
     if not model.has_predictions:
         raise unsuitable(key, f"model {name} has no outcome, so that rows of two models cannot be compared")
 
@@ -88,6 +90,8 @@ class RowLikelihood:
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
         )
         self._program, self._has_order = jax.jit(self._of_chunk), False
+        self._densities, self._is_class = jax.jit(self._both_densities), False
+        self._first_draw = self._draws.first_draw()
 
     def _of_chunk(
         self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array, ties: jax.Array
@@ -117,8 +121,9 @@ class RowLikelihood:
             ConfigError: the model does not predict, or the likelihood of a row is not its predictive density.
         """
         for block in self._draws.blocks(read, num_rows, self.block_rows, entries):
+            self._check_density(block)
             if block.start == 0:
-                self._has_order = self._check_density(block) and entries is None
+                self._has_order = entries is None and block.outcome.ndim == 1 and not self._is_class
                 # The program is traced anew for rows of another kind.
                 self._program = jax.jit(self._of_chunk)
             yield self._at_draws(block)
@@ -140,37 +145,35 @@ class RowLikelihood:
         by_chain = [np.swapaxes(each.reshape(of_draws), 0, 1) for each in (values, is_below)]
         return RowBlock(start, by_chain[0], block.outcome, by_chain[1] if self._has_order else None)
 
-    def _both_densities(
-        self, draw: Latents, rows: Rows, entries: np.ndarray
-    ) -> tuple[Predictive, Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        """Return the predictive distribution of rows at a draw, their log likelihood, and the log density of their outcomes."""
+    def _both_densities(self, draw: Latents, rows: Rows, entries: Array) -> tuple[Array, Array]:
+        """Return the log likelihood of rows at a draw, and the log density of their outcomes under `predict`."""
         near = self._draws.align(draw, entries)
-        with asking_model(self._key, self._model, list(rows)):
-            predictive = self._model.predict(near, rows)
-            predicted = log_density_of(predictive, jnp.asarray(self._model.outcome(rows)))
-        density = np.asarray(predicted, np.float64).reshape(len(entries), -1).sum(axis=1)
-        return predictive, np.asarray(self._model.log_likelihood(near, rows), np.float64), density
+        predictive = self._model.predict(near, rows)
+        self._is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
+        density = log_density_of(predictive, jnp.asarray(self._model.outcome(rows)))
+        return self._model.log_likelihood(near, rows), density.reshape(len(entries), -1).sum(axis=1)
 
-    def _check_density(self, block: RowsOfBlock) -> bool:
-        """Return whether outcomes have an order, after comparing likelihood and predictive density at one draw.
+    def _check_density(self, block: RowsOfBlock) -> None:
+        """Compare likelihood and predictive density of all rows of a block at one draw.
 
         Weights, for example, are in the likelihood alone.
 
         Raises:
             ConfigError: they differ.
         """
-        num_rows = min(64, block.num_rows)
-        entries = block.entries[:num_rows]
-        some = {k: jnp.asarray(v[:num_rows]) for k, v in block.rows.items()}
-        draw = self._draws.first_draw()
-        predictive, found, density = self._both_densities(draw, some, entries)
-        is_same = np.isclose(found, density, rtol=1e-3, atol=1e-3)
+
+        def compare(draw: Latents, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            with asking_model(self._key, self._model, list(rows)):
+                both = jax.device_get(self._densities(draw, rows, block.entries))
+            found, density = (np.asarray(each, np.float64)[: block.num_rows] for each in both)
+            return found, density, np.isclose(found, density, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+        some = {k: jnp.asarray(v) for k, v in block.rows.items()}
+        found, density, is_same = compare(self._first_draw, some)
         if not is_same.all():
             # At counts of a million, float32 rounding makes an error of a nat in one of the two: is that the difference?
-            wide, rows = ({k: _widened(v) for k, v in each.items()} for each in (draw, some))
             with contextlib.suppress(TypeError):
-                predictive, found, density = self._both_densities(wide, rows, entries)
-                is_same = np.isclose(found, density, rtol=1e-3, atol=1e-3)
+                found, density, is_same = compare(_widened(self._first_draw), _widened(some))
         if not is_same.all():
             row = int(np.argmin(is_same))
             name = type(self._model).__name__
@@ -179,13 +182,11 @@ class RowLikelihood:
             raise unsuitable(
                 self._key, f"{problem}; a likelihood with weights, for example, is not that of one observation"
             )
-        is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
-        return block.outcome.ndim == 1 and not is_class
 
 
-def _widened(values: Array) -> Array:
-    """Return floating-point numbers as float64, and others as they are."""
-    return values.astype(jnp.float64) if jnp.issubdtype(values.dtype, jnp.floating) else values
+def _widened(arrays: Rows) -> dict[str, Array]:
+    """Return floating-point arrays as float64, and others as they are."""
+    return {k: v.astype(jnp.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v for k, v in arrays.items()}
 
 
 def held_out_blocks(likelihood: RowLikelihood, shards: Shards) -> Iterator[RowBlock]:

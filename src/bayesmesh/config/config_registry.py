@@ -270,7 +270,12 @@ def resolve_component(kind: str, name: str, options: Mapping[str, object]) -> tu
         ConfigError: the component does not exist.
         ValidationError: the options are not those of its class.
     """
-    return load_component(kind, name), read_options(component_path(kind, name)).model_validate(dict(options))
+    found = read_options(component_path(kind, name)).model_validate(dict(options))
+    for _, code in code_names(type(found), options):
+        # Not when the function is first called: that may be in a traced call, whose arrays a module must not keep.
+        with explaining([_external_path("function", code)]):
+            load_named(code)
+    return load_component(kind, name), found
 
 
 def load_component(kind: str, name: str) -> type[Any]:

@@ -266,6 +266,11 @@ class Model(OnGpu, ByUnit, ABC):
         return True
 
     @property
+    def row_problem(self) -> str:
+        """Why an observed row is not one observation to leave out and score, such as weights; empty, the default, if it is."""
+        return ""
+
+    @property
     def has_proper_prior(self) -> bool:
         """Whether draws of the prior follow its density, as kernels that start from the prior require."""
         return True

@@ -8,7 +8,7 @@ units may be permuted, so that weights are not identified, but predictions are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 import jax
@@ -19,7 +19,8 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models._class_labels import check_labels
+from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd = tfp.distributions
 
@@ -80,6 +81,13 @@ class NeuralNetwork(Model):
         inputs = sum(math.prod(spec.fields[name].shape) for name in own.features)
         outputs = self._num_classes() if own.task == "classification" else 1
         self.sizes = (inputs, *own.widths, outputs)
+
+    @classmethod
+    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+        """Check that every label is one of the classes."""
+        model = cls(options, spec)
+        if model.options.task == "classification":
+            check_labels(model.options.outcome, model.sizes[-1], read_blocks)
 
     def _num_classes(self) -> int:
         """Return the number of labels, from a category or from the constant ``num_classes``."""

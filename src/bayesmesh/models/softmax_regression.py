@@ -6,7 +6,7 @@ divided by 255), for any table of non-negative features and class labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,8 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models import _byte_products
-from bayesmesh.models.base import Axis, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
+from bayesmesh.models._class_labels import check_labels
+from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
@@ -39,6 +40,12 @@ class SoftmaxRegression(Model):
     pretty_name = "Softmax regression"
     offers = ("averaging",)
     options: Options
+
+    @classmethod
+    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+        """Check that every label is one of the classes."""
+        del options
+        check_labels("label", int(spec.constants["num_classes"]), read_blocks)
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the names of features and classes."""

@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
@@ -18,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 import pydantic
 
+from bayesmesh.config.config_source_code import PACKAGE_ROOT
+from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import Settings, numeric_options, replace_options
 from bayesmesh.config.user_code import EXPLAINED, explaining, place_of
 from bayesmesh.data.base import DataSpec
@@ -25,6 +28,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.store.layout import CHAIN, DATASET, DRAW
 from bayesmesh.store.stored_description import ModelDescription
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
@@ -40,6 +44,12 @@ _JOINT = (
     'return one TFP joint distribution over named latents, for example\n    tfd.JointDistributionNamed({"mean": tfd.Normal'
     "(zero, zero + 1)})"
 )
+_TAKEN = (CHAIN, DRAW, DATASET, "zarr.json")
+"""Names of dimensions of the posterior, and of the files of its groups."""
+
+_LONGEST_NAME = 200
+"""Most bytes of a name; it is that of a folder."""
+
 _NAME = re.compile(r"[^\W\d][\w .:()-]*")
 
 
@@ -105,6 +115,10 @@ def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
             labels = [axis.labels if axis is not None else None for axis in axes]
             if len(labels) > len(about.shape):
                 _refuse(model.axes, f"names {len(labels)} axes of '{name}', which has shape {about.shape}", "name one for each")  # fmt: skip
+            for axis in axes:
+                # An axis with the name of an array, or of a dimension, is numbered.
+                if axis is not None and axis.name not in (CHAIN, DRAW):
+                    _check_name(model.axes, "axis", axis.name)
             for given, length in zip(labels, about.shape, strict=False):
                 if given is not None and len(given) != length:
                     _refuse(model.axes, f"names {len(given)} entries of an axis of '{name}', which has shape {about.shape}", "give one label for each entry")  # fmt: skip
@@ -314,14 +328,22 @@ def _check_name(method: Callable[..., Any], what: str, name: object) -> None:
     """Refuse a name that cannot be that of a stored array."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         _refuse(method, f"{name!r} is not a valid name for a {what}", "begin it with a letter, of any script, and go on with letters, digits, spaces and . : ( ) - _")  # fmt: skip
+    if name in _TAKEN:
+        _refuse(method, f"a {what} cannot be called '{name}', which is the name of a dimension or a file of the posterior", f"rename it, for example to '{name.partition('.')[0]}_1'")  # fmt: skip
     try:
-        name.encode(encoding := sys.getfilesystemencoding())
+        length = len(name.encode(encoding := sys.getfilesystemencoding()))
     except UnicodeEncodeError:
         _refuse(method, f"{name!r} names a folder, and names of files have the encoding {encoding} here", "set the environment variable PYTHONUTF8=1, or spell it in ASCII, such as 'alpha'")  # fmt: skip
+    if length > _LONGEST_NAME:
+        _refuse(method, f"the {what} '{name[:40]}...' has a name of {length} bytes, and it names a folder", f"shorten it to at most {_LONGEST_NAME} bytes")  # fmt: skip
 
 
 def _refuse(of: Callable[..., Any], problem: str, remedy: str) -> NoReturn:
-    """Raise the error of a class or one of its methods."""
+    """Raise the error of a class, or of one of its methods: of the function from which a model of this package is made."""
+    model = getattr(of, "__self__", None)
+    function = getattr(getattr(model, "options", None), "function", None)
+    if isinstance(function, str) and PACKAGE_ROOT in Path(inspect.getfile(type(model))).parents:
+        of = load_function(function)
     raise ConfigError(f"{_place_of_class(of) if isinstance(of, type) else place_of(of)}: {problem}", remedy)
 
 

@@ -23,10 +23,11 @@ from bayesmesh.models.glm.families import FAMILIES
         ({"local_latents": {"users": 0}}, {}, r"has latents for each row \(users\)"),
         ({}, {"roles": {"weights": "n"}}, r"rows have weights \('n'\)"),
         ({"has_predictions": False}, {}, "has no outcome"),
+        ({"row_problem": "rows are masked"}, {}, "rows are masked"),
     ],
 )
 def test_rows_that_cannot_be_left_out_are_refused(model: dict[str, Any], spec: dict[str, Any], said: str) -> None:
-    plain = {"takes_all_rows": False, "local_latents": {}, "has_predictions": True}
+    plain = {"takes_all_rows": False, "local_latents": {}, "has_predictions": True, "row_problem": ""}
     data = {"entry_counts": (), "roles": {}}
     check_rows("loo", SimpleNamespace(**plain), SimpleNamespace(**data))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=f"key 'loo'.*{said}"):
@@ -34,7 +35,7 @@ def test_rows_that_cannot_be_left_out_are_refused(model: dict[str, Any], spec: d
 
 
 def test_latents_of_groups_may_follow_their_rows() -> None:
-    model = SimpleNamespace(takes_all_rows=False, local_latents={"effects": 0}, has_predictions=True)
+    model = SimpleNamespace(takes_all_rows=False, local_latents={"effects": 0}, has_predictions=True, row_problem="")
     check_rows("loo", model, SimpleNamespace(entry_counts=(3, 4), roles={}))  # type: ignore[arg-type]
 
 

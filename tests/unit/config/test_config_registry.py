@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import pytest
 from pydantic import ValidationError
 
@@ -22,9 +23,11 @@ from bayesmesh.config.config_registry import (
     load_component,
     parse_classes,
     read_options,
+    resolve_component,
 )
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_fingerprints import stage_files
@@ -227,6 +230,17 @@ def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
     path_before = list(sys.path)
     assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
     assert sys.path == [*path_before, str(own_package)], "installed modules come first"
+
+
+def test_the_module_of_a_function_is_imported_before_anything_is_traced(own_package: Path) -> None:
+    """Arrays that a module makes in a traced call would be the tracers of that call."""
+    (own_package / "own_package" / "held.py").write_text(
+        "import jax.numpy as jnp\nX = jnp.ones(3)\ndef f(y): return y + X\n"
+    )
+    _, options = resolve_component("model", "numpyro", {"function": "own_package.held:f"})
+    assert "own_package.held" in sys.modules
+    function = load_function(options.function)  # type: ignore[attr-defined]
+    assert jax.eval_shape(function, 1.0).shape == jax.eval_shape(function, 2.0).shape == (3,)
 
 
 SOURCE = """

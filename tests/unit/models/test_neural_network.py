@@ -34,6 +34,24 @@ def make(**options: Any) -> tuple[NeuralNetwork, dict[str, Any], dict[str, Any]]
     return model, model.prior(spec).sample(seed=jax.random.key(1)), {k: jnp.asarray(v) for k, v in rows.items()}
 
 
+def test_labels_that_are_not_classes_are_refused() -> None:
+    """A categorical log probability is 0 there, so that such rows would count as certain."""
+    fields = {"x": FieldSpec((), "float64"), "kind": FieldSpec((), "float64")}
+    spec = DataSpec(4, fields, {"num_classes": 3}, "float64")
+    options = make(features=["x"])[0].options
+    for labels, problem in (
+        ([0.0, 1, 2, 2], ""),
+        ([1, 2, 3, 3], "2 rows .* such as 3"),
+        ([0, 0.5, 1, -1], "2 rows .* such as 0.5"),
+    ):
+        blocks = [{"kind": np.array(labels[:2])}, {"kind": np.array(labels[2:])}]
+        if not problem:
+            NeuralNetwork.check_all_rows(options, spec, lambda blocks=blocks: iter(blocks))
+            continue
+        with pytest.raises(ConfigError, match=problem):
+            NeuralNetwork.check_all_rows(options, spec, lambda blocks=blocks: iter(blocks))
+
+
 def outputs(z: dict[str, Any], rows: dict[str, Any], activation: str) -> np.ndarray:
     layer = np.concatenate([rows["x"][:, None], rows["v"], rows["z"][:, None]], axis=1)
     for i in range(3):

@@ -26,7 +26,8 @@ class PredictiveChecks(Analysis):
         from bayesmesh.analyses.predictive_checks.predictive_outcomes import simulate_once
 
         if not bound.model.has_predictions:
-            raise unsuitable("predictive_checks", f"model {type(bound.model).__name__} does not predict its outcome")
+            problem = f": {bound.model.row_problem}" if bound.model.row_problem else " does not predict its outcome"
+            raise unsuitable("predictive_checks", f"model {type(bound.model).__name__}{problem}")
         if self.options.prior and not bound.model.has_proper_prior:
             name = type(bound.model).__name__
             raise ConfigError(

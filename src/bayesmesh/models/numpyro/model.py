@@ -157,36 +157,39 @@ class NumpyroFunction(Model):
     @functools.cached_property
     def has_predictions(self) -> bool:
         """Whether exactly one site is observed in the rows, with a distribution that NumPyro can sample while traced."""
-        if self.options.whole:
+        if self.options.whole or self._sites.predicted is None:
             return False
-        latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
-        with jax.ensure_compile_time_eval():
-            if self._sites.observed(latents, self._rows(MANY)) is None:
-                return False
+        if self._sites.is_masked:
+            _log.warning("warning: model %s: outcomes are not simulated: %s", self.options.function, self.row_problem)
+            return False
         try:
-            jax.eval_shape(self._draw_outcomes, latents, self._rows(MANY), jax.random.key(0))
+            jax.eval_shape(self._draw_outcomes, self._sites.some_latents(), self._rows(MANY), jax.random.key(0))
         except (NotImplementedError, TypeError, ValueError) as error:
             _log.warning("warning: model %s: outcomes are not simulated: %s", self.options.function, error)
             return False
         return True
+
+    @property
+    def row_problem(self) -> str:
+        """Why an observed row is not one observation: masks or weights."""
+        return "" if self.options.whole else self._sites.row_problem
 
     def _draw_outcomes(self, latents: Latents, rows: Rows, key: PRNGKeyArray) -> Array:
         return self.predict(latents, rows).sample(seed=key)
 
     def predict(self, latents: Latents, inputs: Rows) -> base.Predictive:
         """Return the distribution of the site observed in the rows."""
-        return Predictive(self._observed(latents, inputs))
+        self._check_predicted()
+        return Predictive(self._sites.observed(latents, dict(inputs)))
 
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
         """Return the values of the site observed in the rows."""
-        latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
-        return jnp.asarray(self._observed(latents, rows)["value"])
+        self._check_predicted()
+        return self._sites.outcome(rows)
 
-    def _observed(self, latents: Latents, rows: Rows) -> Site:
-        site = None if self.options.whole else self._sites.observed(latents, dict(rows))
-        if site is None:
+    def _check_predicted(self) -> None:
+        if self.options.whole or self._sites.predicted is None:
             raise NotImplementedError(f"{self.options.function}: not exactly one site is observed in the rows")
-        return site
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return all latents; for matrices with constant entries, correlations. If some are not identified, write a `Model`."""

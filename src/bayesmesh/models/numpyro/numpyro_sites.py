@@ -14,10 +14,11 @@ import jax.numpy as jnp
 from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
-from numpyro.distributions import biject_to
+from numpyro.distributions import MaskedDistribution, Unit, biject_to
 from numpyro.distributions.distribution import ImproperUniform, validation_enabled
 from numpyro.distributions.util import is_identically_one
 from numpyro.infer.util import constrain_fn
+from numpyro.primitives import Messenger
 
 from bayesmesh.errors import ConfigError, suggest
 
@@ -46,10 +47,15 @@ class Sites:
     Attributes:
         latents: sorted names.
         row_sites: name of each observed site -> row axis of its log density; None where all data are one row.
-        has_proper_prior: whether draws of the latents follow the prior: none is improper, and no factor changes their density.
+        predicted: name of the one site observed in the rows, whose first axis they are, with a distribution; None without one.
+        is_masked: whether a mask takes rows out of the likelihood.
+        row_problem: why an observed row is not one observation: masks or weights; empty otherwise.
+        has_proper_prior: whether draws of the latents follow the prior: none is improper, masked or scaled, and no factor
+            changes their density.
 
     Raises:
-        ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has a row axis.
+        ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has a row axis; or
+            a plate has as many entries as the data have rows, whatever their number.
     """
 
     def __init__(
@@ -65,7 +71,7 @@ class Sites:
         self._function, self._name, self._constants, self._dtype = function, name, constants, dtype
         self._some = rows(MANY)
         self._parameters = self._read_parameters(self._some)
-        few, more = (self._shapes(rows(count)) for count in (MANY, MORE))
+        few, more = (self._shapes(rows(count)) if is_whole else self._shapes_of(rows, count) for count in (MANY, MORE))
         self.latents = sorted(name for name, site in few.items() if site["is_latent"])
         for latent in self.latents:
             self._check_latent(latent, few[latent], more.get(latent))
@@ -82,12 +88,31 @@ class Sites:
                 " one row:\n    model:\n      whole: true",
             )
         self._factors = sorted(set(observed) - set(self.row_sites))
-        is_improper = any(few[name]["is_improper"] for name in self.latents)
-        self.has_proper_prior = not is_improper and not self._factors
+        is_changed = any(few[each]["is_improper"] or few[each]["is_masked"] or few[each]["is_scaled"] for each in self.latents)  # fmt: skip
+        self.has_proper_prior = not is_changed and not self._factors
+        in_rows = [each for each, axis in self.row_sites.items() if axis == 0 and not few[each]["is_factor"]]
+        self.predicted = in_rows[0] if len(in_rows) == len(self.row_sites) == 1 else None
+        self.is_masked = any(few[each]["is_masked"] for each in self.row_sites)
+        self.row_problem = ""
+        for each in self.row_sites:
+            if few[each]["is_masked"]:
+                self.row_problem = f"a mask takes rows of '{each}' out of the likelihood, and they are not observations; leave these rows out of the data"
+            elif few[each]["is_scaled"]:
+                self.row_problem = f"`handlers.scale` weights the rows of '{each}', and a weighted row is not one observation to leave out"
 
     def _read_parameters(self, fields: Mapping[str, object]) -> tuple[str, ...] | None:
         """Return the arguments for which the function receives fields; None if it receives all fields as one mapping."""
-        parameters = inspect.signature(self._function).parameters.values()
+        function = inspect.unwrap(self._function)
+        while isinstance(function, Messenger) and function.fn is not None:
+            # A handler used as a decorator.
+            function = inspect.unwrap(function.fn)
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            raise ConfigError(
+                f"model {self._name}: its arguments have no names: {inspect.signature(function)}",
+                "give the decorator that wraps it `functools.wraps`; or define a function with the names of the fields, "
+                "such as `def model(x, y): return wrapped(x, y)`",
+            )
         needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
         valid = {*fields, *self._constants}
         if len(needed) == 1 and needed[0] not in valid:
@@ -96,6 +121,8 @@ class Sites:
             if each not in valid:
                 remedy = f"{suggest(each, valid)}; a table has no fields but those of `data.fields`, where it is given"
                 raise ConfigError(f"model {self._name}: its argument '{each}' is not a field of the data", remedy)
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return tuple(sorted(valid))
         return tuple(p.name for p in parameters if p.name in valid)
 
     def _trace(
@@ -117,6 +144,34 @@ class Sites:
                 raise ConfigError(f"model {self._name}: the plate '{name}' takes a subsample", "leave subsample_size out: all rows count")  # fmt: skip
         return {name: site for name, site in found.items() if site["type"] == "sample"}
 
+    def _shapes_of(self, rows: Callable[[int], Arrays], count: int) -> dict[str, dict[str, Any]]:
+        """Return `_shapes` of that many rows.
+
+        Raises:
+            ConfigError: the model takes as many rows as one of its plates has entries, and no other number.
+        """
+        with handlers.trace() as begun:
+            try:
+                return self._shapes(rows(count))
+            except (ValueError, TypeError) as error:
+                failed = error
+        sizes = {name: site["args"][0] for name, site in begun.items() if site["type"] == "plate"}
+        for name, size in sizes.items():
+            if size != count and self._takes(rows(size)):
+                raise ConfigError(
+                    f"model {self._name}: the plate '{name}' has {size} entries, whatever the number of rows",
+                    f"take the number of rows from a field, such as `numpyro.plate('{name}', len(y))`, because rows are divided "
+                    "among tiles and devices; or take all data as one row:\n    model:\n      whole: true",
+                ) from failed
+        raise failed
+
+    def _takes(self, rows: Arrays) -> bool:
+        try:
+            self._shapes(rows)
+        except (ValueError, TypeError):
+            return False
+        return True
+
     def _shapes(self, rows: Arrays) -> dict[str, dict[str, Any]]:
         """Return, for each site, whether it is a latent, and the shape of its value or of its log density."""
         about: dict[str, dict[str, Any]] = {}
@@ -127,7 +182,10 @@ class Sites:
                 support = getattr(site["fn"], "support", None)
                 about[name] = {
                     "is_latent": not site["is_observed"],
-                    "is_improper": _is_improper(site["fn"]),
+                    "is_improper": any(isinstance(each, ImproperUniform) for each in _layers(site["fn"])),
+                    "is_masked": any(isinstance(each, MaskedDistribution) for each in _layers(site["fn"])),
+                    "is_scaled": site["scale"] is not None and not is_identically_one(site["scale"]),
+                    "is_factor": isinstance(site["fn"], Unit),
                     "is_discrete": bool(getattr(support, "is_discrete", False)),
                 }
                 out[name] = _log_prob(site) if site["is_observed"] else site["value"]
@@ -151,20 +209,35 @@ class Sites:
     def draw(self, key: PRNGKeyArray, dtype: str | None = None) -> dict[str, Array]:
         """Return a draw of the latents from the prior; for an improper one, a point near 0 in unconstrained space."""
         dtype = dtype or self._dtype
-        sites = self._trace(self._some_rows(dtype), {}, key, dtype)
-        return {name: sites[name]["value"] for name in self.latents}
+
+        def draw(rows: Arrays, key: PRNGKeyArray) -> dict[str, Array]:
+            sites = self._trace(rows, {}, key, dtype)
+            return {name: sites[name]["value"] for name in self.latents}
+
+        found: dict[str, Array] = _evaluate(draw, self._some_rows(dtype), key)
+        return found
 
     def log_prior(self, latents: Arrays) -> Float[Array, ""]:
         """Return the log density of the latents, and of factors that have no row axis."""
-        sites = self._trace(self._some_rows(_dtype(latents)), latents)
-        return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
+
+        def total(rows: Arrays, latents: Arrays) -> Array:
+            sites = self._trace(rows, latents)
+            return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
+
+        found: Array = _evaluate(total, self._some_rows(_dtype(latents)), dict(latents))
+        return found
 
     def constrain(self, z: Arrays) -> dict[str, Array]:
         """Return latents from unconstrained values."""
         function = handlers.seed(self._function, jax.random.key(0))
-        with validation_enabled(False):
-            found = constrain_fn(function, *self._given(self._some_rows(_dtype(z))), dict(z))
-        return {name: found[name] for name in self.latents}
+
+        def constrain(rows: Arrays, z: dict[str, Array]) -> dict[str, Array]:
+            with validation_enabled(False):
+                found = constrain_fn(function, *self._given(rows), z)
+            return {name: found[name] for name in self.latents}
+
+        latents: dict[str, Array] = _evaluate(constrain, self._some_rows(_dtype(z)), dict(z))
+        return latents
 
     def _some_rows(self, dtype: str | jnp.dtype) -> Arrays:
         """Return placeholder rows in the dtype of the latents with which they are used."""
@@ -179,16 +252,26 @@ class Sites:
 
     def unconstrain(self, latents: Arrays) -> dict[str, Array]:
         """Return unconstrained values from latents."""
-        sites = self._trace(self._some_rows(_dtype(latents)), latents)
-        return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
+
+        def unconstrain(rows: Arrays, latents: Arrays) -> dict[str, Array]:
+            sites = self._trace(rows, latents)
+            return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
+
+        found: dict[str, Array] = _evaluate(unconstrain, self._some_rows(_dtype(latents)), dict(latents))
+        return found
 
     def log_jacobian(self, z: Arrays) -> Float[Array, ""]:
         """Return the log determinant of the Jacobian of `constrain`."""
+
+        def total(rows: Arrays, z: Arrays, latents: Arrays) -> Array:
+            sites = self._trace(rows, latents)
+            maps = {name: biject_to(sites[name]["fn"].support) for name in self.latents}
+            terms = (maps[name].log_abs_det_jacobian(z[name], latents[name]).sum() for name in self.latents)
+            return sum(terms, start=jnp.zeros(()))
+
         latents = self.constrain(z)
-        sites = self._trace(self._some_rows(_dtype(latents)), latents)
-        maps = {name: biject_to(sites[name]["fn"].support) for name in self.latents}
-        terms = (maps[name].log_abs_det_jacobian(z[name], latents[name]).sum() for name in self.latents)
-        return sum(terms, start=jnp.zeros(()))
+        found: Array = _evaluate(total, self._some_rows(_dtype(latents)), dict(z), latents)
+        return found
 
     def log_likelihood(self, latents: Arrays, rows: Arrays) -> Float[Array, "..."]:
         """Return the log likelihood of each row, or of all data, (), where they are one row."""
@@ -196,11 +279,15 @@ class Sites:
         first, *others = (_by_row(_log_prob(sites[name]), axis) for name, axis in self.row_sites.items())
         return sum(others, start=first)
 
-    def observed(self, latents: Arrays, rows: Arrays) -> Site | None:
-        """Return the one observed site whose first axis is the rows and whose distribution can be sampled; None without one."""
-        sites = [site for name, site in self._trace(rows, latents).items() if name in self.row_sites]
-        is_one = len(sites) == 1 and self.row_sites[sites[0]["name"]] == 0 and type(sites[0]["fn"]).__name__ != "Unit"
-        return sites[0] if is_one else None
+    def observed(self, latents: Arrays, rows: Arrays) -> Site:
+        """Return the site `predicted`."""
+        return self._trace(rows, latents)[str(self.predicted)]
+
+    def outcome(self, rows: Arrays) -> Array:
+        """Return the values of the site `predicted`."""
+        latents = {name: jnp.ones(v.shape, v.dtype) for name, v in self.some_latents().items()}
+        found: Array = _evaluate(lambda rows: jnp.asarray(self.observed(latents, rows)["value"]), dict(rows))
+        return found
 
     def some_latents(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Return the shapes of the latents."""
@@ -241,11 +328,22 @@ class Sites:
                 yield name, NUMBER
 
 
-def _is_improper(distribution: Any) -> bool:
-    """Return whether a distribution is NumPyro's `ImproperUniform`, even expanded or masked; it cannot be sampled."""
-    while hasattr(distribution, "base_dist"):
-        distribution = distribution.base_dist
-    return isinstance(distribution, ImproperUniform)
+def _layers(distribution: Any) -> list[Any]:
+    """Return a distribution and those inside it that it expands, masks or transforms."""
+    found = [distribution]
+    while hasattr(found[-1], "base_dist"):
+        found.append(found[-1].base_dist)
+    return found
+
+
+def _evaluate(function: Callable[..., Any], *given: Any) -> Any:
+    """Return the arrays that a function returns; it sees no values, as in a compiled program.
+
+    NumPyro's handlers check values that they see, and placeholder rows may be invalid.
+    """
+    traced, shapes = jax.make_jaxpr(function, return_shape=True)(*given)
+    values = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, *jax.tree.leaves(given))
+    return jax.tree.unflatten(jax.tree.structure(shapes), values)
 
 
 def _dtype(latents: Arrays) -> jnp.dtype:
@@ -260,7 +358,7 @@ def _draw(site: Site, dtype: str, latents: Arrays) -> Array | None:
     """
     if site["type"] != "sample" or site["value"] is not None or site["name"] in latents:
         return None
-    if _is_improper(site["fn"]):
+    if any(isinstance(each, ImproperUniform) for each in _layers(site["fn"])):
         to_support = biject_to(site["fn"].support)
         shape = to_support.inverse_shape(site["fn"].shape(site["kwargs"]["sample_shape"]))
         value: Array = to_support(jax.random.normal(site["kwargs"]["rng_key"], shape))

@@ -29,6 +29,7 @@ DATA = {"x": GENERATOR.standard_normal((7, 2)), "y": GENERATOR.standard_normal(7
 SCHOOLS = {
     "y": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "sigma": np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 }  # fmt: skip
+SPEC = DataSpec(7, {k: FieldSpec(v.shape[1:], "float64") for k, v in DATA.items()}, {}, "float64")
 OPTIONS = read_options(component_path("model", "numpyro"))
 
 
@@ -112,6 +113,41 @@ def test_it_predicts_its_observed_site() -> None:
     mean = DATA["x"] @ latents["slope"]
     np.testing.assert_allclose(predictive.log_prob(rows["y"]), stats.norm.logpdf(DATA["y"], mean), rtol=1e-10)
     check_predictions(model, check_model(type(model), model.options, spec), spec)
+
+
+def test_weights_and_masks_of_rows_are_named_where_rows_are_scored() -> None:
+    latents = {"mean": jnp.asarray(0.3)}
+    rows = {k: jnp.asarray(abs(v) + 1) for k, v in DATA.items()}
+    plain = stats.norm.logpdf(rows["y"], 0.3)
+    for name, problem, expected in (
+        ("weighted", "weights the rows of 'y'", plain * rows["x"][:, 0]),
+        ("masked", "takes rows of 'y' out", plain),
+    ):
+        model, spec = make(name)
+        assert set(check_model(type(model), model.options, spec)) == {"mean"}
+        np.testing.assert_allclose(model.log_likelihood(latents, rows), expected, rtol=1e-6)
+        assert problem in model.row_problem
+        assert model.has_predictions is (name == "weighted"), "outcomes of masked rows are not compared with the data"
+    assert make("without_plate")[0].row_problem == ""
+    assert not make("flat")[0].has_proper_prior, "draws do not follow a density that is masked or scaled"
+
+
+def test_functions_in_decorators_receive_the_fields_that_they_name() -> None:
+    for name in ("decorated", "twice"):
+        model, spec = make(name)
+        assert set(check_model(type(model), model.options, spec)) == {"effect_decentered", "scale"}
+    with pytest.raises(ConfigError, match="its arguments have no names"):
+        check_model(type(make("unnamed")[0]), make("unnamed")[0].options, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("of_seven", "the plate 'rows' has 7 entries, whatever"), ("of_dimensions", "cannot be called 'chain'")],
+)
+def test_mistakes_are_named_with_the_line_of_the_function(name: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
+        check_model(type(make(name)[0]), make(name)[0].options, SPEC)
+    assert "models/numpyro/" not in str(caught.value)
 
 
 def test_a_site_that_numpyro_does_not_draw_in_a_traced_call_has_no_predictions(caplog) -> None:
