@@ -242,4 +242,5 @@ def _statement(name: str, limit: float, value: float, place: str, reason: str, m
     if np.isinf(value):
         reason = "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"
         return f"{title}{place} is infinite: {reason}{missed}"
-    return f"{title}{place} is {value:.6g} (limit: {direction} {limit:.6g}){missed}"
+    shown = "more than 100" if name == "r_hat" and value > 100 else f"{value:.6g}"
+    return f"{title}{place} is {shown} (limit: {direction} {limit:.6g}){missed}"

@@ -72,7 +72,7 @@ def judge_populations(
     if not of_chains or is_stuck.any():
         return None, [*results]
     if num_populations > 1 and r_hat.verdict == "fail":
-        found = f"{num_populations} independent populations disagree: R-hat between them is {r_hat.value:.4g} for {r_hat.where}"
+        found = f"{num_populations} independent populations disagree: {r_hat.found}"
         return _gate(r_hat, "fail", found, WORDINGS["populations"].hint), [*results]
     milder = [each.model_copy(update={"verdict": "warn"}) if each in of_chains else each for each in results]
     if num_populations > 1:

@@ -57,6 +57,7 @@ class Section:
         body: HTML.
         numbers: numbers to show below the verdict.
         fit: what it says about the fit of the model, for the mark beside the verdict.
+        doubts: sentences for the page to show next to the verdict on the sampling, because they call the draws into question.
         by_column: figures of the outcome by columns of the data.
     """
 
@@ -64,6 +65,7 @@ class Section:
     numbers: Sequence[KeyNumber] = ()
     fit: Sequence[FitCheck] = ()
     by_column: FiguresByColumn | None = None
+    doubts: Sequence[str] = ()
 
 
 @functools.cache

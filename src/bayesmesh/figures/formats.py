@@ -78,6 +78,18 @@ def fixed(value: float, decimals: int) -> str:
 
 
 @_in_words
+def r_hat(value: float) -> str:
+    """Return an R-hat; beyond 100 its size says nothing more.
+
+    With three decimals, 1.0096 and 1.0104 would both read 1.010, the usual limit.
+
+    >>> r_hat(1.00961), r_hat(12.3456), r_hat(5.9e15), r_hat(float("inf"))
+    ('1.0096', '12.3', '> 100', 'infinite')
+    """
+    return "> 100" if value > 100 else fixed(value, 4) if value < 10 else real(value, 3)
+
+
+@_in_words
 def count(value: float) -> str:
     """Return an integer, with a word of magnitude from ten million on.
 

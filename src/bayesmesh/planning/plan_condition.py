@@ -44,7 +44,8 @@ def condition_of(plan: Plan, name: str) -> Condition:
         if line := find_damage(job):
             return Condition(line)
         if job.seal.exists() and not older:
-            is_as_configured = is_made_with(
+            # A caption or a title changes the page alone.
+            is_as_configured = stage == "report" or is_made_with(
                 job, plan.specification(stage, name).digest, plan.code_of_stage(stage, name)
             )
             older = "" if is_as_configured and is_up_to_date(job) else job.name

@@ -189,11 +189,7 @@ def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> l
 
     def key(item: Coordinate) -> tuple[bool, bool, float, float]:
         is_number = not math.isnan(item.r_hat)
-        return (
-            item.is_fixed,
-            is_number,
-            -item.r_hat if is_number else 0.0,
-            math.inf if math.isnan(item.ess_bulk) else item.ess_bulk,
-        )
+        size = math.inf if math.isnan(item.ess_bulk) else item.ess_bulk
+        return item.is_fixed, is_number, -item.r_hat if is_number else 0.0, size
 
     return sorted(coordinates, key=key) if most is None else heapq.nsmallest(most, coordinates, key=key)

@@ -19,6 +19,9 @@ NUM_BLOCKS = 150
 LEAST_EXCESS = 1e-4
 """Smallest excess of R-hat over 1 on the axis."""
 
+MOST_EXCESS = 99.0
+"""Largest one."""
+
 MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
 """Measure -> title of its panel, and the value that is subtracted on its logarithmic axis."""
 
@@ -174,7 +177,7 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
     summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
     num_left_out = len(coordinates) - summaries.size - latents.size
     if origin:
-        summaries, latents = (np.maximum(values - origin, LEAST_EXCESS) for values in (summaries, latents))
+        summaries, latents = (np.clip(values - origin, LEAST_EXCESS, MOST_EXCESS) for values in (summaries, latents))
         limit = None if limit is None else limit - origin
     both = np.concatenate([summaries, latents])
     if both.size == 0:
@@ -201,5 +204,10 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
         note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
     note += " Dashed: the limit of the gate." if limit else ""
     if origin:
-        note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}."
+        note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}"
+        note += (
+            f", and values above {origin + MOST_EXCESS:g} at {origin + MOST_EXCESS:g}."
+            if both.max() >= MOST_EXCESS
+            else "."
+        )
     return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

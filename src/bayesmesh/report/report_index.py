@@ -14,6 +14,7 @@ from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import report_verdict_text
 from bayesmesh.report.analysis_sections import describe_analyses
+from bayesmesh.report.fit_badge import read_fit
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.report_page import render
 from bayesmesh.report.report_times import read_time, sampling_seconds
@@ -21,12 +22,15 @@ from bayesmesh.store.layout import BenchmarkLayout, ComparisonLayout, Experiment
 
 NO_VERDICT = "none"
 
-NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
+NUMBERS = ("fit", "fit_text", "r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
 """Cells that are filled only for an experiment with a verdict."""
 
 
 WORST_FIRST = ("damaged", "fail", "warn", NO_VERDICT, "pass")
 """Verdicts in order of severity; the first one found stands for several experiments."""
+
+_FITS = ("fail", "warn", "pass", "none", "")
+"""States of the fit in order of severity; empty without a verdict."""
 
 WORDS = {"pass": "passed", "warn": "with a warning", "fail": "failed", NO_VERDICT: "not finished", "damaged": "damaged"}
 
@@ -105,6 +109,8 @@ def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
         "category": sweep["category"],
         "link": f"{layout.sweep}/{layout.page.name}" if os.path.exists(layout.page) else "",
         "verdict": next(name for name in WORST_FIRST if name in {row["verdict"] for row in rows}),
+        "fit": (worst := min(rows, key=lambda row: _FITS.index(row["fit"])))["fit"],
+        "fit_text": worst["fit_text"],
         "note": f"{len(rows)} members: {tally_text(rows)}",
     }
 
@@ -133,8 +139,7 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         # Unlike `Path.exists`, `os.path.exists` does not raise in a folder that cannot be read.
         "link": f"{layout.experiment}/{layout.page.name}" if os.path.exists(layout.page) else "",
     }
-    older = page.get("older")
-    row |= dict.fromkeys(NUMBERS, "") | {"note": f"older than the configuration: {older}" if older else ""}
+    row |= dict.fromkeys(NUMBERS, "") | {"note": _older(page)}
     try:
         damage = page.get("damage", "")
         numbers = {"verdict": NO_VERDICT} if damage or not layout.verdict.exists() else _numbers(layout, page)
@@ -144,6 +149,11 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         damage = f"{error.filename}: cannot be read: {error.strerror}"
     # Leave out the results folder, whose path differs between machines.
     return row | ({"verdict": "damaged", "note": damage.removeprefix(f"{results}/")} if damage else numbers)
+
+
+def _older(page: IndexedPage) -> str:
+    older = page.get("older")
+    return f"older than the configuration: {older}" if older else ""
 
 
 def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
@@ -157,8 +167,12 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must not be hidden.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
+    fit = read_fit(layout.page)
     return {
         "verdict": verdict.verdict,
+        "fit": fit.state,
+        "fit_text": fit.text,
+        "note": " ".join(filter(None, (_older(page), *fit.doubts))),
         "r_hat": report_verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
         "ess": report_verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
         "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",

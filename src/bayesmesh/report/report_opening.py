@@ -85,8 +85,36 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
         worst = max(others, key=lambda each: each.r_hat)
         listed = f"Among {formats.count(len(others))} coordinates of latents that are not monitored, the largest R-hat"
         listed = listed if len(others) > 1 else "R-hat of the one latent that is not monitored"
-        said.append(f"{listed} is {worst.r_hat:.4f} ({worst.label}).")
+        said.append(f"{listed} is {formats.r_hat(worst.r_hat)} ({worst.label}).")
     return " ".join(said)
+
+
+_STARTS = {
+    "uniform": "at random points between -2 and 2 in unconstrained space",
+    "prior": "at draws from the prior",
+    "auto": "at random points, between -2 and 2 in unconstrained space or from the prior",
+    "mode": "at points that optimisation reached from draws of the prior",
+    "laplace": "around the highest mode that optimisation found",
+    "zero": "around one point, the origin of unconstrained space",
+    "file": "around the points of a file",
+    "model": "around points that the model computes from the data",
+}
+"""Method of `sampling.initial` -> where chains started."""
+
+
+def say_search(verdict: Verdict, config: Mapping[str, object]) -> str:
+    """Return a sentence on where chains started, and on modes that none of them met.
+
+    Args:
+        verdict: verdict on the experiment.
+        config: whole configuration of the experiment.
+    """
+    initial = _part(_part(config, "sampling"), "initial")
+    start = _STARTS.get(str(initial.get("method")), "from their initial points")
+    chains = f"The {_counted(verdict.num_chains, 'chain')} started {start}"
+    if initial.get("method") in ("zero", "laplace", "file", "model"):
+        return f"{chains}. They did not search far from there, and a mode that none of them met would not show in these numbers."
+    return f"{chains}. A mode that none of them met would not show in these numbers."
 
 
 def _counted(number: int, word: str) -> str:

@@ -25,11 +25,12 @@ from bayesmesh.report.background_section import build_timing, dump_settings, rea
 from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
+from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.learned.learned_outcomes import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.report_fit_mark import mark_fit
-from bayesmesh.report.report_opening import describe_setup, say_scope, unused_levels
+from bayesmesh.report.report_opening import describe_setup, say_scope, say_search, unused_levels
 from bayesmesh.report.report_provenance import Project, build_repeat
 from bayesmesh.report.report_times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.report.stopping_section import build_stopping
@@ -45,7 +46,13 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
     """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
-    about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": report_verdict_text}
+    about = {
+        "experiment": "",
+        "stored_fit": "",
+        "script": _script(),
+        "script_digest": _script_digest(),
+        "reading": report_verdict_text,
+    }
     return figure_sections.render(folder / template, _TEMPLATES, **about | context)
 
 
@@ -103,6 +110,7 @@ def write_page(
     fit = mark_fit(
         checks, [*requested(config)], description, unused_levels(config, reader.attributes if reader else {})
     )
+    doubts = tuple(doubt for each in analyses for doubt in each.section.doubts)
     document = render(
         "page.html",
         title=title,
@@ -112,8 +120,10 @@ def write_page(
         setup=describe_setup(config, _counts(data_manifest)),
         facts_of_model=[*description.facts.items()],
         sentence=report_verdict_text.read_aloud(verdict),
-        scope=say_scope(verdict, coordinates),
+        scope=f"{say_scope(verdict, coordinates)} {say_search(verdict, config)}",
         fit=fit,
+        doubts=doubts,
+        stored_fit=FitBadge(fit.state, fit.badge, doubts).stored(),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, _image_shape(config), fit.widening),
         outcomes=choose_outcomes([each.section for each in analyses], config),

@@ -28,8 +28,7 @@ def _with_unit(name: str, value: float) -> str:
     if name in ("finite", "movement", "modes", "ess_bulk", "ess_tail"):
         return formats.count(value)
     if name in ("r_hat", "populations"):
-        # With three decimals, 1.0096 and 1.0104 would both read 1.010, the usual limit.
-        return formats.fixed(value, 4) if value < 10 else formats.real(value, 3)
+        return formats.r_hat(value)
     return formats.real(value, 3)
 
 

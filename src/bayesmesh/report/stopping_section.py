@@ -129,7 +129,8 @@ def _row(look: Look, targets: Sequence[TargetEntry]) -> dict[str, Any]:
 def _cell(target: TargetEntry | None) -> tuple[str, bool]:
     if target is None:
         return "not evaluated", False
-    return formats.real(math.nan if target["value"] is None else target["value"], 5), bool(target["is_met"])
+    value = math.nan if target["value"] is None else target["value"]
+    return formats.r_hat(value) if target["name"] == "max_r_hat" else formats.real(value, 5), bool(target["is_met"])
 
 
 def _line(stop: StopRecord, name: str) -> list[tuple[float, float]]:

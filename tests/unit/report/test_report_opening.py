@@ -35,7 +35,7 @@ def test_what_was_sampled(config: dict[str, Any], counts: dict[str, Any], said: 
 
 
 def test_the_largest_r_hat_beyond_the_gates_is_named() -> None:
-    verdict: Any = SimpleNamespace(num_coordinates=SimpleNamespace(summaries=39))
+    verdict: Any = SimpleNamespace(num_coordinates=SimpleNamespace(summaries=39, fixed=0), num_populations=0)
     latents = [coordinate("a", 1.01), coordinate("b", 1.02), coordinate("c", math.nan)]
     said = say_scope(verdict, [coordinate("s", 1.5, is_summary=True), *latents])
     assert said == (

@@ -11,17 +11,19 @@ from pathlib import Path
 from bayesmesh.config.config_blocks import SamplingSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
+from bayesmesh.figures import formats
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
 from bayesmesh.operations.status.failed_jobs import failed_job
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition, condition_of
+from bayesmesh.report.fit_badge import FitBadge, read_fit
 from bayesmesh.running.slurm.queue import QueuedJob, read_queue
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.manifests import GroupManifest, read_manifest
 
 HEADER = (
-    "experiment", "state", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
+    "experiment", "state", "fit", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
     "last commit",
 )  # fmt: skip
 """Draws are per chain; R-hat and ESS are the worst values of the gates or, marked `~`, those of the log density."""
@@ -41,6 +43,7 @@ class Standing:
         verdict: verdict of the gates on these draws; None if missing, damaged, or about other draws.
         condition: condition of the results.
         failed: first job whose last attempt failed, and its error; empty strings where none has.
+        fit: what the page says about the fit of the model; None without a verdict.
     """
 
     groups: Sequence[GroupProgress]
@@ -49,6 +52,7 @@ class Standing:
     verdict: Verdict | None
     condition: Condition
     failed: tuple[str, str] = ("", "")
+    fit: FitBadge | None = None
 
     @property
     def phase(self) -> str:
@@ -72,10 +76,12 @@ def status_table(plan: Plan, now: float | None = None) -> str:
         try:
             if name in listed or plan.layout(name).folder.exists():
                 standing = _standing(plan, name, condition_of(plan, name))
-                standing = dataclasses.replace(standing, failed=failed_job(plan, name))
+                fit = read_fit(plan.layout(name).page) if standing.verdict is not None else None
+                standing = dataclasses.replace(standing, failed=failed_job(plan, name), fit=fit)
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
                 notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]
                 errors += _explain_condition(name, standing.condition)
+                errors += [line for doubt in (fit.doubts if fit else ()) for line in ("", f"{name}: {doubt}")]
                 errors += ["", f"{name}: {' failed: '.join(standing.failed)}"] if standing.failed[0] else []
         except (UserError, OSError) as error:
             # Show the other experiments regardless.
@@ -159,7 +165,7 @@ def _row(plan: Plan, name: str, standing: Standing, jobs: Sequence[QueuedJob], n
     commits = [g.last_commit for g in groups if g.last_commit is not None]
     left = _left(groups, sampling) if (is_busy or jobs) and standing.phase == "sample" else "-"
     return (
-        name, state, str(sampling.chains), _draws(standing, sampling),
+        name, state, standing.fit.text.lstrip("✗!✓ ") if standing.fit else "-", str(sampling.chains), _draws(standing, sampling),
         f"{sum(rates) / sampling.chain_groups:.3g}" if rates else "-", left,
         f"{sum(accepted) / len(accepted):.2f}" if accepted else "-",
         *_convergence(None if is_busy else standing.verdict, [g for g in groups if g.phase == "sample"]),
@@ -219,8 +225,8 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
     """Return worst R-hat, smallest bulk ESS and divergences of the verdict, else values of the log density so far."""
     if verdict is not None:
         gates = {gate.name: gate.value for gate in verdict.gates if math.isfinite(gate.value)}
-        shown = ("r_hat", ".4f"), ("ess_bulk", ".0f")
-        r_hat, ess = (format(gates[name], digits) if name in gates else "-" for name, digits in shown)
+        shown = ("r_hat", formats.r_hat), ("ess_bulk", "{:.0f}".format)
+        r_hat, ess = (text(gates[name]) if name in gates else "-" for name, text in shown)
         return r_hat, ess, "-" if verdict.num_divergences is None else str(verdict.num_divergences)
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
@@ -228,7 +234,7 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
     from bayesmesh.operations.status.status_draws import log_density_so_far
 
     found = log_density_so_far(groups)
-    return ("-", "-", "-") if found is None else (f"~{found[0]:.3f}", f"~{found[1]:.0f}", "-")
+    return ("-", "-", "-") if found is None else (f"~{formats.r_hat(found[0])}", f"~{found[1]:.0f}", "-")
 
 
 def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs: Sequence[QueuedJob]) -> str:

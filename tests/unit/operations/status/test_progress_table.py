@@ -17,6 +17,8 @@ import pytest
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
+from bayesmesh.report.fit_badge import FitBadge, read_fit
+from bayesmesh.report.report_page import render
 from bayesmesh.running.slurm.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
 from bayesmesh.store.stored_segments import ChainStore
@@ -334,6 +336,30 @@ def test_a_verdict_of_other_settings_is_marked(plan: Plan) -> None:
     other = Plan(str(plan.config), plan.results)
     assert row(other, "listed")["state"] == "pass, older"
     assert "listed: older than the configuration, its code or its inputs: diagnose" in status_table(other)
+
+
+def test_a_new_caption_makes_no_result_older(plan: Plan) -> None:
+    _finish(plan, "listed", 1.0)
+    layout = plan.layout("listed")
+    layout.page.write_text("<html>")
+    layout.ledger.write_text("")
+    _seal(plan, "listed", "report", layout.page, layout.ledger)
+    path = plan.config / "experiments" / "listed.yaml"
+    path.write_text(path.read_text() + "report: {caption: A new caption.}\n")
+    found = row(Plan(str(plan.config), plan.results), "listed")
+    assert (found["state"], found["fit"]) == ("pass", "not checked")
+
+
+def test_a_refuted_model_and_doubts_about_the_draws_are_shown(plan: Plan) -> None:
+    _finish(plan, "listed", 5.9e15)
+    layout, fit = plan.layout("listed"), FitBadge("fail", "✗ refuted", ("Two estimates <differ>.",))
+    layout.page.write_text(render("base.html", title="page", stored_fit=fit.stored()))
+    layout.ledger.write_text("")
+    _seal(plan, "listed", "report", layout.page, layout.ledger)
+    assert read_fit(layout.page) == fit
+    found = row(plan, "listed")
+    assert (found["state"], found["fit"], found["R-hat"]) == ("pass", "refuted", "> 100")
+    assert "listed: Two estimates <differ>." in status_table(plan)
 
 
 @pytest.mark.parametrize(
