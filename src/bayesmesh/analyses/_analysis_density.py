@@ -105,6 +105,11 @@ class LogDensity:
                 parts.append(free.reshape(chosen.size, posterior.num_chains, -1))
         return np.swapaxes(np.concatenate(parts), 0, 1)
 
+    def prior_positions(self, number: int, seed: int) -> Float[np.ndarray, "draw coordinate"]:
+        """Return unconstrained positions of draws of the prior."""
+        keys = jax.random.split(jax.random.key(seed), number)
+        return np.asarray(self._free_program(jax.jit(jax.vmap(lambda key: dict(self._prior.sample(seed=key))))(keys)))
+
     def log_prior(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
         """Return the log prior density with the Jacobian of the map to the latents, in nats."""
         return _in_chunks(self._prior_program, positions) + self._log_volume

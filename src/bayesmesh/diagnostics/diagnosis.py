@@ -30,6 +30,7 @@ from bayesmesh.diagnostics.diagnostic_summary import (
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gate_messages import without_kernel
 from bayesmesh.diagnostics.gates import evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.likelihood_gate import constant_gate
 from bayesmesh.diagnostics.mode_gate import modes_gate
@@ -149,6 +150,8 @@ def _judge(
     # Rounding comes first because it may be why others are missed; heavy tails may not.
     further = (tails.gate(), _constant(sample_stats), accept_step_gate(is_adjusted))
     results = [*filter(None, (rounding, *results, *further))]
+    hints = ["; ".join(without_kernel(each.hint.split("; "), reader.kernel)) for each in results]
+    results = [each.model_copy(update={"hint": hint}) for each, hint in zip(results, hints, strict=True)]
     totals = {name: event_size(array) for name, array in latents.items()}
     return Verdict(
         verdict=overall(results),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -35,6 +36,15 @@ _FILE = Path(__file__).with_name("wordings.yaml")
 
 WORDINGS = {name: Wording(**words) for name, words in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
 """Name of a gate -> its words."""
+
+
+def without_kernel(advice: Sequence[str], kernel: str) -> list[str]:
+    """Return the pieces of advice that do not name the kernel in use.
+
+    >>> without_kernel(["run longer", "use the kernel replica_exchange"], "replica_exchange")
+    ['run longer']
+    """
+    return [each for each in advice if not kernel or not re.search(rf"\b{re.escape(kernel)}\b", each)]
 
 
 def wording(name: str) -> Wording:

@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
     """The log evidence by one method.
 
     Attributes:
-        method: ``bridge`` or ``tempered``.
+        method: ``bridge``, ``tempered`` or ``prior``.
         log_evidence: natural logarithm of the mean likelihood under the prior; NaN without an estimate.
         error: standard error in nats; NaN if unknown.
         error_within: standard error by the formula, or NaN.
@@ -78,5 +78,9 @@ def _read(row: Row) -> Estimate:
 
 
 def best_estimate(estimates: Sequence[Estimate]) -> Estimate | None:
-    """Return the usable estimate with the smallest error; None without any."""
-    return min((each for each in estimates if each.is_usable), key=lambda each: each.error, default=None)
+    """Return the usable estimate with the smallest error; None without any. Draws of the prior only check the others."""
+    return min(
+        (each for each in estimates if each.is_usable and each.method != "prior"),
+        key=lambda each: each.error,
+        default=None,
+    )

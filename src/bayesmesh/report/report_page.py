@@ -123,6 +123,7 @@ def write_page(
         scope=f"{say_scope(verdict, coordinates)} {say_search(verdict, config)}",
         fit=fit,
         doubts=doubts,
+        kernel=reader.attributes.get("kernel", "") if reader else "",
         stored_fit=FitBadge(fit.state, fit.badge, doubts).stored(),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, _image_shape(config), fit.widening),

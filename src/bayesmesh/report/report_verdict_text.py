@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayesmesh.diagnostics.gate_messages import wording
+from bayesmesh.diagnostics.gate_messages import without_kernel, wording
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
 from bayesmesh.figures import formats
 
@@ -30,6 +30,11 @@ def _with_unit(name: str, value: float) -> str:
     if name in ("r_hat", "populations"):
         return formats.r_hat(value)
     return formats.real(value, 3)
+
+
+def remedies(name: str, kernel: str) -> list[str]:
+    """Return the remedies of a gate for a run with this kernel."""
+    return without_kernel(wording(name).remedies, kernel)
 
 
 def read_aloud(verdict: Verdict) -> str:

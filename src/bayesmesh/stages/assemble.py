@@ -278,6 +278,7 @@ def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JS
         "experiment": spec.experiment,
         "identity": manifests[0].identity,
         "model": spec.model.name,
+        "kernel": manifests[0].kernel,
         "device": environment["kind"],
         "mesh": environment["mesh"],
         "versions": {**environment["packages"], "bayesmesh": version("bayesmesh"), "python": platform.python_version()},

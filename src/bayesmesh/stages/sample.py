@@ -235,6 +235,7 @@ def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainS
         "folder": str(store.folder.relative_to(spec.layout.folder)),
         "num_chains": program.num_reported,
         "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
+        "kernel": spec.config["kernel"]["name"],
         "is_adjusted": program.kernel.is_adjusted,
         "is_population": program.kernel.are_population(program.num_chains),
         "num_processes": spec.compute.processes,

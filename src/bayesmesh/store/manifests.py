@@ -73,6 +73,7 @@ class GroupManifest(pydantic.BaseModel):
         acceptance, divergences, step_size: statistics over all draws, if the kernel records them.
         stop: looks of the stopping rule; None without one.
         statistics: unit and description of each statistic of the kernel.
+        kernel: name of the kernel.
         is_adjusted: whether the kernel has an accept step.
         is_population: whether the reported chains of a group are one population, see `Kernel.are_population`.
     """
@@ -93,6 +94,7 @@ class GroupManifest(pydantic.BaseModel):
     step_size: float | None = None
     stop: dict[str, Any] | None = None
     statistics: dict[str, dict[str, str]] = {}
+    kernel: str = ""
     is_adjusted: bool = True
     is_population: bool = False
 

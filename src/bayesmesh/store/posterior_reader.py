@@ -58,6 +58,11 @@ class Posterior:
         """The model's own method by which the log likelihood was sampled; empty if it has none."""
         return str(self._root.attrs.get(FAST_PATH, ""))
 
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel; empty in a store of an earlier version."""
+        return str(self._root.attrs.get("kernel", ""))
+
     def group(self, name: str) -> zarr.Group:
         """Return a group of the store.
 

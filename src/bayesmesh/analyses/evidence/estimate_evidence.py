@@ -26,6 +26,9 @@ KEY = "evidence"
 MOST_COORDINATES = 4096
 """Of a normal with all correlations."""
 
+FEWEST_PRIOR_DRAWS = 20
+"""Fewest effective draws of the prior from which the evidence is estimated."""
+
 DIGEST_ROWS = 65_536
 
 
@@ -62,7 +65,7 @@ def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options,
     """
     jax.config.update("jax_enable_x64", True)
     check_evidence(bound)
-    found = [_bridged(bound, posterior, options), tempered_evidence(posterior)]
+    found = [_bridged(bound, posterior, options), tempered_evidence(posterior), _from_prior(bound, options)]
     digest = outcome_digest(bound)
     estimates = [each._replace(digest=digest) for each in found if each is not None]
     write_evidence(path, estimates)
@@ -94,6 +97,21 @@ def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estim
     found = bridge(kept, log_density, options.seed)
     problem = "" if math.isfinite(found[0]) else "its iteration has not converged, or its result is not finite"
     return Estimate("bridge", *found, kept[..., 0].size, num_left_out, "", problem)
+
+
+def _from_prior(bound: BoundModel, options: Options) -> Estimate | None:
+    """Return the mean likelihood at draws of the prior, which do not depend on the modes that chains met; None if too few count."""
+    density = LogDensity(bound)
+    positions = density.prior_positions(density.draws_in_memory(options.draws), options.seed)
+    log_likelihood = density.log_likelihood(positions)
+    log_likelihood[~np.isfinite(log_likelihood)] = -np.inf
+    most = log_likelihood.max()
+    weight = np.exp(log_likelihood - most) if math.isfinite(most) else np.zeros(len(positions))
+    mean, num = float(weight.mean()), len(weight)
+    if weight.sum() ** 2 <= FEWEST_PRIOR_DRAWS * (weight**2).sum():
+        return None
+    error = float(weight.std(ddof=1)) / mean / math.sqrt(num)
+    return Estimate("prior", math.log(mean) + float(most), error, error, num_draws=num)
 
 
 def outcome_digest(bound: BoundModel) -> str:

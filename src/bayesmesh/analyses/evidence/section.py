@@ -10,7 +10,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
 from bayesmesh.figures.figure_sections import KeyNumber, Section, render
 
-METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains"}
+METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains", "prior": "draws of the prior"}
 
 AGREE = 3.0
 """Standard errors of a difference between methods beyond which one of them must be wrong."""
@@ -25,12 +25,13 @@ def build_section(path: Path) -> Section | None:
     if not path.exists():
         return None
     estimates = read_evidence(path)
-    best = best_estimate(estimates)
+    best, doubts = best_estimate(estimates), disagreements(estimates)
     rows = [(METHODS.get(each.method, each.method), each) for each in estimates]
     body = render(Path(__file__).with_name("section.html"), sentences=sentences(estimates), rows=rows)
     if best is None:
-        return Section(body, [KeyNumber("Log evidence", "not known", "", "warn")])
-    return Section(body, [KeyNumber("Log evidence", _text(best), f"nats, {METHODS.get(best.method, best.method)}")])
+        return Section(body, [KeyNumber("Log evidence", "not known", "", "warn")], doubts=doubts)
+    number = KeyNumber("Log evidence", _text(best), f"nats, {METHODS.get(best.method, best.method)}")
+    return Section(body, [number], doubts=doubts)
 
 
 def describe(path: Path) -> str:
@@ -41,6 +42,31 @@ def describe(path: Path) -> str:
 
 def _text(estimate: Estimate) -> str:
     return f"{formats.fixed(estimate.log_evidence, 2)} ± {formats.fixed(estimate.error, 2)}"
+
+
+def disagreements(estimates: Sequence[Estimate]) -> list[str]:
+    """Return sentences on estimates that differ by more than their errors allow.
+
+    Draws of the prior may miss a narrow peak, so they count only where they find more than the chains.
+    """
+    usable = {each.method: each for each in estimates if each.is_usable}
+    found = []
+    for method, other in usable.items():
+        if method == "bridge" or "bridge" not in usable:
+            continue
+        bridge = usable["bridge"]
+        gap, error = other.log_evidence - bridge.log_evidence, math.hypot(other.error, bridge.error)
+        if abs(gap) <= AGREE * error or (method == "prior" and gap < 0):
+            continue
+        size = f"{formats.fixed(abs(gap), 2)} ± {formats.fixed(error, 2)} nats"
+        name = METHODS.get(method, method)
+        said = f"The log evidence from {name} is {size} {'above' if gap > 0 else 'below'} that from the draws (bridge sampling)"
+        if gap > 0:
+            said += f": these draws may lack about {formats.share(1 - math.exp(-gap), 0)} of the posterior mass, for example a mode that no chain met."
+        else:
+            said += ", more than their errors allow: at least one of the two is wrong."
+        found.append(said)
+    return found
 
 
 def sentences(estimates: Sequence[Estimate]) -> list[str]:
@@ -64,15 +90,10 @@ def sentences(estimates: Sequence[Estimate]) -> list[str]:
             said.append(
                 f"{name} leaves out {formats.share(part)} of the draws, because they lie on the edge of the support."
             )
-    usable = [each for each in estimates if each.is_usable]
-    if len(usable) == 2:
-        gap = usable[0].log_evidence - usable[1].log_evidence
-        error = math.hypot(usable[0].error, usable[1].error)
-        size = f"{formats.fixed(abs(gap), 2)} ± {formats.fixed(error, 2)} nats"
-        if abs(gap) <= AGREE * error:
-            said.append(f"Both methods agree within their errors: they differ by {size}.")
-        else:
-            said.append(f"The methods differ by {size}, more than their errors allow: at least one of them is wrong.")
+    num_usable, doubts = sum(each.is_usable for each in estimates), disagreements(estimates)
+    if num_usable > 1 and not doubts:
+        said.append(f"{'Both' if num_usable == 2 else 'All'} methods agree within their errors.")
+    said += doubts
     said.append(
         "The evidence depends on the width of the prior even where the posterior does not: compare models by it only if their priors state what was known beforehand."
     )

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,13 @@ class NormalMean(Conjugate):
 
     def log_likelihood(self, latents: Any, rows: Any) -> Any:
         return tfd.Normal(latents["mean"], 1.5).log_prob(rows["y"])
+
+
+class SquaredMean(NormalMean):
+    """Two modes with opposite signs."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> Any:
+        return tfd.Normal(latents["mean"] ** 2, 1.5).log_prob(rows["y"])
 
 
 class PoissonRate(Conjugate):
@@ -200,7 +208,9 @@ def test_bridge_sampling_finds_the_evidence_of_conjugate_models(name: str, tmp_p
     files = declared("evidence").files(tmp_path / "one")
     files["evidence.csv"].parent.mkdir(parents=True)
     said = estimate_evidence(bound, posterior, Options(), files["evidence.csv"])
-    (found,) = read_evidence(files["evidence.csv"])
+    found, *by_prior = read_evidence(files["evidence.csv"])
+    assert len(by_prior) == (name != "regression")
+    assert all(abs(each.log_evidence - case.exact) < 4 * each.error for each in by_prior)
     assert abs(found.log_evidence - case.exact) < min(ACCURACY, 4 * found.error)
     assert found.error < 0.02
     assert found.num_draws == 4000
@@ -210,6 +220,23 @@ def test_bridge_sampling_finds_the_evidence_of_conjugate_models(name: str, tmp_p
         "The log evidence (the log of the mean likelihood under the prior) is"
         in build_section(files["evidence.csv"]).body
     )
+
+
+def test_draws_of_the_prior_reveal_a_mode_that_no_chain_met(tmp_path: Path) -> None:
+    y = 4 + 1.5 * np.random.default_rng(1).standard_normal(NUM_ROWS)
+    grid = np.linspace(1, 3, 4001)
+    log_density = stats.norm.logpdf(grid, 0, 5) + stats.norm.logpdf(y[:, None], grid**2, 1.5).sum(axis=0)
+    weights = np.exp(log_density - log_density.max())
+    draws = np.random.default_rng(2).choice(grid, SHAPE, p=weights / weights.sum())
+    bound, posterior = bind(tmp_path, SquaredMean, {"y": y}), write_posterior(tmp_path, {"mean": draws})
+    path = tmp_path / "evidence.csv"
+    estimate_evidence(bound, posterior, Options(), path)
+    (doubt,) = build_section(path).doubts
+    assert "above that from the draws" in doubt
+    assert re.search(r"about (4[4-9]|5[0-6])% of the posterior mass", doubt), doubt
+    both = np.where(np.random.default_rng(3).random(SHAPE) < 0.5, draws, -draws)
+    estimate_evidence(bound, write_posterior(tmp_path, {"mean": both}), Options(), path)
+    assert not build_section(path).doubts
 
 
 def test_groups_with_equal_estimates_are_as_many_as_they_are(tmp_path: Path) -> None:
