@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -28,6 +29,15 @@ RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analys
 """Names of targets, rules and folders, which an experiment must not have."""
 
 EXTERNAL = "module:attribute"
+
+_NAMES_FIELDS = (
+    "formula", "weights", "offset", "exposure", "trials", "held_out_groups", "held_out_last", "replicates",
+    "group", "future", "strata",
+)  # fmt: skip
+"""Keys of `data`, `model` and `k_fold` that name fields."""
+
+_FIELD = re.compile(r"`[^`]+`|(?<!\w)[^\W\d]\w*(?![\w(])")
+"""Matches names in a formula, other than those of functions."""
 
 DEFAULT_KERNEL = {"name": "nuts"}
 
@@ -149,6 +159,19 @@ class ExperimentBase(Settings):
         made = self.model_copy(update={**asked, "analyses": {}, **update})
         made.name_refits({})
         return made
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_needed_fields(cls, values: Any) -> Any:
+        """Let rows be dropped only for missing values of fields that the formula of `glm` and other keys name."""
+        match values:
+            case {"data": {"source": "table", "missing": "drop", **data}, "model": {"name": "glm", **model}}:
+                blocks = [block for block in (data, model, values.get("k_fold")) if isinstance(block, Mapping)]
+            case _:
+                return values
+        texts = [str(block[key]) for block in blocks for key in _NAMES_FIELDS if block.get(key)]
+        needed = sorted({name for text in texts for name in _FIELD.findall(text)})
+        return {**values, "data": {"needed": [name.strip("`") for name in needed], **values["data"]}}
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:

@@ -6,14 +6,17 @@ A file is named after its content, so equal tables are the same dataset, and a d
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeGuard, cast
+from typing import Any, BinaryIO, Protocol, TypeGuard, cast
 
 from bayesmesh.config.config_registry import list_components
 from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file, sync
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 _OF_ARRAYS = (".npz", ".zarr", ".nc", ".h5", ".hdf5", ".json")
 """Extensions of files that hold arrays; others hold tables."""
@@ -134,6 +137,10 @@ def _write_table(table: _ArrowTable, file: BinaryIO) -> None:
         raise DataError(f"bayesmesh.sample: data: column '{name}' appears twice", "rename one, or leave one out")
     try:
         if hasattr(table, "iloc"):
+            index: Any = getattr(table, "index", None)
+            if any(name is not None for name in index.names) or index.dtype.kind not in "iu":
+                message = f"the index of the data frame, {index.names[0] or 'without a name'}, is left out; frame.reset_index() makes it a column"
+                warnings.warn(message, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
             found = pyarrow.Table.from_pandas(table, preserve_index=False)
         else:
             found = pyarrow.table(table)

@@ -17,7 +17,7 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
 
     Args:
         config: whole configuration of the experiment.
-        counts: counts of rows from the shard stage; empty if unknown.
+        counts: counts of rows from the shard stage, and facts from the source; empty if unknown.
 
     >>> config = {"model": {"name": "glm", "formula": "y ~ x"}, "data": {"source": "table", "files": ["a.csv"]}}
     >>> describe_setup({**config, "kernel": {"name": "nuts"}, "sampling": {"seed": 3}}, {"training_rows": 1200})
@@ -35,6 +35,8 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
     ]
     if of[1] and isinstance(rows, int):
         of[1] += f", {_counted(rows, 'row')}"
+        dropped = counts.get("rows_incomplete")
+        of[1] += f" ({_counted(dropped, 'more row')} dropped for missing values)" if isinstance(dropped, int) else ""
     parts = zip(("Model", "data", "kernel", "seed"), of, strict=True)
     return " · ".join(f"{word} {text}" for word, text in parts if text)
 

@@ -145,9 +145,10 @@ def write_page(
 
 
 def _counts(data_manifest: Path | None) -> Mapping[str, object]:
-    """Return the counts of the shard stage; empty without its manifest."""
-    counts = read_sealed(data_manifest).get("counts") if data_manifest is not None and data_manifest.exists() else {}
-    return counts if isinstance(counts, Mapping) else {}
+    """Return the counts of the shard stage and facts from the source; empty without their manifest."""
+    manifest = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
+    parts = (manifest.get("source"), manifest.get("counts"))
+    return {name: value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
 
 
 def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.notebook.call_settings import Described, describe
 from notebook_cells import Cells
 
-FRAME = pd.DataFrame({"x": [0.5, 1.5], "y": [1, 2]}, index=pd.Index([7, 8], name="id"))
+FRAME = pd.DataFrame({"x": [0.5, 1.5], "y": [1, 2]}, index=[7, 8])
 
 
 def described(tmp_path: Path, model: object = "gaussian", data: object = "gaussian", **blocks: Any) -> Described:
@@ -116,3 +116,9 @@ def test_an_analysis_of_a_cell_is_asked_for_by_its_class(tmp_path: Path) -> None
     assert made.values["analyses"] == {f"{made.module}:Tails": {}}
     assert "class Tails(Analysis):" in made.code
     assert "class Options(Settings):" in made.code
+
+
+@pytest.mark.parametrize("index", [pd.Index([7, 8], name="id"), ["a", "b"]])
+def test_an_index_that_means_something_is_left_out_with_a_warning(tmp_path: Path, index: Any) -> None:
+    with pytest.warns(UserWarning, match=r"the index of the data frame, .*, is left out; frame.reset_index\(\)"):
+        described(tmp_path, data=FRAME.set_axis(index))

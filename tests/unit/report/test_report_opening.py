@@ -27,6 +27,11 @@ def coordinate(variable: str, r_hat: float, *, is_summary: bool = False) -> Coor
             "data table (a.csv and 1 more), 1 row · kernel hmc",
         ),
         ({"data": {"source": "digits"}}, {"training_rows": 1437}, "data digits, 1,437 rows"),
+        (
+            {"data": {"source": "table", "files": ["a.csv"]}},
+            {"training_rows": 167, "rows_incomplete": 61},
+            "data table (a.csv), 167 rows (61 more rows dropped for missing values)",
+        ),
         ({"data": {"source": "own", "files": "a.csv"}}, {}, "data own"),
     ],
 )

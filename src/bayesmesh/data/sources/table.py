@@ -76,6 +76,11 @@ class Options(Settings):
     missing: Literal["refuse", "drop"] = Field(
         "refuse", description="What to do with a row that has a missing value; dropped rows are counted."
     )
+    needed: tuple[str, ...] | None = Field(
+        None,
+        description="Fields whose missing values count; others that have any are left out. By default, those that the "
+        "formula of `glm` and other keys name if `missing` is `drop`, else all.",
+    )
     indicate_missing: tuple[str, ...] = Field(
         (),
         description="Columns, by name or pattern, whose missing values are kept. A missing number becomes the mean, "
@@ -118,7 +123,7 @@ class Source(base.Source):
             DataError: a file, a column or a cell contradicts the options; names the file, and the row or the key.
         """
         about = TableReader(self.options).spool(folder)
-        wanted = _wanted(self.options, list(about["columns"]))
+        wanted = _wanted(self.options, list(about["columns"]), {*about["left_out"]})
         _refuse_clashes(wanted, about["columns"])
         roles = _roles(self.options, wanted)
         write_sealed(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
@@ -150,13 +155,13 @@ class Source(base.Source):
         )
 
 
-def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
+def _wanted(options: Options, names: list[str], left_out: set[str]) -> dict[str, str | list[str]]:
     """Return field -> its column, or the columns of its matrix.
 
     Raises:
         DataError: the name of a field is not valid, or its column does not exist.
     """
-    wanted: dict[str, str | list[str]] = {name: name for name in names}
+    wanted: dict[str, str | list[str]] = {name: name for name in names if name not in left_out}
     if options.fields:
         wanted = {}
         for field, named in options.fields.items():
@@ -169,7 +174,8 @@ def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
                     f"key 'data.fields.{field}': no column '{named}'",
                     f"write a list for a matrix: {field}: ['{named}']",
                 )
-            wanted[field] = named if isinstance(named, str) else chosen
+            if not left_out & {*chosen}:
+                wanted[field] = named if isinstance(named, str) else chosen
     for field in wanted:
         if not _FIELD_NAME.fullmatch(field) or field in (".", ".."):
             raise DataError(
@@ -221,6 +227,7 @@ def _facts(about: Mapping[str, Any]) -> dict[str, JSON]:
     counts = about["counts"]
     facts: dict[str, JSON] = {"rows_read": counts["read"]}
     facts |= {f"rows_{key}": counts[key] for key in ("not_chosen", "incomplete") if counts[key]}
+    facts |= {"columns_left_out": about["left_out"]} if about["left_out"] else {}
     facts |= {"warnings": about["warnings"]} if about["warnings"] else {}
     for name, column in about["columns"].items():
         if column["kind"] == "category":

@@ -39,6 +39,8 @@ class RowCheck:
             self.remedy = "close the quote, or double a quote within a quoted text"
         else:
             self.remedy = "correct the line, or quote a cell that holds the delimiter"
+        if row.actual_columns == row.expected_columns + 1:
+            self.remedy += "; if every row begins with its name, as R writes it, begin the header with a name for these"
         if row.expected_columns == 1:
             self.remedy += "; leave out lines above the header, because the first line names the columns"
         return "error"

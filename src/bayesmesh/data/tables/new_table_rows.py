@@ -49,6 +49,8 @@ class _NewTable:
     levels: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     standardise: tuple[str, ...] = ()
     missing: str = "refuse"
+    needed: tuple[str, ...] | None = None
+    fields: Mapping[str, str | list[str]] = dataclasses.field(default_factory=dict)
     rows: str = ""
     # Rows to predict need no weights.
     weights: str | None = None

@@ -29,6 +29,9 @@ EXACT = 2**53
 """Above this number, float64 does not represent every integer."""
 
 
+INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""Matches names of columns that hold numbers or names of rows, as pandas and R write them."""
+
 _WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0+")
 """Matches a whole number that is written with a decimal point, as pandas and R write numbers beside an empty cell."""
 
@@ -50,7 +53,7 @@ class Misfit(Exception):
 
 
 def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> list[str]:
-    """Return the names that the patterns choose, in the order of the patterns, each once.
+    """Return the names that the patterns choose, in the order of the patterns, each once; patterns match no `INDEX`.
 
     Args:
         names: all columns.
@@ -68,7 +71,7 @@ def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> l
         # The literal name of a column takes precedence over its reading as a pattern.
         is_out = pattern.startswith("-") and pattern not in names
         wanted = pattern[1:] if is_out else pattern
-        found = [wanted] if wanted in names else [name for name in names if fnmatch.fnmatchcase(name, wanted)]
+        found = [wanted] if wanted in names else [n for n in names if fnmatch.fnmatchcase(n, wanted) and not INDEX.fullmatch(n)]  # fmt: skip
         if not found:
             raise DataError(f"key '{key}': no column '{wanted}' in the table", suggest(wanted, names))
         for name in found:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ import numpy as np
 from bayesmesh.data.tables.level_texts import MISSING_TEXTS, is_number, is_sentinel
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.table_columns import (
+    INDEX,
     NO_LEVEL,
     Kind,
     Levels,
@@ -71,6 +73,10 @@ class TableOptions(Protocol):
     @property
     def indicate_missing(self) -> tuple[str, ...]: ...
     @property
+    def needed(self) -> tuple[str, ...] | None: ...
+    @property
+    def fields(self) -> Mapping[str, str | list[str]]: ...
+    @property
     def missing_values(self) -> tuple[str, ...] | None: ...
     @property
     def rows(self) -> str: ...
@@ -116,6 +122,10 @@ class TableReader:
         self._categories, self._warnings = set[str](), list[str]()
         self._ends: dict[str, tuple[float, float]] = {}
         self._levels = {n: Levels(self._declared.get(n)) for n in self._names if self._kinds[n] == "category"}
+        self._needed, self._left_out = (
+            self._find_needed(),
+            {name for name in names if INDEX.fullmatch(name)} - {*self._names},
+        )
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
         for name in self._standardised:
@@ -125,6 +135,19 @@ class TableReader:
                 )
 
         self._check_roles()
+
+    def _find_needed(self) -> set[str]:
+        """Return the columns whose missing values count."""
+        options = self._options
+        if options.needed is None:
+            return {*self._names}
+        # Python's parser, which reads formulas, normalises names.
+        words = {unicodedata.normalize("NFKC", name) for name in options.needed}
+        of_fields = [named for field, named in options.fields.items() if unicodedata.normalize("NFKC", field) in words]
+        patterns = [each for named in of_fields for each in ([named] if isinstance(named, str) else named)]
+        found = {name for name in self._names if unicodedata.normalize("NFKC", name) in words}
+        roles = {column for role in ROLES if (column := getattr(options, role)) is not None}
+        return found | roles | {*choose_columns(self._names, patterns, "data.fields")}
 
     def _check_roles(self) -> None:
         """Refuse a role for a column that is not read, is not numeric, or is changed by other options."""
@@ -208,6 +231,8 @@ class TableReader:
                 chosen = {name: values[kept] for name, values in columns.items()}
                 self._check_signs(file, (block.first + rows)[kept], chosen)
                 writer.append(chosen)
+                others = [name for name in self._names if name not in self._needed and name not in self._indicated]
+                self._left_out |= {name for name in others if is_missing(chosen[name]).any()}
                 for name in numbers:
                     low, high = self._ends.get(name, (np.inf, -np.inf))
                     self._ends[name] = (
@@ -223,11 +248,16 @@ class TableReader:
         described = self._describe(folder, numbers)
         for warning in self._warnings:
             _log.warning("warning: %s", warning)
+        if self._left_out:
+            _log.info(
+                "columns left out, without a name or with missing values: %s",
+                ", ".join(map(repr, sorted(self._left_out))),
+            )
         return {
             "numbers": numbers, "codes": list(self._levels), "columns": described,
             "counts": counts | {"kept": writer.num_rows},
             "kept_rows": kept_rows.hexdigest() if writer.num_rows < counts["read"] else "",
-            "warnings": self._warnings,
+            "warnings": self._warnings, "left_out": sorted(self._left_out),
         }  # fmt: skip
 
     def _no_rows(self, counts: Mapping[str, int]) -> DataError:
@@ -316,7 +346,7 @@ class TableReader:
             numbers: numbers of the rows in the file.
             columns: column -> values or codes of these rows.
         """
-        needed = {name: values for name, values in columns.items() if name not in self._indicated}
+        needed = {name: values for name, values in columns.items() if name in self._needed - {*self._indicated}}
         gone = {n: v == NO_LEVEL if n in self._levels else np.isnan(v) for n, v in needed.items()}
         is_gone = np.logical_or.reduce([np.zeros(len(numbers), bool), *gone.values()])
         if self._options.missing == "drop" or not is_gone.any():

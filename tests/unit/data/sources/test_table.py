@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sources.table import Options, Source
 from bayesmesh.errors import DataError
@@ -197,7 +198,7 @@ def test_every_format_and_any_number_of_files_give_the_same_data(tmp_path: Path,
         (TOWNS, {"fields": {"y": "prise"}}, "key 'data.fields.y': no column 'prise'", "did you mean"),
         (TOWNS, {"fields": {"y": []}}, "key 'data.fields.y': no column is left", "at least one"),
         ("a/b\n1\n", {}, "column 'a/b' cannot be the name of a field", "name: 'a/b'"),
-        (",x\n1,2\n", {}, "column '' cannot be the name of a field", "leave it out"),
+        (",x\n1,2\n", {"columns": [""]}, "column '' cannot be the name of a field", "leave it out"),
         (TOWNS, {"indicate_missing": ["prise"]}, "key 'data.indicate_missing': no column 'prise'", "did you mean"),
         ("x\n1\nNA\n", {"indicate_missing": ["x"], "standardise": ["x"]}, "'x' has the same value, 1, in all rows", "leave"),
     ],
@@ -422,3 +423,60 @@ def test_what_seems_to_be_missing_or_a_code_is_counted_and_named(
     assert len(caplog.messages) == bool(said)
     assert facts.get("warnings", []) == [each.removeprefix("warning: ") for each in caplog.messages]
     assert all(part in caplog.text for part in said)
+
+
+@pytest.mark.parametrize("header", ["Unnamed: 0", '""', ""])
+def test_numbers_and_names_of_rows_are_columns_only_by_name(tmp_path: Path, header: str) -> None:
+    text = f"{header},x,y\na,1,2\nb,3,4\n"
+    dataset = read(tmp_path, text, fields={"features": ["*", "-y"], "y": "y"})
+    assert (dataset.labels, dataset.facts["columns_left_out"]) == ({"features": ("x",)}, [header.strip('"')])
+    (tmp_path / "named").mkdir()
+    named = read(tmp_path / "named", text, fields={"row": header.strip('"')}, columns=[header.strip('"')])
+    assert named.variables["row"].levels == ("a", "b")
+
+
+def test_a_header_without_a_cell_for_the_names_of_rows_is_answered(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"begin the header with a name for these"):
+        read(tmp_path, "x,y\na,1,2\nb,3,4\n")
+
+
+HOLES = "y,x,z,town,copies\n1,1,,a,1\n2,,2,a,1\n3,3,3,,1\n4,4,,a,1\n5,5,5,a,1\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "fields"),
+    [
+        ({}, [5], ["copies", "town", "x", "y", "z"]),
+        ({"needed": ["y", "x"]}, [1, 3, 4, 5], ["copies", "x", "y"]),
+        ({"needed": ["y", "x"], "indicate_missing": ["town"]}, [1, 3, 4, 5], ["copies", "town", "x", "y"]),
+        ({"needed": ["y", "town"], "rows": "not missing(x)"}, [1, 4, 5], ["copies", "town", "x", "y"]),
+        ({"needed": ["m", "y"], "fields": {"m": ["x", "town"], "y": "y", "n": ["z"]}}, [1, 4, 5], ["m", "y"]),
+    ],
+)
+def test_rows_are_dropped_for_missing_values_of_needed_fields(
+    tmp_path: Path, options: dict[str, Any], kept: list[int], fields: list[str]
+) -> None:
+    dataset = read(tmp_path, HOLES, missing="drop", **options)
+    assert (dataset.rows["y"][:].tolist(), sorted(dataset.rows)) == (kept, fields)
+    assert dataset.facts["rows_read"] == 5
+
+
+def test_the_formula_and_other_keys_name_the_needed_fields() -> None:
+    data = {
+        "source": "table",
+        "files": "a.csv",
+        "missing": "drop",
+        "held_out_groups": "school",
+        "held_out_fraction": 0.2,
+    }
+    model = {
+        "name": "glm",
+        "formula": "`net price` ~ 1 + log(x) + I(t^2):x + (1 + z | town)",
+        "offset": "o",
+        "family": "poisson",
+    }
+    given = {"data": data, "model": model, "kernel": {"name": "nuts"}, "k_fold": {"group": "site"}}
+    made: Any = experiment_class().model_validate(given)
+    assert made.data.needed == ("net price", "o", "school", "site", "t", "town", "x", "z")
+    refusing: Any = experiment_class().model_validate({**given, "data": {**data, "missing": "refuse"}})
+    assert refusing.data.needed is None
