@@ -211,7 +211,7 @@ def run_here(words: Sequence[str]) -> int:
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code
     # First, because a scheduler may stop a job at any time.
-    with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
+    with exiting_on_signal(words[0]) if {*words[:1]} & {*OF_STAGES, "assemble"} else contextlib.nullcontext():
         try:
             code = _main([*words])
             sys.stdout.flush()

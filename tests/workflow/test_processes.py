@@ -123,7 +123,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         for stage in (fetch, shard):
             stage.run(experiment.spec(stage.__name__.rpartition(".")[2]), Ledger(results / "ledger.jsonl", "data"))
         bring_programs(results)
-        write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT, "first_draws": SLICE})
+        write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
         for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):
             seal_as(results, job.owner, job.name, job.outputs)
         return experiment

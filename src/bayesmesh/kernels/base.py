@@ -189,6 +189,10 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     def expected_gradients(self) -> float:
         """Return the expected gradients per draw, to plan a segment before any measurement."""
 
+    def most_gradients(self) -> float:
+        """Return the most gradients of a draw, which bound a call of the program; by default those that are expected."""
+        return self.expected_gradients()
+
     @abstractmethod
     def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> State:
         """Return the state at a position.

@@ -60,6 +60,10 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         """Return a guess: half of the initial longest trajectory, doubled by adaptation."""
         return float(self.options.initial_leapfrog_steps)
 
+    def most_gradients(self) -> float:
+        """Return those of the longest trajectory."""
+        return float(self.options.max_leapfrog_steps)
+
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:

@@ -96,6 +96,10 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         """Guess a tree of depth four."""
         return float(2 ** min(4, self.options.max_tree_depth) - 1)
 
+    def most_gradients(self) -> float:
+        """Return those of the deepest tree."""
+        return float(2**self.options.max_tree_depth - 1)
+
     def init_extra(self) -> Float[Array, ""]:
         """Return the share of divergent trajectories so far."""
         return jnp.zeros((), jnp.float64)

@@ -195,6 +195,10 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         steps = min(options.max_leapfrog_steps, options.trajectory_length / options.initial_step_size)
         return float(2 * options.rounds * (steps + 1))
 
+    def most_gradients(self) -> float:
+        """Return those of the longest trajectories."""
+        return float(2 * self.options.rounds * (self.options.max_leapfrog_steps + 1))
+
     def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> UnitState:
         """Return the state at a position; needs one gradient and no randomness."""
         del key

@@ -99,14 +99,17 @@ def run_in_fork(words: Sequence[str]) -> int | None:
         except OSError:
             # Snakemake has ended and its server is ending, or the server is on another node.
             return None
-        for number in SIGNALS:
+        # A signal that nohup or a shell lets this process ignore does not reach the fork either.
+        passed_on = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in passed_on:
             signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
         with contextlib.suppress(ConnectionResetError), connection.makefile() as replies:
             reply = replies.readline()
-        for number in SIGNALS:
+        for number in passed_on:
             signal.signal(number, signal.SIG_DFL)
     if reply == DECLINED:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.SIGINT in passed_on:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return None
     if not reply:
         print(

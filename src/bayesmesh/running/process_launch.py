@@ -21,7 +21,7 @@ from bayesmesh.running.run_arguments import CORES, GPUS, command_of
 from bayesmesh.running.slurm.slurm_commands import srun_command
 from bayesmesh.running.slurm.slurm_variables import job_id, num_tasks, owns_its_step
 
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
 FAILURE_GRACE_SECONDS = 60.0
 """How long the other processes may continue after one has failed."""

@@ -1,4 +1,4 @@
-"""Stop requests during the imports, before a job has anything to commit."""
+"""Stop requests to jobs that have nothing to commit: during the imports of `sample`, and in all other stages."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from typing import NoReturn
 
 from bayesmesh.errors import NotFinished
 
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def exiting_on_signal() -> Iterator[None]:
-    """Let SIGTERM and SIGUSR1 end the process with the exit code of `NotFinished` until other handlers replace these.
+def exiting_on_signal(verb: str) -> Iterator[None]:
+    """Let stop requests end the process of a stage.
 
-    The default handlers would end the process as if it had been killed. Outside the main thread, which alone receives
-    signals, this does nothing.
+    `sample` ends with the exit code of `NotFinished` until other handlers replace these: it may have draws of earlier jobs.
+    Other stages end as by default, on Ctrl-C too, because `KeyboardInterrupt` would wait for compilations in other threads.
+    Outside the main thread, which alone receives signals, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _leave) for number in _SIGNALS}
+    # nohup starts a job with SIGHUP ignored, and a shell one in the background with SIGINT ignored.
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = dict.fromkeys(heeded, _leave if verb == "sample" else signal.SIG_DFL)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

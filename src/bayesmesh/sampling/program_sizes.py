@@ -234,12 +234,10 @@ class Lengths(NamedTuple):
     Attributes:
         slice_draws: most iterations of one call of the program, and the size of its buffers.
         segment_draws: most iterations of one segment of the store.
-        first_draws: iterations of the first call; later calls are adjusted to the time that it took.
     """
 
     slice_draws: int
     segment_draws: int
-    first_draws: int
 
 
 def choose_lengths(
@@ -256,7 +254,7 @@ def choose_lengths(
     """
     slice_draws = slice_length(program, expected_seconds)
     segment_draws = _length(program, measured_seconds, segment_seconds, SEGMENT_BYTES)
-    return Lengths(slice_draws, segment_draws, min(slice_draws, segment_draws, slice_length(program, measured_seconds)))
+    return Lengths(slice_draws, segment_draws)
 
 
 def slice_length(program: Program, seconds_per_gradient: float) -> int:

@@ -31,6 +31,11 @@ class Slice(NamedTuple):
     statistics: Packed
     draws: Mapping[str, jax.Array]
 
+    @property
+    def arrays(self) -> tuple[object, ...]:
+        """All that the devices compute for it."""
+        return self.state, self.statistics, self.draws
+
 
 class _Note(NamedTuple):
     """A statistic of a segment's iterations: its fact in a marker, and its label and format on the progress bar."""
@@ -61,6 +66,9 @@ class Segment:
         program: program that made the slices.
         watch: checks the statistics; its facts are committed too.
         is_first: whether this process keeps what all processes hold, or only its own rows of local latents.
+
+    Attributes:
+        last_gradients: gradients of the last slice, of the chain that took most.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class Segment:
     ) -> None:
         self.phase, self.start, self.stop, self.facts = phase, start, start, facts
         self.state: ChainState | None = None
+        self.last_gradients = 1
         self._room, self._program, self._watch, self._is_first = room, program, watch, is_first
         self._stats: dict[str, np.ndarray] = {}
         self._draws: dict[str, np.ndarray] = {}
@@ -78,6 +87,7 @@ class Segment:
         """Copy a finished slice to the host; return what to show of it."""
         stats = self._program.statistics_to_host(piece.statistics, piece.num_iterations)
         self._keep(self._stats, stats)
+        self.last_gradients = max(1, int(stats["n_steps"].sum(axis=0).max()))
         self._watch.add(self.phase, piece.start, {k: self._program.by_chain(v) for k, v in stats.items()})
         self._noticed = self._watch.facts()
         local = self._program.target.model.local_latents

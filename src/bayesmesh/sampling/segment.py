@@ -1,18 +1,19 @@
 """The one loop: slice after slice, segment after segment, from the committed to the wanted draws.
 
-A slice is one call of the compiled program and takes seconds; a segment is stored in one shard and takes a minute. Their
-lengths were chosen before it was known how many gradients a draw takes. Slices are therefore shortened if they take longer,
-and iterations that have waited for the time of a segment are committed even if the segment is incomplete. While the devices
-run a slice, the previous slice is copied and a thread writes the previous segment. Host memory holds two segments, however
-many draws are requested.
+A slice is one call of the compiled program and takes seconds; a segment is stored in one shard and takes a minute. The first
+slice is one iteration, and measured time decides the length of the next ones. Iterations that have waited for the time of a
+segment are committed even if the segment is incomplete. While the devices run a slice, the previous slice is copied and a
+thread writes the previous segment. Host memory holds two segments, however many draws are requested.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from bayesmesh.errors import NotFinished, SamplingError
@@ -29,6 +30,13 @@ from bayesmesh.sampling.sampling_writer import Segment, Slice, Writer
 from bayesmesh.sampling.starts import NoFiniteStart, start_chains
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.stored_segments import ChainStore
+
+GROWTH = 4
+"""Most times that a slice is longer than the slice before."""
+
+LONGEST_SECONDS = 30.0
+"""Bound on the time of a slice if every draw takes the most gradients: after an easy stretch, trajectories may become a hundred
+times as long. A slice that does not end in the grace period is lost."""
 
 Compiled = Mapping[str, Callable[..., Any]]
 """Name -> compiled program, or a recorded one."""
@@ -51,7 +59,6 @@ class Loop:
         should_stop: called after every commit of draws, in the writer's thread; True ends the run.
         commit_at: draw counts that are committed even if a segment is incomplete, so that `should_stop` sees them.
         watch: called after every slice with the phase and the iterations done.
-        first_draws: most iterations of the first slice; as many as the program can make if None.
     """
 
     def __init__(
@@ -70,7 +77,6 @@ class Loop:
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
         peers: Peers | None = None,
-        first_draws: int | None = None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (program.arguments(key), data)
@@ -82,7 +88,7 @@ class Loop:
         self._in_flight: object = ()
         self._stopped_by = ""
         self._is_due = False
-        self._most, self._ended = min(first_draws or program.slice_draws, program.slice_draws), 0.0
+        self._most, self._ended = 1, 0.0
 
     def run(self, num_draws: int, last: Commit | None) -> None:
         """Make and commit draws until there are `num_draws` or `should_stop` is True; `num_draws` may be fewer than already exist.
@@ -146,8 +152,9 @@ class Loop:
         with self._ledger.phase("initialise"):
             try:
                 method = self.program.sampling.initial.method
-                initialise, wait = self.compiled["initialise"], self._interruption.wait
-                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method, self.program.num_together)
+                initialise = functools.partial(self._interruption.call, self.compiled["initialise"])
+                wait, together = self._interruption.wait, self.program.num_together
+                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method, together)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
 
@@ -166,23 +173,26 @@ class Loop:
             segment, running = self._segment(phase, done, wanted), None
             try:
                 while done < wanted or running is not None:
-                    following = None
-                    if done < wanted and not self._is_over(writer, segment):
+                    following, is_over = None, done >= wanted or self._is_over(writer, segment)
+                    # A single iteration may take minutes: it is copied before the next one begins.
+                    if not is_over and (running is None or self._most > 1):
                         following = self._start(phase, done, wanted, state)
                         done, state = done + following.num_iterations, following.state
                     if running is None and following is None:
                         break
                     if running is not None:
-                        self._interruption.wait((running.state, running.statistics, running.draws))
-                        self._fit(running.num_iterations)
+                        self._interruption.wait(running.arrays)
                         progress.advance(running.num_iterations, **segment.add(running))
+                        self._fit(running.num_iterations, segment.last_gradients)
                         self._watch(phase, segment.stop)
-                        if following is None or self._is_due or self._is_end(phase, segment.stop):
+                        if is_over or self._is_due or self._is_end(phase, segment.stop):
                             writer.submit(segment)
                             segment, self._is_due = self._segment(phase, segment.stop, wanted), False
                     running = following
             except GraceOver:
                 if self._peers.is_alone:
+                    if running is not None and all(leaf.is_ready() for leaf in jax.tree.leaves(running.arrays)):
+                        segment.add(running)
                     writer.submit(segment)
                     writer.drain()
                 raise self._not_finished(phase, wanted, is_abrupt=True) from None
@@ -203,12 +213,13 @@ class Loop:
         *_, self._is_due, self._most = said[0]
         return self._chains.ended is not None or any(any(each[:3]) for each in said)
 
-    def _fit(self, num_iterations: int) -> None:
-        """Choose the most iterations of the next slice from the time of the last one: all, or fewer if it took long."""
+    def _fit(self, num_iterations: int, num_gradients: int) -> None:
+        """Choose the most iterations of the next slice from the time of the last one, with its gradients of a chain."""
         now = time.perf_counter()
-        fitting = int(num_iterations * SLICE_SECONDS / (now - self._ended))
-        self._ended = now
-        self._most = max(1, fitting) if 2 * fitting < self.program.slice_draws else self.program.slice_draws
+        seconds, self._ended = now - self._ended, now
+        longest = seconds / num_gradients * self.program.kernel.most_gradients()
+        fitting = min(num_iterations * SLICE_SECONDS / seconds, LONGEST_SECONDS / longest, GROWTH * self._most)
+        self._most = max(1, int(fitting)) if 2 * fitting < self.program.slice_draws else self.program.slice_draws
 
     def _meet(self, failure: str, has_enough: bool) -> bool:
         said = self._exchange((failure, has_enough))
@@ -227,7 +238,8 @@ class Loop:
         count = min(self._most, self.store.next_count(done, wanted), *looks)
         # The program counts iterations from the beginning of warmup.
         index = done if phase == "warmup" else self.program.sampling.warmup + done
-        state, statistics, draws = self.compiled["segment"](*self._arguments, state, np.uint32(index), np.int32(count))
+        arguments = *self._arguments, state, np.uint32(index), np.int32(count)
+        state, statistics, draws = self._interruption.call(self.compiled["segment"], *arguments)
         self._in_flight = (state, statistics, draws)
         return Slice(done, count, state, statistics, {} if phase == "warmup" else draws)
 
@@ -238,8 +250,9 @@ class Loop:
     def _not_finished(self, phase: str, wanted: int, *, is_abrupt: bool = False) -> NotFinished:
         commits = self.store.commits()
         done = f"{commits[-1].phase} {commits[-1].stop}" if commits else "nothing"
+        grace = f"; what was running did not end within sampling.grace_seconds: {self._interruption.grace_seconds:g}"
         return NotFinished(
-            f"{self._label}: asked to stop by {self._stopped_by or self._interruption.requested_by}; committed: {done} of {phase} {wanted}",
+            f"{self._label}: asked to stop by {self._stopped_by or self._interruption.requested_by}; committed: {done} of {phase} {wanted}{grace if is_abrupt else ''}",
             "run it again: it goes on from there, to the same draws",
             is_abrupt=is_abrupt,
         )

@@ -102,7 +102,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
-        asked |= {"label": label, "facts": facts, "peers": peers, "first_draws": lengths.first_draws}
+        asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
         with preparing_later(shards.fingerprint), _explaining_starts(spec, program, key, sampled):
             loop.run(settings.draws if rule is None else rule.num_draws, last)

@@ -48,13 +48,13 @@ def test_the_slowest_process_decides_how_gradients_are_measured(
 
 
 def test_lengths_are_read_from_the_audit(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "first_draws": 1, "programs": {}})
-    assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8, 1)
+    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "programs": {}})
+    assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8)
 
 
 @pytest.mark.parametrize(
     "content",
-    [{}, {"slice_draws": 2, "first_draws": 1}, {"slice_draws": "2", "segment_draws": 8, "first_draws": 1}],
+    [{}, {"slice_draws": 2}, {"slice_draws": "2", "segment_draws": 8}],
 )
 def test_an_audit_without_a_length_is_damaged(tmp_path: Path, content: dict[str, object]) -> None:
     write_json(tmp_path / "audit.json", content)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,9 +29,12 @@ class Slow:
         return self
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT], ids=lambda n: n.name)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_a_signal_is_noted_and_the_handlers_are_put_back(number: signal.Signals) -> None:
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
+    before = {n: signal.getsignal(n) for n in SIGNALS}
     with Interruption(10) as interruption:
         assert not interruption.requested_by
         os.kill(os.getpid(), number)
@@ -43,23 +49,54 @@ def test_schedulers_repeat_their_signals_and_the_first_counts() -> None:
         assert interruption.requested_by == "SIGUSR1"
 
 
-def test_a_second_ctrl_c_ends_at_once() -> None:
-    # A shell starts background jobs with SIGINT ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with Interruption(10) as interruption:
+BUSY = """
+import hashlib, logging, signal, sys, time
+from bayesmesh.sampling import sampling_interruption as module
+module.COMMIT_SECONDS = 0.1
+logging.basicConfig(format="%(message)s")
+if sys.argv[1] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# One call of C that takes an hour, without the interpreter's lock: no handler of Python runs meanwhile.
+with module.Interruption(0.1 if sys.argv[1] == "grace" else 1000):
+    print("begun", flush=True)
+    time.sleep(0.5) if sys.argv[1] == "nohup" else hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
 
-        def press_twice() -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            # Another thread may be given the signal: two that nobody has handled yet would be one.
-            while not interruption.requested_by:
-                time.sleep(0.001)
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
 
-        with pytest.raises(KeyboardInterrupt):
-            press_twice()
-        assert interruption.requested_by == "SIGINT"
-    signal.signal(signal.SIGINT, before)
+@pytest.mark.parametrize(
+    ("how", "numbers", "message"),
+    [
+        ("grace", [signal.SIGHUP], "error: asked to stop by SIGHUP, and what it was doing did not end within 0.2 s"),
+        (
+            "twice",
+            [signal.SIGINT, signal.SIGINT],
+            "error: ended by a second Ctrl-C\n  remedy: run it again: it continues",
+        ),
+        ("nohup", [signal.SIGHUP], ""),
+    ],
+)
+def test_a_process_ends_whatever_its_main_thread_does(
+    user_environment: Mapping[str, str], how: str, numbers: list[signal.Signals], message: str
+) -> None:
+    command = [sys.executable, "-c", BUSY, how]
+    with subprocess.Popen(command, env=user_environment, stdout=-1, stderr=-1, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "begun\n"
+        for number in numbers:
+            time.sleep(0.1)
+            job.send_signal(number)
+        _, said = job.communicate(timeout=30)
+    assert job.returncode == (75 if message else 0)
+    assert said.startswith(message)
+
+
+def test_a_program_is_called_while_signals_are_heard() -> None:
+    with Interruption(0.05) as interruption:
+        assert interruption.call(lambda a, b: a + b, 1, 2) == 3
+        with pytest.raises(ZeroDivisionError):
+            interruption.call(lambda: 1 / 0)
+        with pytest.raises(GraceOver):
+            interruption.call(lambda: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(0.5)))
 
 
 def test_what_is_ready_within_the_grace_time_is_waited_for() -> None:

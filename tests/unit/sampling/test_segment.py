@@ -74,8 +74,14 @@ def test_what_has_waited_for_the_time_of_a_segment_is_committed(
     monkeypatch.setattr("bayesmesh.sampling.segment.SLICE_SECONDS", 1e6)
     run("whole", 60.0)
     # Time is looked at while a slice runs, and what is committed then is what was made before it and with it.
+    # The first slice is one iteration, and the next one four times as long.
     late = run("late", 1e-6)
-    assert late == [("warmup", 0), ("warmup", 4), *(("sample", start) for start in range(0, DRAWS, SLICE))]
+    assert late == [
+        ("warmup", 0),
+        ("warmup", 1),
+        ("warmup", 5),
+        *(("sample", start) for start in range(0, DRAWS, SLICE)),
+    ]
     whole, pieces = drawn(tmp_path / "whole"), drawn(tmp_path / "late")
     assert whole.keys() == pieces.keys()
     expected = built.run(DRAWS, segment=SLICE)
@@ -90,9 +96,9 @@ def test_slices_that_take_long_are_made_shorter(run: Any, tmp_path: Path, monkey
     run("whole", 60.0)
     monkeypatch.setattr("bayesmesh.sampling.segment.SLICE_SECONDS", 1e-9)
     short = run("short", 1e-6)
-    # The first two are begun before the first has ended.
-    assert short[:4] == [("warmup", 0), ("warmup", 4), ("sample", 0), ("sample", 1)]
-    assert len(short) == 2 + DRAWS
+    # The first iteration is a slice of its own.
+    assert short[:3] == [("warmup", 0), ("warmup", 1), ("warmup", 2)]
+    assert len(short) == WARMUP + DRAWS
     whole, pieces = drawn(tmp_path / "whole"), drawn(tmp_path / "short")
     for name, values in whole.items():
         np.testing.assert_array_equal(pieces[name], values, err_msg=name)
@@ -111,3 +117,33 @@ def test_memory_for_draws_is_that_of_a_segment(run: Any, built: Any, monkeypatch
     monkeypatch.setattr("bayesmesh.sampling.sampling_writer.np.empty", noted)
     run("long", 60.0, 3 * SEGMENT + 5)
     assert lengths == [SEGMENT, SEGMENT, SEGMENT, 5]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "gradients", "longest", "most"),
+    [
+        # Cheap: as many as the program can make, reached in steps.
+        (1e-4, 1, 1, [4, 16, 64, 64]),
+        # The time of a slice rules.
+        (0.1, 1, 1, [4, 16, 20, 20]),
+        # A trajectory of the next slice may be 1,000 times as long as those of the last one.
+        (0.009, 1, 1000, [3, 3, 3]),
+        (100.0, 1, 1, [1, 1]),
+    ],
+)
+def test_measured_time_rules_the_length_of_a_slice(
+    built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, gradients: int, longest: int, most: list[int]
+) -> None:  # fmt: skip
+    """From one iteration on, whatever a cost analysis says."""
+    program = copy.copy(built.program)
+    program.slice_draws, program.kernel = 64, copy.copy(program.kernel)
+    program.kernel.most_gradients = lambda: longest
+    store, clock = ChainStore(tmp_path / "one", SEGMENT, {"identity": "one"}), [0.0]
+    monkeypatch.setattr("bayesmesh.sampling.segment.time.perf_counter", lambda: clock[0])
+    ledger = Ledger(tmp_path / "ledger", "test")
+    loop = Loop(program, {}, GroupKey(3, 0), {}, store, ledger, Interruption(0), label="one", facts={})
+    assert loop._most == 1
+    for expected in most:
+        clock[0] += loop._most * seconds
+        loop._fit(loop._most, loop._most * gradients)
+        assert loop._most == expected
