@@ -53,6 +53,18 @@ def without_plate(x: Any, y: Any, num_classes: Any) -> None:
     numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
 
 
+FACTORS = jnp.array([1.0, 2.0])
+
+
+def with_deterministics(y: Any) -> None:
+    """Quantities with an axis of their own, and of the rows."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.deterministic("twice", 2 * mean * FACTORS)
+    with numpyro.plate("rows", len(y)):
+        mu = numpyro.deterministic("mu", mean * y)
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+
+
 def weighted(y: Any, x: Any) -> None:
     """Rows that count as often as a field says; NumPyro wants weights above 0, and placeholder rows are 0."""
     mean = numpyro.sample("mean", dist.Normal(0, 1))

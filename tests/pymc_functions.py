@@ -33,6 +33,18 @@ def walk(rows: Any) -> pymc.Model:
     return model
 
 
+def with_deterministics(rows: Any) -> pymc.Model:
+    """Return a model with deterministic variables: with dims, of the rows, one that cannot vary, and one that is random."""
+    with pymc.Model(coords={"kind": ["a", "b"]}) as model:
+        mean = pymc.Normal("mean", 0, 2, dims="kind")
+        pymc.Deterministic("twice", 2 * mean, dims="kind")
+        pymc.Deterministic("one", pymc.math.switch(mean[0] > -1000, 1, 0))
+        mu = pymc.Deterministic("mu", mean[0] + mean[1] * rows["y"])
+        pymc.Deterministic("unknown", pymc.Normal.dist(mean[0]))
+        pymc.Normal("z", mu, 1, observed=rows["y"])
+    return model
+
+
 def identity(frame: Any) -> Any:
     """Forget to make a model."""
     return frame

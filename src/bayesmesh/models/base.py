@@ -397,3 +397,11 @@ class Model(OnGpu, ByUnit, ABC):
 
         Log prior, log likelihood and their sum are added for every model.
         """
+
+    def deterministics(self, latents: Latents, rows: Rows) -> Latents:
+        """Return further quantities to store with each draw, evaluated at all rows; convergence is not assessed on them.
+
+        By default, there are none.
+        """
+        del latents, rows
+        return {}

@@ -17,7 +17,7 @@ from bayesmesh.config.config_source_code import PACKAGE_ROOT, digest_syntax, is_
 
 LATER = frozenset({
     "summaries", "predict", "outcome", "has_predictions", "offers", "folds_in", "folds_in_ratings", "pretty_name",
-    "grouping_columns", "with_new_levels", "shown", "described", "check_all_rows", "outcome_field", "row_problem",
+    "grouping_columns", "with_new_levels", "shown", "described", "check_all_rows", "outcome_field", "row_problem", "deterministics",
 })  # fmt: skip
 """Members of a model that do not affect draws: later stages, checks and tables read them."""
 

@@ -104,6 +104,21 @@ def check_summaries(model: Model, latents: Shapes, spec: DataSpec) -> Shapes:
     return dict(found)
 
 
+def check_deterministics(model: Model, latents: Shapes, spec: DataSpec) -> None:
+    """Check that the quantities that are stored with each draw are named arrays.
+
+    Raises:
+        ConfigError: they are not, or the method raises.
+    """
+    found = _shapes_of(model.deterministics, model, latents, spec, min(spec.num_rows, 3))
+    if not isinstance(found, Mapping):
+        _refuse(model.deterministics, f"returns {type(found).__name__} instead of a dict of named arrays", 'for example `return {"rate": 60 * latents["mean"]}`')  # fmt: skip
+    for name, value in found.items():
+        _check_name(model.deterministics, "deterministic", name)
+        if not hasattr(value, "dtype"):
+            _refuse(model.deterministics, f"'{name}' is not an array but {value!r}", "return arrays, or leave it out")
+
+
 def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
     """Check that the model names no more axes than its latents and summaries have, with one label for each entry.
 

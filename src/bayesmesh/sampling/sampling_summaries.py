@@ -24,7 +24,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
-from bayesmesh.store.layout import FIXED
+from bayesmesh.store.layout import DETERMINISTICS, FIXED
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
 _SIMULATED = "posterior_predictive"
@@ -32,6 +32,9 @@ _SIMULATED = "posterior_predictive"
 
 _SIMULATED_TOGETHER = 2**12
 """Most outcomes that are simulated together on a CPU; those of one draw are never split."""
+
+_COMPUTED_TOGETHER = 2**22
+"""Most numbers, of results and of the rows that they are computed from, of the draws whose deterministics are computed together."""
 
 Derived = dict[str, dict[str, np.ndarray]]
 """Group -> name -> array; arrays computed from draws are (chain, draw, ...)."""
@@ -99,8 +102,8 @@ def derive(
         rows, entries = shards.read_chosen(numbers), spec.entries_of(numbers)
         given = in_dtype(rows, spec)
         for group, function in functions.items():
-            of_any = _compiled_for_blocks(group, function)
-            out[group] = _map_draws(posterior, model, given, entries, of_any, next(programs, None))
+            of_any = compiled_for_blocks(group, function)
+            out[group] = map_draws(posterior, model, given, entries, of_any, next(programs, None))
         if "summaries" in functions:
             out[FIXED] = find_fixed(out["summaries"], model, spec, model.summaries, given, entries)
         if _SIMULATED in functions:
@@ -195,7 +198,7 @@ def lower_derived(
         aligned = resize_local(latents, model.local_latents, len(numbers))
         block = {k: s.update(shape=(num_draws, *s.shape)) for k, s in aligned.items()}
         for group, function in functions.items():
-            yield _compiled_for_blocks(group, function).lower(block, first, rows)
+            yield compiled_for_blocks(group, function).lower(block, first, rows)
 
 
 def _functions(
@@ -244,7 +247,7 @@ def _stored_outcome(model: Model, shards: Shards) -> jax.ShapeDtypeStruct:
     return outcome
 
 
-def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
+def compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
     """Return the compiled function from a block of draws, the number of its first draw, and rows to the group's values for each draw."""
     is_on_cpu = jax.default_backend() == "cpu"
 
@@ -257,10 +260,13 @@ def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
             return jax.vmap(function, in_axes=(0, None, 0))(draws, on_device, keys)
 
         num_draws = len(next(iter(block.values())))
-        if group != _SIMULATED or not is_on_cpu:
+        if group != DETERMINISTICS and (group != _SIMULATED or not is_on_cpu):
             return of_draws(0, num_draws)
         of_one = jax.eval_shape(lambda: of_draws(0, 1))
-        size = min(num_draws, max(1, _SIMULATED_TOGETHER // sum(math.prod(s.shape) for s in of_one.values())))
+        cells, limit = sum(math.prod(s.shape) for s in of_one.values()), _SIMULATED_TOGETHER
+        if group == DETERMINISTICS:
+            cells, limit = cells + sum(v.size for v in on_device.values()), _COMPUTED_TOGETHER
+        size = min(num_draws, max(1, limit // cells))
 
         def fill(i: jax.Array, made: Latents) -> Latents:
             # If parts do not fill the block, the last part begins earlier; overlapping draws get the same values.
@@ -274,7 +280,7 @@ def _compiled_for_blocks(group: str, function: _Function) -> jax.stages.Wrapped:
     return block_function
 
 
-def _map_draws(
+def map_draws(
     posterior: Posterior,
     model: Model,
     data: Mapping[str, np.ndarray],

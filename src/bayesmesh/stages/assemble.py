@@ -22,6 +22,7 @@ from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
+from bayesmesh.sampling.deterministics import derive_deterministics
 from bayesmesh.sampling.kept_programs import take_later
 from bayesmesh.sampling.likelihood_rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
@@ -38,6 +39,7 @@ from bayesmesh.store.layout import (
     DATASET,
     DECLARED,
     DESCRIBED,
+    DETERMINISTICS,
     DRAW,
     FAST_PATH,
     FIXED,
@@ -200,13 +202,26 @@ def _derive(
                 root.attrs[ROUNDED_LIKELIHOOD] = min(rounding, sys.float_info.max)
             if rounding is not None and model.has_fast_path():
                 root.attrs[FAST_PATH] = f"{type(model).__name__}.log_likelihood_and_gradient"
+        derived |= (
+            {DETERMINISTICS: found} if (found := derive_deterministics(model, data_spec, shards, posterior)) else {}
+        )
     fixed = derived.pop(FIXED)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
     lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
     cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
-    named = _write_derived(root, derived, numbers, {**model.axes(), **cells}, lead)
+    axes = model.axes()
+    # Only here is it known how many entries a deterministic has.
+    unfit = {
+        name: tuple(
+            axis and (axis.name, axis.labels if len(axis.labels or ()) == length else None)
+            for axis, length in zip(axes[name], value.shape[2:], strict=False)
+        )
+        for name, value in derived.get(DETERMINISTICS, {}).items()
+        if name in axes and name not in latents and name not in derived["summaries"]
+    }
+    named = _write_derived(root, derived, numbers, {**axes, **unfit, **cells}, lead)
     for name, positions in fixed.items():
         root[f"summaries/{name}"].attrs[FIXED] = positions.tolist()
     if isinstance(shards, ReplicatedShards):
@@ -253,7 +268,9 @@ def _write_derived(
     rows, named = derived.get("observed_data", {}).pop("row", None), {}
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
-        named[group_name_] = GroupCoordinates(axes if group_name_ in ("summaries", TRUTH) else {}, arrays, lead)
+        named[group_name_] = GroupCoordinates(
+            axes if group_name_ in ("summaries", DETERMINISTICS, TRUTH) else {}, arrays, lead
+        )
         of_draws = () if group_name_ in ("observed_data", TRUTH) else (CHAIN, DRAW)
         of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
         for name, value in arrays.items():

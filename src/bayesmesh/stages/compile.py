@@ -21,6 +21,7 @@ from bayesmesh.sampling import program_audit
 from bayesmesh.sampling.chain_memory import check_memory
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
+from bayesmesh.sampling.deterministics import choose_deterministics
 from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
 from bayesmesh.sampling.likelihood_rounding import is_compared, lower_likelihood
 from bayesmesh.sampling.program import PROGRAMS, Program
@@ -179,6 +180,9 @@ def _compile(work: _Work, records: Records) -> _Made:
     cost = cost_of_gradient(probe.target, probe.num_chains)
     if model.reads_whole(model.options):
         warnings = [*warnings, *_warn(sums_over_pairs(probe.target, probe.num_chains))]
+    num_draws = probe.num_reported * spec.sampling.chain_groups * spec.sampling.draws
+    if not data_spec.dataset_counts:
+        warnings = [*warnings, *_warn([*choose_deterministics(model, data_spec, latents, num_draws).warnings])]
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
 
     def beside() -> None:

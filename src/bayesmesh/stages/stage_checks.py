@@ -19,6 +19,7 @@ from bayesmesh.sampling.sampling_model_check import (
     Shapes,
     check_axes,
     check_described,
+    check_deterministics,
     check_model,
     check_predictions,
     check_shown,
@@ -118,6 +119,7 @@ def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: S
     """
     with in_file_of(spec, key_of_model(spec)):
         summaries = check_summaries(model, latents, data_spec)
+        check_deterministics(model, latents, data_spec)
         check_axes(model, latents, summaries)
         check_shown(model, latents, summaries)
         check_described(model)

@@ -38,6 +38,9 @@ some draws; absent if it is sampled in float64 by the method with which it is co
 FAST_PATH = "log_likelihood_by"
 """Attribute of the root: the model's own method by which the log likelihood was sampled, if there is one and it was compared."""
 
+DETERMINISTICS = "deterministics"
+"""Group of the quantities that a model stores with each draw, on which convergence is not assessed."""
+
 FIXED = "fixed"
 """Attribute of a summary: flat positions of its entries that no latent changes, which gates leave out."""
 

@@ -51,7 +51,7 @@ def test_programs_that_are_compiled_ahead_are_those_that_run(
 ) -> None:
     arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
     latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in arrays.items()}
-    rows, run, compiled = Rows(case.rows), list[str](), module._compiled_for_blocks
+    rows, run, compiled = Rows(case.rows), list[str](), module.compiled_for_blocks
 
     def spied(*of: Any) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -62,14 +62,14 @@ def test_programs_that_are_compiled_ahead_are_those_that_run(
 
     extent = Extent(CHAINS, DRAWS, 2, 10**9)
     texts = [program.as_text() for program in lower_derived(case.model, case.spec, rows, latents, extent)]
-    monkeypatch.setattr(module, "_compiled_for_blocks", spied)
+    monkeypatch.setattr(module, "compiled_for_blocks", spied)
     whole = derive(case.model, case.spec, rows, posterior, 2, 10**9)
     assert run == texts
     assert len(run) == 3
     run.clear()
-    monkeypatch.setattr(module, "_compiled_for_blocks", compiled)
+    monkeypatch.setattr(module, "compiled_for_blocks", compiled)
     ahead = [program.compile() for program in lower_derived(case.model, case.spec, rows, latents, extent)]
-    monkeypatch.setattr(module, "_compiled_for_blocks", spied)
+    monkeypatch.setattr(module, "compiled_for_blocks", spied)
     found = derive(case.model, case.spec, rows, posterior, 2, 10**9, ahead)
     assert not run, "compiled again"
     jax.tree.map(np.testing.assert_array_equal, found, whole)

@@ -196,6 +196,12 @@ class NumpyroFunction(Model):
         del rows
         return summarise(latents, self._matrices[1])
 
+    def deterministics(self, latents: Latents, rows: Rows) -> Latents:
+        """Return the values of `numpyro.deterministic`."""
+        return self._sites.deterministics(
+            latents, {k: v[0] for k, v in rows.items()} if self.options.whole else dict(rows)
+        )
+
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
         """Return the axes of correlations."""
         return matrix_axes(*self._matrices, {})

@@ -142,7 +142,7 @@ class Sites:
                 raise ConfigError(f"model {self._name}: '{name}' is a param", "draw it from a prior: numpyro.sample")
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
                 raise ConfigError(f"model {self._name}: the plate '{name}' takes a subsample", "leave subsample_size out: all rows count")  # fmt: skip
-        return {name: site for name, site in found.items() if site["type"] == "sample"}
+        return {name: site for name, site in found.items() if site["type"] in ("sample", "deterministic")}
 
     def _shapes_of(self, rows: Callable[[int], Arrays], count: int) -> dict[str, dict[str, Any]]:
         """Return `_shapes` of that many rows.
@@ -179,6 +179,8 @@ class Sites:
         def run(rows: Arrays) -> dict[str, Array]:
             out = {}
             for name, site in self._trace(rows, {}).items():
+                if site["type"] == "deterministic":
+                    continue
                 support = getattr(site["fn"], "support", None)
                 about[name] = {
                     "is_latent": not site["is_observed"],
@@ -278,6 +280,11 @@ class Sites:
         sites = self._trace(rows, latents)
         first, *others = (_by_row(_log_prob(sites[name]), axis) for name, axis in self.row_sites.items())
         return sum(others, start=first)
+
+    def deterministics(self, latents: Arrays, rows: Arrays) -> dict[str, Array]:
+        """Return the values of NumPyro's deterministic sites."""
+        sites = self._trace(rows, latents).items()
+        return {name: jnp.asarray(site["value"]) for name, site in sites if site["type"] == "deterministic"}
 
     def observed(self, latents: Arrays, rows: Arrays) -> Site:
         """Return the site `predicted`."""

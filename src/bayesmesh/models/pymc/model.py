@@ -212,6 +212,15 @@ class PymcModel(Model):
         del rows
         return summarise(latents, self._matrices[1])
 
+    def deterministics(self, latents: Latents, rows: Rows) -> Latents:
+        """Return the values of `pymc.Deterministic`."""
+        given = {k: v[0] for k, v in rows.items()} if self._is_whole else rows
+        return self._deterministics(latents, given if self._holds_no_data else {})
+
+    @functools.cached_property
+    def _deterministics(self) -> Callable[[Latents, Rows], dict[str, Array]]:
+        return self._graphs.deterministics()
+
     @functools.cached_property
     def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
         """Shapes of the latents, and the summaries of matrices; both are empty where no latent has two axes."""

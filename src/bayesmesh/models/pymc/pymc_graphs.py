@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -123,16 +124,28 @@ class Graphs:
     def __init__(
         self, model: pymc.Model, rows: Mapping[str, TensorVariable], name: str, *, is_whole: bool = False
     ) -> None:
-        self._model, self._rows, self._name, self._is_whole = model, dict(rows), name, is_whole
-        self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
+        self._name, self._is_whole = name, is_whole
+        self._dims, self._coords = model.named_vars_to_dims, model.coords
+        # PyTensor's rewrites compare symbols with numbers, which those of fields answer entry by entry.
+        self._rows = {field: symbol.type(field) for field, symbol in rows.items()}
+        free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
+        observed_values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        parts = free, model.observed_RVs, observed_values, model.potentials, model.deterministics
+        plain: dict[Variable, Variable] = {symbol: self._rows[field] for field, symbol in rows.items()}
+        cloned = iter(clone_replace([each for part in parts for each in part], replace=plain))
+        self._free, observed_rvs, observed_values, self._potentials, self._deterministics = (
+            [next(cloned) for _ in part] for part in parts
+        )
+        self._transformed = {new: model.rvs_to_values[old] for new, old in zip(self._free, free, strict=True)}
+        self._transforms = {new: model.rvs_to_transforms[old] for new, old in zip(self._free, free, strict=True)}
         self.names = [_plain_name(str(rv.name)) for rv in self._free]
         for each in (each for i, each in enumerate(self.names) if each in self.names[:i]):
             raise ConfigError(f"model {name}: two latents would be called '{each}'", "rename one of them")
         for rv in self._free:
-            self._check_latent(rv)
+            self._check_latent(cast(TensorVariable, rv))
         self._values = [rv.type(rv.name) for rv in self._free]
         self._plain = dict(zip(self._free, self._values, strict=True))
-        observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        self._observed = observed = dict(zip(observed_rvs, observed_values, strict=True))
         self._split_terms(observed)
         in_rows = [] if is_whole else [rv for rv, value in observed.items() if self._uses_rows(value)]
         self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
@@ -145,11 +158,12 @@ class Graphs:
 
     def axes(self) -> dict[str, tuple[Axis | None, ...]]:
         """Return latent -> its dims with the coordinates that the PyMC model gives them."""
-        dims, coords = self._model.named_vars_to_dims, self._model.coords
         return {
-            name: tuple(d and Axis(_plain_name(str(d)), _labels(coords.get(d))) for d in dims[rv.name])
-            for rv, name in zip(self._free, self.names, strict=True)
-            if rv.name in dims
+            _plain_name(str(rv.name)): tuple(
+                d and Axis(_plain_name(str(d)), _labels(self._coords.get(d))) for d in self._dims[rv.name]
+            )
+            for rv in (*self._free, *self._deterministics)
+            if rv.name in self._dims
         }
 
     def _uses_rows(self, variable: Variable) -> bool:
@@ -168,9 +182,8 @@ class Graphs:
 
     def _split_terms(self, observed: Mapping[Variable, Variable]) -> None:
         """Split terms of the log density by whether they depend on rows; all are in constrained space, without Jacobians."""
-        potentials = list(self._model.potentials)
-        terms = [*_log_densities({**self._plain, **observed}), *self._in_terms_of_values(potentials)]
-        by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *potentials)), terms, strict=True))
+        terms = [*_log_densities({**self._plain, **observed}), *self._in_terms_of_values(self._potentials)]
+        by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *self._potentials)), terms, strict=True))
         kept = {str(rv.name) for rv in observed} if self._is_whole else set()
         self._row_terms = {name: term for name, term in by_name.items() if name in kept or self._uses_rows(term)}
         in_prior = [name for name in by_name if name not in self._row_terms]
@@ -228,10 +241,9 @@ class Graphs:
 
     def log_jacobian(self) -> Callable[[Arrays], Array]:
         """Return a function of unconstrained values: log determinant of the Jacobian of `constrain`, () float64."""
-        transforms = [(rv, self._model.rvs_to_transforms[rv]) for rv in self._free]
         terms = [
-            pt.sum(transform.log_jac_det(self._model.rvs_to_values[rv], *rv.owner.inputs))
-            for rv, transform in transforms
+            pt.sum(transform.log_jac_det(self._transformed[rv], *rv.owner.inputs))
+            for rv, transform in self._transforms.items()
             if transform is not None
         ]
         function = self._of_unconstrained([sum(terms, start=pt.constant(0.0))])
@@ -239,13 +251,26 @@ class Graphs:
 
     def unconstrain(self) -> Callable[[Arrays], dict[str, Array]]:
         """Return the map from latents to unconstrained values, under the names of the latents."""
-        transforms = [(rv, value, self._model.rvs_to_transforms[rv]) for rv, value in self._plain.items()]
         outputs = [
-            value if transform is None else transform.forward(value, *self._in_terms_of_values(rv.owner.inputs))
-            for rv, value, transform in transforms
+            value
+            if (transform := self._transforms[rv]) is None
+            else transform.forward(value, *self._in_terms_of_values(rv.owner.inputs))
+            for rv, value in self._plain.items()
         ]
         function = to_jax(self._values, outputs)
         return lambda latents: dict(zip(self.names, function(*self._of(latents)), strict=True))
+
+    def deterministics(self) -> Callable[[Arrays, Arrays], dict[str, Array]]:
+        """Return a function of latents and rows: the deterministic variables that they determine."""
+        given = {**self._plain, **self._observed}
+        graphs = clone_replace(self._deterministics, replace=given) if self._deterministics else []
+        known = {
+            _plain_name(str(each.name)): graph
+            for each, graph in zip(self._deterministics, graphs, strict=True)
+            if not any(isinstance(v.type, RandomType) for v in graph_inputs([graph]))
+        }
+        function = to_jax([*self._values, *self._rows.values()], list(known.values()))
+        return lambda latents, rows: dict(zip(known, function(*self._of(latents), *self._of_rows(rows)), strict=True))
 
     @property
     def has_proper_prior(self) -> bool:
@@ -292,7 +317,7 @@ class Graphs:
 
         A latent that JAX cannot draw is standard normal in unconstrained space.
         """
-        near = {rv: self._model.rvs_to_values[rv].type() for rv in self._undrawn}
+        near = {rv: self._transformed[rv].type() for rv in self._undrawn}
         placed = {rv: self._placed(rv, z) for rv, z in near.items()}
         function = self._draw(list(near.values()), clone_replace(self._free, replace=placed) if placed else self._free)
 
@@ -309,7 +334,7 @@ class Graphs:
             raise ConfigError(
                 f"model {self._name}: nothing draws '{rv.name}', and its shape is not known", "give it a static shape"
             )
-        transform = self._model.rvs_to_transforms[rv]
+        transform = self._transforms[rv]
         return z if transform is None else transform.backward(z, *rv.owner.inputs)
 
     def predict(self) -> tuple[Callable[..., Array], Callable[..., Array], Callable[[Arrays], Array]]:
@@ -351,11 +376,8 @@ class Graphs:
 
     def _of_unconstrained(self, outputs: Sequence[Variable]) -> Callable[[Arrays], Sequence[Array]]:
         """Return a graph of latents as a function of unconstrained values."""
-        to_values = self._model.rvs_to_values
-        outputs = replace_rvs_by_values(
-            outputs, rvs_to_values=to_values, rvs_to_transforms=self._model.rvs_to_transforms
-        )
-        function = to_jax([to_values[rv] for rv in self._free], outputs)
+        outputs = replace_rvs_by_values(outputs, rvs_to_values=self._transformed, rvs_to_transforms=self._transforms)
+        function = to_jax([*self._transformed.values()], outputs)
         return lambda z: function(*self._of(z))
 
     def _of(self, latents: Arrays) -> list[Array]:
