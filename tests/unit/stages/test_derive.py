@@ -164,7 +164,7 @@ def test_pointwise_groups_keep_to_their_bytes(case: Any, posterior: Posterior, w
     limit = share * max(whole[group]["y"].nbytes for group in groups)
     derived = derive(case.model, case.spec, Rows(case.rows), posterior, 2, limit)
     if share < 1e-6:
-        assert set(derived) == {"summaries"}
+        assert set(derived) == {"summaries", "fixed"}
         return
     rows = derived["observed_data"]["row"]
     assert max(derived[group]["y"].nbytes for group in groups) <= limit
