@@ -64,6 +64,7 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     shown = list(rows.values())
     has_scores = any(row["score"] for row in shown)
     about = {"title": sweep.title, "rows": shown, "keys": keys, "quantities": wanted, "has_scores": has_scores}
+    about["swept"] = {key: list(dict.fromkeys(row["settings"][n] for row in shown)) for n, key in enumerate(keys)}
     about |= _compared(layout.results, list(sweep.members))
     write_text(layout.page, render("sweep.html", tally=tally_text(shown), **about))
     return layout.page

@@ -13,6 +13,7 @@ from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison.comparison_evidence import ModelProbability
 from bayesmesh.report.comparison.comparison_quantities import read_shared
+from bayesmesh.report.comparison.comparison_settings import differing_settings
 from bayesmesh.report.comparison.comparison_text import sentences
 from bayesmesh.report.comparison.model_comparison import Member, ModelComparison
 from bayesmesh.report.report_page import render
@@ -40,10 +41,14 @@ def write_comparison(layout: ComparisonLayout, title: str, found: ModelCompariso
     Raises:
         StoreError: a file of an experiment is damaged.
     """
-    shared = read_shared([ExperimentLayout(layout.results, each.name) for each in found.members])
+    members = [ExperimentLayout(layout.results, each.name) for each in found.members]
+    shared, differing = read_shared(members), differing_settings(members)
     rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
     write_text(layout.table, render_csv(COLUMNS, rows))
-    write_text(layout.page, render("model_comparison.html", title=title, shared=shared, **page_context(found)))
+    write_text(
+        layout.page,
+        render("model_comparison.html", title=title, shared=shared, differing=differing, **page_context(found)),
+    )
 
 
 def page_context(found: ModelComparison) -> dict[str, object]:
