@@ -194,6 +194,9 @@ class Known:
         self.asked.append(num_draws)
         return {self.name: self.values[:, :num_draws]}
 
+    def fixed(self) -> dict[str, np.ndarray]:
+        return {}
+
 
 def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group: Group) -> None:
     group.begin(min_ess_bulk=1e6)
