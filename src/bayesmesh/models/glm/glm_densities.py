@@ -49,23 +49,35 @@ def poisson(y: Values, eta: Values) -> Values:
 def negative_binomial(y: Values, eta: Values, shape: Values) -> Values:
     """Return the log probability of counts with variance mean + mean^2 / shape, less the term that `poisson` leaves out."""
     most = jnp.maximum(y, 1)
-    apart = eta - jnp.log(most)
-    near = jnp.log1p((most * jnp.expm1(jnp.minimum(apart, _FAR)) + (y == 0)) / (y + shape))
-    far = jnp.logaddexp(eta, jnp.log(shape)) - jnp.log(y + shape)
-    spread = stirling_error(y + shape) - stirling_error(shape) - 0.5 * jnp.log1p(y / shape)
-    return y * apart - (y + shape) * jnp.where(apart > _FAR, far, near) + spread
+    spread = stirling_error(most + shape) - stirling_error(shape) - 0.5 * jnp.log1p(most / shape)
+    above = spread - log_sum_excess(most, shape, eta - jnp.log(most))
+    return jnp.where(y == 0, -shape * jax.nn.softplus(eta - jnp.log(shape)), above)
 
 
-def binomial(y: Values, trials: Values, eta: Values) -> Values:
-    """Return the log probability of successes with logit `eta`, less its value at a probability of ``y / trials``."""
-    is_inner = (y > 0) & (y < trials)
-    some, all_ = jnp.where(is_inner, y, 1), jnp.where(is_inner, trials, 2)
-    best = jnp.log(some) - jnp.log(all_ - some)
-    apart = eta - best
-    near = jnp.log1p(some / all_ * jnp.expm1(jnp.minimum(apart, _FAR)))
-    far = jax.nn.softplus(eta) - jax.nn.softplus(best)
-    inner = y * apart - trials * jnp.where(apart > _FAR, far, near)
-    return jnp.where(is_inner, inner, -trials * jax.nn.softplus(jnp.where(y > 0, -eta, eta)))
+def binomial(y: Values, failures: Values, eta: Values) -> Values:
+    """Return the log probability of successes with logit `eta`, less its value at a probability of ``y / (y + failures)``."""
+    some, others = jnp.maximum(y, 1), jnp.maximum(failures, 1)
+    inner = -log_sum_excess(some, others, eta - jnp.log(some / others))
+    only = -(y + failures) * jax.nn.softplus(jnp.where(y > 0, -eta, eta))
+    return jnp.where((y > 0) & (failures > 0), inner, only)
+
+
+def log_sum_excess(a: Values, b: Values, apart: Values) -> Values:
+    """Return (a + b) log((a exp(apart) + b) / (a + b)) - a apart, for positive numbers.
+
+    The two terms differ from each other by little where one number is far larger than the other. Exchanging a and b, and the
+    sign of `apart`, changes nothing, so both terms are made multiples of the smaller number.
+
+    >>> [round(float(log_sum_excess(jnp.array(x), jnp.array(1e8), jnp.array(1e-3))), 8) for x in (2.0, 5.0)]
+    [1e-06, 2.5e-06]
+    """
+    less, more = jnp.minimum(a, b), jnp.maximum(a, b)
+    apart = jnp.where(a > b, -apart, apart)
+    share = less / (less + more)
+    is_far = apart > _FAR
+    near = jnp.log1p(share * jnp.expm1(jnp.where(is_far, 0, apart)))
+    far = jnp.logaddexp(jnp.log(share) + apart, jnp.log1p(-share))
+    return (less + more) * jnp.where(is_far, far, near) - less * apart
 
 
 def gamma(y: Values, eta: Values, shape: Values) -> Values:

@@ -103,3 +103,80 @@ def test_values_and_slopes_are_exact_at_the_edges_and_far_out(eta: float) -> Non
         for family, slope in slopes.items():
             rows = {"outcome": jnp.asarray(y), "trials": jnp.asarray(trials)}
             np.testing.assert_allclose(jax.grad(summed)(jnp.asarray(at), family, rows), slope, rtol=1e-7, atol=1e-9)
+
+
+COUNTS = np.array([0, 1, 3, 10, 1000, 10**5, 10**7, 10**9], np.int32)
+WIDE = 10.0 ** np.arange(-3, 9)
+CHANCES = np.array([1e-9, 1e-5, 0.1, 0.5, 0.9, 1 - 1e-5, 1 - 1e-9])
+
+
+def _grid(*values: np.ndarray) -> list[np.ndarray]:
+    return [each.ravel() for each in np.meshgrid(*values, indexing="ij")]
+
+
+def _wide(family: str) -> tuple[list[np.ndarray], np.ndarray]:
+    """Outcomes, predictors and a parameter or the trials over the whole range, and the log density by SciPy in float64."""
+    match family:
+        case "poisson":
+            y, mean = _grid(COUNTS, WIDE)
+            y, eta, other = y, np.log(mean), np.ones_like(mean)
+            exact = stats.poisson.logpmf(y, mean)
+        case "negative_binomial":
+            y, mean, other = _grid(COUNTS, WIDE, WIDE)
+            eta = np.log(mean)
+            exact = stats.nbinom.logpmf(y, other, other / (other + mean))
+        case "binomial":
+            share, other, eta = _grid(CHANCES, np.array([1, 1000, 10**9]), np.array([-20, -2, -0.01, 0, 1, 14.0]))
+            y = np.round(share * other).astype(np.int32)
+            exact = stats.binom.logpmf(y, other, special.expit(eta))
+        case "gamma":
+            y, mean, other = _grid(WIDE[::3], WIDE[::2], WIDE[::2])
+            eta = np.log(mean)
+            exact = stats.gamma.logpdf(y, other, scale=mean / other)
+        case _:
+            y, other = _grid(np.array([0.0, 0.01, 1, 30, 1e4]), 10.0 ** np.arange(-2, 9))
+            eta = np.zeros_like(y)
+            exact = stats.t.logpdf(y, other)
+    return [y, eta, other], exact
+
+
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial", "binomial", "gamma", "student_t"])
+def test_single_precision_loses_little_more_than_the_rounding_of_the_predictor(family: str) -> None:
+    chosen = FAMILIES[family]
+    name = {"student_t": "nu", "binomial": "trials"}.get(family, "shape")
+    given, exact = _wide(family)
+    # Both precisions get the same numbers: those of float32.
+    given = [each if each.dtype.kind == "i" else each.astype(np.float32) for each in given]
+
+    at = (0,) if family == "binomial" else (0, 1)
+
+    def of_row(eta: jax.Array, other: jax.Array, y: jax.Array) -> jax.Array:
+        rows = {"outcome": y[None], "trials": other[None]}
+        return chosen.log_density(eta[None], rows, {name: other, "sigma": jnp.ones((), eta.dtype)})[0]
+
+    of_rows = jax.jit(jax.vmap(jax.value_and_grad(of_row, at)))
+
+    def evaluate(dtype: str, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values, slopes by the predictor, and slopes by the log of the parameter."""
+        y, eta, other = (jnp.asarray(each, each.dtype if each.dtype.kind == "i" else dtype) for each in given)
+        value, slopes = of_rows(eta + shift * jnp.maximum(jnp.abs(eta), 1), other, y)
+        return (
+            np.asarray(value, float),
+            np.asarray(slopes[0], float),
+            np.asarray(slopes[-1] * other * (len(at) - 1), float),
+        )
+
+    y, eta, other = (each.astype(float) for each in given)
+    value, of_eta, of_log = evaluate("float64")
+    value_single, of_eta_single, of_log_single = evaluate("float32")
+    constant = chosen.constant(y, other)
+    np.testing.assert_allclose(value + (0 if constant is None else constant), exact, rtol=1e-5, atol=1e-4)
+    # Changes of value and slope by the last digit of the value, of the predictor or of the parameter.
+    digit = 2.0**-24
+    of_digit = digit * (1 + np.abs(value) + np.abs(of_eta) * np.maximum(np.abs(eta), 1) + np.abs(of_log))
+    of_slope = digit * (1 + y + np.abs(of_eta)) + np.abs(evaluate("float64", digit)[1] - of_eta)
+    assert (np.abs(value_single - value) / of_digit).max() < 16
+    assert (np.abs(of_eta_single - of_eta) / of_slope).max() < 16
+    # Of a number a thousand scales out, the slope by nu is a difference of terms that are larger by z^2 / nu.
+    is_near = (y < 100) | (family != "student_t")
+    assert (np.abs(of_log_single - of_log) / of_digit)[is_near].max() < 32
