@@ -111,10 +111,19 @@ _CIRCUMSTANCES = {
 }
 
 
-def explain_os_error(error: OSError | MemoryError) -> UserError | None:
-    """Return a user error for a full disk, too little memory, a missing permission and the like; None for other errors."""
+class InternalError(UserError):
+    """An error inside Bayesmesh or a library, which no line of the user has raised."""
+
+
+def explain_os_error(error: OSError | MemoryError, place: str = "") -> UserError | None:
+    """Return a user error for a full disk, too little memory, a missing permission and the like; None for other errors.
+
+    Args:
+        error: the exception.
+        place: file and line of the user's code that wanted too much memory, if any.
+    """
     if isinstance(error, MemoryError):
-        said = f"this machine or job has not enough memory: {error}".rstrip(": ")
+        said = f"{place}: this machine or job has not enough memory: {error}".strip(": ")
         # Later attempts request more memory.
         return DeviceError(
             said, "use fewer rows, chains or draws, or a machine or a job with more memory", may_pass=True

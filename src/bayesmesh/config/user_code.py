@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
+import logging
 import re
 import sysconfig
 import traceback
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.config.config_source_code import INSTALLED, PACKAGE_ROOT
-from bayesmesh.errors import ConfigError, DeviceError, UserError, explain_os_error, suggest
+from bayesmesh.errors import ConfigError, DeviceError, InternalError, UserError, explain_os_error, suggest
 
 _VALUE_NEEDED = (
     "Python code needs the value of a traced array, in `if`, `while`, `and`, `int()`, `range()`, a shape or a mask"
@@ -71,15 +72,21 @@ _LOOP_WITHOUT_GRADIENT = (
     "a loop whose number of steps depends on values has no gradient",
     "use jax.lax.scan, or jax.lax.fori_loop with fixed bounds, and jnp.where for the steps that are not to count",
 )
+_OF_CALLBACK = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+"""A line of the traceback that XLA's error of a host callback holds as text."""
+
 _LONGEST = 300
 """Number of characters of an exception's text to keep."""
+
+_log = logging.getLogger("bayesmesh")
 
 _NO_NAMES: Mapping[str, Collection[str]] = {}
 
 
 @contextlib.contextmanager
 def explaining(
-    files: Collection[Path] = (), method: Callable[..., object] | None = None, names: Mapping[str, Collection[str]] = _NO_NAMES
+    files: Collection[Path] = (), method: Callable[..., object] | None = None, names: Mapping[str, Collection[str]] = _NO_NAMES,
+    *, log: object = None,
 ) -> Iterator[None]:  # fmt: skip
     """Convert an exception of a user's code into a sentence with file, line and remedy.
 
@@ -87,23 +94,32 @@ def explaining(
         files: source files of the components that run inside. Any file that is not installed counts as well; exceptions
             that pass through none of them propagate.
         method: the component's method that is called inside; then all exceptions count as its own, because a library
-            may raise only when it uses what the method has returned.
+            may raise only when it uses what the method has returned. Methods of an installed package do not count.
         names: such as ``latents`` -> the names that the code may ask a mapping for; explains a KeyError.
+        log: where the traceback of any other exception is written; these propagate if None.
 
     Raises:
         ConfigError: the user's code raised an exception.
+        InternalError: other code did, and there is a log.
         UserError: an error that is already explained, such as a full disk or a device without memory, unchanged.
     """
     try:
         yield
-    except (UserError, MemoryError):
+    except (UserError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
-        place = _users_line(error, files) or (method and place_of(method))
-        if explained := _of_circumstances(error):
+    except BaseException as error:
+        # The first frame is this one, the second that of our caller.
+        place = _users_line(error, files, 2) or (method and _own_place(method)) or _wrapped_line(error, files)
+        if explained := _of_circumstances(error, place):
             raise explained from error
         if not place:
-            raise
+            if log is None or isinstance(error, BrokenPipeError):
+                raise
+            _log.error("%s", "".join(traceback.format_exception(error)).rstrip())
+            raise InternalError(
+                f"internal error: {type(error).__name__}: {_text(error)}",
+                f"no file of yours raised it: report it with the lines above it in {log}",
+            ) from error
         problem, remedy = _explain(error, names)
         raise ConfigError(f"{place}: {problem}", remedy) from error
 
@@ -117,27 +133,46 @@ def place_of(method: Callable[..., object]) -> str:
     return f"{code.co_filename}, line {code.co_firstlineno}: {function.__qualname__}"
 
 
-def _users_line(error: BaseException, files: Collection[Path]) -> str:
+def _own_place(method: Callable[..., object]) -> str:
+    """Return file, line and name of a method; empty for one of an installed package, which the user cannot correct."""
+    place = place_of(method)
+    return "" if _is_installed(Path(place.partition(", line ")[0])) else place
+
+
+def _users_line(error: BaseException, files: Collection[Path], first: int = 0) -> str:
     """Return file, line and function of the innermost line of the user's code in a traceback; empty without one."""
-    # The first frame is `explaining`'s own, the second that of its caller.
-    frames = [*traceback.walk_tb(error.__traceback__)][2:]
-    found = [(frame.f_code, line) for frame, line in frames if _is_users(Path(frame.f_code.co_filename), files)]
+    frames = [*traceback.walk_tb(error.__traceback__)][first:]
+    lines = [(frame.f_code.co_filename, line, frame.f_code.co_qualname) for frame, line in frames]
+    if type(error).__name__ == "JaxRuntimeError":
+        lines += _OF_CALLBACK.findall(str(error))
+    found = [(file, line, name) for file, line, name in lines if _is_users(Path(file), files)]
     if not found:
         return ""
-    code, line = found[-1]
-    return f"{code.co_filename}, line {line}: {code.co_qualname.replace('.<locals>', '')}"
+    file, line, name = found[-1]
+    return f"{file}, line {line}: {name.replace('.<locals>', '')}"
+
+
+def _wrapped_line(error: BaseException, files: Collection[Path]) -> str:
+    """Return the line of the user's code that raised the exception from which a library has made this one."""
+    cause = error.__cause__
+    return "" if cause is None else _users_line(cause, files) or _wrapped_line(cause, files)
 
 
 def _is_users(file: Path, files: Collection[Path]) -> bool:
     """Return whether a file is one of the components', or belongs neither to this package nor to an installed one."""
     if file in files:
-        return True
-    is_installed = INSTALLED & set(file.parts) or file.is_relative_to(sysconfig.get_path("stdlib"))
-    return file.is_file() and not is_installed and not file.is_relative_to(PACKAGE_ROOT)
+        return not _is_installed(file)
+    return file.is_file() and not _is_installed(file) and not file.is_relative_to(PACKAGE_ROOT)
 
 
-def _of_circumstances(error: Exception) -> UserError | None:
+def _is_installed(file: Path) -> bool:
+    return bool(INSTALLED & set(file.parts)) or file.is_relative_to(sysconfig.get_path("stdlib"))
+
+
+def _of_circumstances(error: BaseException, place: str) -> UserError | None:
     """Return the error of a full disk or of a device without memory; None if the code itself is at fault."""
+    if isinstance(error, MemoryError):
+        return explain_os_error(error, place)
     if isinstance(error, OSError):
         return explain_os_error(error)
     if "RESOURCE_EXHAUSTED" in str(error):
@@ -145,7 +180,7 @@ def _of_circumstances(error: Exception) -> UserError | None:
     return None
 
 
-def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[str, str]:
+def _explain(error: BaseException, names: Mapping[str, Collection[str]]) -> tuple[str, str]:
     """Return what happened, and the remedy."""
     if explained := _of_joint_distribution(error):
         return explained
@@ -153,6 +188,10 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     if isinstance(error, KeyError) and valid and isinstance(key := error.args[0], str) and key not in valid:
         there = "; ".join(f"{what} {', '.join(sorted(some)) or 'none'}" for what, some in names.items())
         return f"asks for '{key}'; there are {there}", f"{suggest(key, valid)}; or use other data (key 'data.source')"
+    if isinstance(error, SystemExit):
+        return f"ends the process: exit({error.code})", "let it raise an error instead"
+    if type(error).__name__ == "JaxRuntimeError" and _OF_CALLBACK.search(str(error)):
+        return f"the host callback raises {str(error).splitlines()[-1].strip()[:_LONGEST]}", "correct the line"
     for cls in type(error).__mro__:
         if cls.__name__ in EXPLAINED:
             return EXPLAINED[cls.__name__]
@@ -172,7 +211,7 @@ def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[st
     return f"{type(error).__name__}: {_text(error)}", "correct the line; docs/contracts says what each method gets and returns"  # fmt: skip
 
 
-def _of_joint_distribution(error: Exception) -> tuple[str, str] | None:
+def _of_joint_distribution(error: BaseException) -> tuple[str, str] | None:
     """Return what is wrong with the functions that a joint distribution is made of; None if its own code did not raise."""
     files = [frame.f_code.co_filename.replace("\\", "/") for frame, _ in traceback.walk_tb(error.__traceback__)]
     is_own = _JOINT_OF_TFP in files[-1]
@@ -191,7 +230,7 @@ def _of_joint_distribution(error: Exception) -> tuple[str, str] | None:
     return None
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return the text of an exception on one line, shortened."""
     text = " ".join(str(error).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

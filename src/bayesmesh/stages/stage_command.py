@@ -55,20 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     if is_first:
         seal = sealed(job, spec.digest, code.fingerprint)
     try:
-        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
+        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
             run_stage = _import("analyse" if analysis_of(stage) else stage).run
             add_start(ledger, os.environ)
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
             with seal as observed, observe(spec, later) as observation:
-                try:
-                    said = run_stage(spec, ledger, **options)
-                except SystemExit as error:
-                    # Snakemake would take exit(0) for success without results.
-                    raise ConfigError(
-                        f"a model or source ended the process: exit({error.code})", "let it raise an error instead"
-                    ) from error
+                said = run_stage(spec, ledger, **options)
                 code.check()
                 observed |= observation.files()
             ledger.finish()

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from bayesmesh.config.user_code import explaining, place_of
-from bayesmesh.errors import ConfigError, DeviceError, StoreError, UserError
+from bayesmesh.errors import ConfigError, DeviceError, InternalError, StoreError, UserError
 
 OWN = """
 import json
@@ -53,6 +55,71 @@ def test_an_exception_that_passes_no_line_of_a_user_propagates(own: dict[str, An
         json.loads("{")
 
 
+def test_an_exception_that_passes_no_line_of_a_user_is_internal_where_there_is_a_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also one below a method of an installed package: the user cannot correct its lines."""
+    said = r"^internal error: JSONDecodeError: Expecting .*\n.* in run\.log$"
+    with pytest.raises(InternalError, match=said), explaining(log="run.log"), explaining(method=json.loads):
+        json.loads("{")
+    assert "Traceback" in caplog.text
+    assert "json/decoder.py" in caplog.text
+
+
+class Unusual(BaseException):
+    """An exception that `except Exception` does not see."""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (SystemExit(0), r"ends the process: exit\(0\)"),
+        (StopIteration(3), "StopIteration: 3"),
+        (AssertionError(), "AssertionError: "),
+        (Unusual("odd"), "Unusual: odd"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+    ],
+)
+def test_any_exception_of_the_user_is_named_with_its_line(
+    own: dict[str, Any], error: BaseException, message: str
+) -> None:
+    with (
+        pytest.raises(ConfigError, match=rf"test_user_code\.py, line \d+: _raise: {message}"),
+        explaining(log="run.log"),
+    ):
+        own["outer"](lambda: _raise(error))
+
+
+def test_an_exception_of_a_host_callback_is_named_with_its_line(own: dict[str, Any]) -> None:
+    def call(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(lambda _: own["Mine"]().method(), jax.ShapeDtypeStruct((), "float32"), x)
+
+    program = jax.jit(call).lower(jnp.ones(())).compile()
+    with (
+        pytest.raises(ConfigError, match=r"own\.py, line 12: method: the host callback raises KeyError: 'a'"),
+        explaining([own["file"]]),
+    ):
+        program(jnp.ones(())).block_until_ready()
+
+
+LIBRARY = """
+def call(function):
+    try:
+        function()
+    except KeyError as error:
+        wrapped = ValueError("wrapped")
+        wrapped.__cause__ = error
+    raise wrapped
+"""
+
+
+def test_an_exception_that_a_library_has_wrapped_is_that_of_the_user(own: dict[str, Any]) -> None:
+    library: dict[str, Any] = {}
+    exec(compile(LIBRARY, "/env/site-packages/library.py", "exec"), library)
+    with pytest.raises(ConfigError, match=r"own\.py, line 12: Mine\.method: ValueError: wrapped"), explaining():
+        library["call"](own["Mine"]().method)
+
+
 def test_an_exception_while_a_method_is_called_is_that_of_the_method(own: dict[str, Any]) -> None:
     method = own["Mine"]().method
     assert place_of(method) == f"{own['file']}, line 11: Mine.method"
@@ -81,7 +148,7 @@ def test_a_missing_name_gets_the_nearest_one(own: dict[str, Any], names: dict[st
     ("error", "kind", "said"),
     [
         (StoreError("as it is"), StoreError, "^as it is$"),
-        (MemoryError("as it is"), MemoryError, "^as it is$"),
+        (MemoryError("9 TiB"), DeviceError, r"line \d+: _raise: this machine or job has not enough memory: 9 TiB"),
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
         (OSError(errno.ENOSPC, "No space left", "data.bin"), StoreError, "data.bin: No space left"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes"), DeviceError, "not enough memory: RESOURCE_EXHAUSTED"),
