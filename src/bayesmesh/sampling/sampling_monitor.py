@@ -150,6 +150,7 @@ class MonitoredSummaries:
         self._make_program = functools.partial(MonitoredProgram, model, spec, shards, self._of_model, probe_rows)
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
         self._program: MonitoredProgram | None = None
+        self._fixed: dict[str, np.ndarray] | None = None
         self.num_draws = 0
 
     def first(self, num_draws: int) -> dict[str, np.ndarray]:
@@ -175,8 +176,10 @@ class MonitoredSummaries:
         return joined
 
     def fixed(self) -> dict[str, np.ndarray]:
-        """Return summary -> positions of entries that no latent changes; see `find_fixed`."""
-        return {} if self._program is None else self._program.fixed({k: self._parts[k][0] for k in self._of_model})
+        """Return summary -> positions of entries that no latent changes, found at the first look; see `find_fixed`."""
+        if self._fixed is None and self._program is not None:
+            self._fixed = self._program.fixed({k: self._parts[k][0] for k in self._of_model})
+        return self._fixed or {}
 
     def _evaluate(self, root: zarr.Group, stop: int) -> None:
         """Evaluate the model's summaries of the draws up to `stop`, block by block."""
