@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from bayesmesh.analyses._analysis_volume import log_volume
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.models._model_bijectors import bijector_of
 from bayesmesh.models._model_latents import align_local
+from bayesmesh.models._model_volume import log_volume
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior

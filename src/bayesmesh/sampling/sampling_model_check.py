@@ -28,6 +28,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
+from bayesmesh.sampling.sampling_map_check import faults, known_fault, needs_trial
 from bayesmesh.store.layout import CHAIN, DATASET, DRAW
 from bayesmesh.store.stored_description import ModelDescription
 
@@ -74,6 +75,8 @@ def check_model(model_class: type[Model], options: Settings, spec: DataSpec) -> 
     check = _Check(model_class, options, few)
     numbers = {k: np.asarray(v) for k, v in numeric_options(options).items()}
     jax.eval_shape(check.prior, numbers)
+    if check.needs_trial:
+        check.maps()
     jax.eval_shape(check.likelihood, numbers)
     check.is_repeatable(numbers)
     with explaining(method=model_class.__init__):
@@ -202,11 +205,13 @@ class _Check:
 
     Attributes:
         latents: latent -> shape and dtype of one draw, from `prior` on.
+        needs_trial: whether the prior has maps that `maps` has to try, from `prior` on.
     """
 
     def __init__(self, model_class: type[Model], options: Settings, spec: DataSpec) -> None:
         self._class, self._options, self._spec = model_class, options, spec
         self.latents: Shapes = {}
+        self.needs_trial = False
 
     def _model(self, numbers: Mapping[str, Any], dtype: str) -> Model:
         with explaining(method=self._class.__init__):
@@ -220,13 +225,20 @@ class _Check:
             prior = method(spec)
         if not isinstance(prior, Prior):
             _refuse(method, f"returns {type(prior).__name__} instead of a joint distribution", _JOINT)
+        declared = getattr(prior, "model", None)
+        _check_distributions(method, declared if isinstance(declared, Mapping) else {})
         with explaining(method=method):
             drawn = prior.sample(seed=jax.random.key(0))
         if not isinstance(drawn, Mapping) or not drawn:
             _refuse(method, f"returns {type(prior).__name__}, whose draws are not a dict of named latents", _JOINT)
-        discrete = _discrete_latents(prior)
+        with explaining(method=method):
+            separately = getattr(prior, "sample_distributions", None)
+            distributions = dict(separately(seed=jax.random.key(0))[0]) if separately else {}
+            _check_distributions(method, distributions)
+            maps = {name: each.experimental_default_event_space_bijector() for name, each in distributions.items()}
         for name, value in drawn.items():
-            _check_latent(method, name, value, is_discrete=name in discrete)
+            _check_latent(method, name, value, is_discrete=maps.get(name, value) is None)
+        self.needs_trial = needs_trial(prior, distributions)
         with explaining(method=method):
             log_prob = prior.log_prob(drawn)
             bijector = prior.experimental_default_event_space_bijector()
@@ -239,6 +251,14 @@ class _Check:
         dtype = self._spec.dtype
         self.latents = {k: jax.ShapeDtypeStruct(v.shape, np.dtype(dtype)) for k, v in drawn.items()}
         self._check_axes(model)
+
+    def maps(self) -> None:
+        """Refuse a map to unconstrained space, of a distribution or a bijector of the user, that is wrong at draws of the prior."""
+        with explaining(method=self._class.prior):
+            prior = self._class(self._options, self._spec).prior(self._spec.with_dtype("float64"))
+            found = next(faults(prior), None)
+        if found is not None:
+            _refuse(self._class.prior, f"latent '{found[0]}': {found[1]}", "correct the bijector, or an infinite bound; or give the latent another distribution of TFP, and use a function of it in the likelihood")  # fmt: skip
 
     def _check_axes(self, model: Model) -> None:
         """Check that declared axes over entries exist and, for local latents, have one place per entry."""
@@ -315,12 +335,11 @@ def _kinds(latents: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (getattr(each, "shape", None), getattr(each, "dtype", None)) for name, each in latents.items()}
 
 
-def _discrete_latents(prior: Any) -> list[str]:
-    """Return the latents of a TFP joint distribution that have no map to unconstrained space."""
-    if not hasattr(prior, "sample_distributions"):
-        return []
-    distributions, _ = prior.sample_distributions(seed=jax.random.key(0))
-    return [name for name, each in distributions.items() if each.experimental_default_event_space_bijector() is None]
+def _check_distributions(method: Callable[..., Any], distributions: Mapping[str, Any]) -> None:
+    """Refuse latents with a distribution of TFP whose map to unconstrained space is wrong."""
+    for name, each in distributions.items():
+        if (fault := known_fault(each)) is not None:
+            _refuse(method, f"latent '{name}': {fault[0]}", fault[1])
 
 
 def _check_latent(method: Callable[..., Any], name: object, value: Any, *, is_discrete: bool) -> None:

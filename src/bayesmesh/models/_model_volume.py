@@ -32,7 +32,7 @@ def log_volume(bijector: Any, free: Mapping[str, Any]) -> float:
     values = bijector.forward(at)
     if not any(_is_simplex(values[name], at[name].shape) for name in free):
         return 0.0
-    exact = sum(_log_determinant(bijector, at, name) for name in free)
+    exact = sum(log_determinant(bijector, at, name) for name in free)
     return exact - float(bijector.forward_log_det_jacobian(at))
 
 
@@ -43,7 +43,7 @@ def _is_simplex(value: jax.Array, free: tuple[int, ...]) -> bool:
     return bool((value > 0).all() and jnp.allclose(value.sum(axis=-1), 1))
 
 
-def _log_determinant(bijector: Any, at: Latents, name: str) -> float:
+def log_determinant(bijector: Any, at: Latents, name: str) -> float:
     """Return the log Jacobian determinant of a latent's free entries with respect to its unconstrained values."""
     shape = at[name].shape
     size, is_simplex = math.prod(shape), _is_simplex(bijector.forward(at)[name], shape)
