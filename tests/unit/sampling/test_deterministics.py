@@ -48,6 +48,14 @@ def test_values_are_those_of_the_draw(kind: str) -> None:
         np.testing.assert_allclose(found["mu"], draw["mean"] * y)
 
 
+def test_a_model_of_pymc_may_have_none() -> None:
+    model_class, own = resolve_component("model", "pymc", {"function": "pymc_functions:by_site"})
+    fields = {"count": FieldSpec((), "int32"), "y": FieldSpec((), "float64")}
+    spec = DataSpec(7, fields, {}, "float64")
+    draw = {"effects": jnp.zeros(4), "sigma": jnp.ones(())}
+    assert model_class(own, spec).deterministics(draw, {"count": jnp.zeros(7, int), "y": jnp.zeros(7)}) == {}
+
+
 def test_those_that_grow_with_draws_and_rows_are_left_out_with_a_reason() -> None:
     model, draw = make("numpyro")
     latents = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in draw.items()}

@@ -263,12 +263,14 @@ class Graphs:
     def deterministics(self) -> Callable[[Arrays, Arrays], dict[str, Array]]:
         """Return a function of latents and rows: the deterministic variables that they determine."""
         given = {**self._plain, **self._observed}
-        graphs = clone_replace(self._deterministics, replace=given) if self._deterministics else []
         known = {
             _plain_name(str(each.name)): graph
-            for each, graph in zip(self._deterministics, graphs, strict=True)
+            for each in self._deterministics
+            for graph in clone_replace([each], replace=given)
             if not any(isinstance(v.type, RandomType) for v in graph_inputs([graph]))
         }
+        if not known:
+            return lambda latents, rows: {}
         function = to_jax([*self._values, *self._rows.values()], list(known.values()))
         return lambda latents, rows: dict(zip(known, function(*self._of(latents), *self._of_rows(rows)), strict=True))
 
