@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import inspect
 import logging
+import os
 import re
 import sysconfig
 import traceback
@@ -103,8 +104,15 @@ def explaining(
         InternalError: other code did, and there is a log.
         UserError: an error that is already explained, such as a full disk or a device without memory, unchanged.
     """
+    folder = os.getcwd()
     try:
         yield
+        if (now := os.getcwd()) != folder:
+            os.chdir(folder)
+            where = place_of(method) if method else ", ".join(map(str, files)) or "a function"
+            raise ConfigError(
+                f"{where}: changes the working folder, to {now}", "open files by their full paths instead"
+            )
     except (UserError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:

@@ -265,8 +265,13 @@ def slice_length(program: Program, seconds_per_gradient: float) -> int:
 def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float, most_bytes: int) -> int:
     """Return the largest power of two within limits on time and bytes and within `SEGMENT_DRAWS`; at least 1."""
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
+    longest = min(aimed_seconds / seconds, most_bytes / draw_bytes(program), SEGMENT_DRAWS)
+    return 2 ** max(0, int(math.log2(max(1.0, longest))))
+
+
+def draw_bytes(program: Program) -> int:
+    """Return the bytes of one draw of all reported chains, with its statistics."""
     coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
     # Statistics are float64 on the devices.
     per_chain = coordinates * program.target.dtype.itemsize + 8 * len(program.kernel.statistics)
-    per_draw = per_chain * program.num_reported
-    return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, SEGMENT_DRAWS)))))
+    return per_chain * program.num_reported

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,8 +19,9 @@ from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.running.slurm.slurm_variables import job_id
 from bayesmesh.sampling import program_audit
-from bayesmesh.sampling.chain_memory import check_memory
+from bayesmesh.sampling.chain_memory import check_disk, check_memory, check_programs
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.deterministics import choose_deterministics
@@ -26,7 +29,7 @@ from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs
 from bayesmesh.sampling.likelihood_rounding import is_compared, lower_likelihood
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_costs import Cost, cost_of_gradient, expected_seconds, is_brief
-from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, make_program, slice_length
+from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
@@ -77,6 +80,8 @@ def run(
             records = Records(spec, shards.fingerprint)
         made = (_from_record(work, records) if peers.is_alone else None) or _compile(work, records)
         program, compiled = made.program, made.compiled
+        with peers.together():
+            _check_sizes(work, made)
         _compile_looks(work, made.model)
         seconds = expected = expected_seconds(made.cost, program.mesh)
         if is_measured := "gradients" in compiled:
@@ -258,6 +263,20 @@ def _warn(warnings: list[str]) -> list[str]:
     for warning in warnings:
         _log.warning("warning: %s", warning)
     return warnings
+
+
+def _check_sizes(work: _Work, made: _Made) -> None:
+    """Refuse programs beyond the memory, and warn of draws beyond the disk.
+
+    On a cluster, `sample` runs in another job, whose memory follows from the audit.
+    """
+    with in_file_of(work.spec):
+        if not job_id(os.environ):
+            check_programs(made.program, (each["memory"] for each in made.about.values()), available_memory())
+    for sampling in (each.sampling for each in work.later if each.stage == "sample"):
+        num_bytes = sampling.draws * sampling.chain_groups * draw_bytes(made.program)
+        # Some of them may exist already.
+        _warn([text for text in [check_disk(num_bytes, Path(work.spec.results), is_certain=False)] if text])
 
 
 def _compile_looks(work: _Work, model: Model) -> None:

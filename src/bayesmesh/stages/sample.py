@@ -20,6 +20,7 @@ from bayesmesh.running import fork_reuse
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
+from bayesmesh.sampling.chain_memory import check_disk
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, preparing_later, take_programs
@@ -27,7 +28,7 @@ from bayesmesh.sampling.new_chains import explain_new_chains
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import read_lengths
 from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_sizes import draw_bytes, make_program
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax, warn_of_idle_gpu
@@ -100,6 +101,8 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         key = GroupKey(settings.seed, group * program.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
+        with peers.together(), in_file_of(spec):
+            _check_disk(spec, program, last)
         rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
@@ -144,6 +147,14 @@ def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chai
         return None
     # Imported by name, so that its code and the diagnostics enter the fingerprint only with a rule (see `Plan.code`).
     return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
+
+
+def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:
+    """Refuse draws that this group has yet to make and that the disk cannot hold; with a stopping rule, only warn."""
+    done = last.stop if last is not None and last.phase == "sample" else 0
+    num_bytes = max(0, spec.sampling.draws - done) * draw_bytes(program)
+    if warning := check_disk(num_bytes, spec.layout.folder, is_certain=spec.sampling.stop is None):
+        _log.warning("warning: %s", warning)
 
 
 def _check_same(peers: Peers, work: list[object]) -> None:

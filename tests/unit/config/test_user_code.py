@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ def test_an_exception_that_passes_no_line_of_a_user_is_internal_where_there_is_a
         json.loads("{")
     assert "Traceback" in caplog.text
     assert "json/decoder.py" in caplog.text
+
+
+def test_a_change_of_the_working_folder_is_refused_and_undone(
+    own: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later errors would blame files that are in their place."""
+    monkeypatch.chdir(own["file"].parent)
+    said = r"own\.py, line 11: Mine\.method: changes the working folder, to /\n"
+    with pytest.raises(ConfigError, match=said), explaining(method=own["Mine"].method):
+        os.chdir("/")
+    assert Path.cwd() == own["file"].parent
 
 
 class Unusual(BaseException):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.chain_memory import check_memory
+from bayesmesh.sampling.chain_memory import check_disk, check_memory, check_programs
 
 
 @pytest.mark.parametrize(("mesh", "copies"), [((1, 1), 1), ((1, 2), 1), ((2, 1), 2)])
@@ -25,3 +27,32 @@ def test_data_beyond_the_memory_are_refused_before_they_are_read(make_case, make
     ) as caught:
         check_memory(program, needed)
     assert "key 'data'" in caught.value.remedy
+
+
+def test_programs_beyond_the_memory_are_refused(make_case, make_program) -> None:
+    program = make_program(make_case("gaussian"), "hmc")
+    memory = [
+        {"arguments": 9, "temporaries": 2**30, "outputs": 2**30},
+        {"arguments": 9, "temporaries": 0, "outputs": 5},
+    ]
+    check_programs(program, memory, 2**31)
+    check_programs(program, memory, None)
+    with pytest.raises(
+        ConfigError, match=r"at least 2 GiB of memory \(temporaries 1, outputs 1 GiB\), and .* has 1 GiB"
+    ) as caught:
+        check_programs(program, memory, 2**30)
+    for key in ("sampling.chains", "compute.row_tile"):
+        assert key in caught.value.remedy
+
+
+def test_draws_beyond_the_disk_are_refused_or_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("bayesmesh.sampling.chain_memory.shutil.disk_usage", lambda _: SimpleNamespace(free=75 * 2**30))
+    assert not check_disk(74 * 2**30, tmp_path, is_certain=True)
+    message = f"the draws need {{}} GiB before compression, and {tmp_path} has 75 GiB free"
+    # Compression may save a little.
+    assert check_disk(80 * 2**30, tmp_path, is_certain=True).startswith(
+        f"{message.format(80)}; lower sampling.draws or"
+    )
+    assert check_disk(320 * 2**30, tmp_path, is_certain=False).startswith(message.format(320))
+    with pytest.raises(ConfigError, match=message.format(320)):
+        check_disk(320 * 2**30, tmp_path, is_certain=True)
