@@ -51,8 +51,10 @@ class Coordinates:
         self._num_entries = spec.num_entries
 
     def _scales(self) -> dict[str, np.ndarray]:
-        """Return latent -> (2, ...): an estimate, and the standard deviation of its log."""
-        found = {"sigma": self._arrays["sigma"]} if "sigma" in self._arrays and "sigma" in self._plan.parameters else {}
+        """Return latent -> (2, ...): an estimate, and the standard deviation of its log; 1 and 1 where nothing is known."""
+        found = {name: np.ones(2) for name in self._plan.parameters}
+        if "sigma" in self._arrays and "sigma" in found:
+            found["sigma"] = self._arrays["sigma"]
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._plan.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
 
