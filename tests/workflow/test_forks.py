@@ -6,16 +6,13 @@ import collections
 import contextlib
 import csv
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import zarr
 
 from workspace import Workspace
 
@@ -36,20 +33,6 @@ def test_forks_make_what_processes_make(workspace: Workspace) -> None:
         (row,) = csv.DictReader(file, delimiter="\t")
     # A process that waits for its fork takes a tenth of it.
     assert float(row["max_rss"]) > 100
-
-
-@pytest.mark.nightly
-def test_a_fork_goes_on_from_compilation_to_sampling_and_draws_the_same(completed: Workspace, tmp_path: Path) -> None:
-    copy = completed.copy(tmp_path / "workspace")
-    posterior = Path("results", "films", "posterior.zarr")
-    shutil.rmtree(copy.results / "films" / "chains")
-    jobs = _run(copy, "--forcerun", "compile", "--", str(posterior))
-    assert any(len(names) == 2 for names in jobs.values()), jobs
-    old, new = (zarr.open_group(str(each.root / posterior), mode="r") for each in (completed, copy))
-    for group in ("posterior", "sample_stats", "warmup_sample_stats"):
-        for name, values in old[group].arrays():
-            assert np.array_equal(values[:], new[group][name][:]), name
-    assert copy.planned(str(posterior)) == []
 
 
 def _run(workspace: Workspace, *words: str) -> dict[int, set[str]]:

@@ -17,7 +17,6 @@ from bayesmesh.config.config_source_code import PACKAGE_ROOT
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_fingerprints import stage_files, stage_fingerprint
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.running import fork_reuse
 from bayesmesh.running.running_overhead import process_started
 
 type _Stamp = tuple[int, int, int, int]
@@ -84,14 +83,6 @@ def _load(loader: SourceFileLoader, path: str) -> object:
 
 # Python asks for the state of each module's file just before it loads it, compiled or not.
 SourceFileLoader.path_stats = _load  # type: ignore[method-assign,assignment]
-
-
-def _is_unchanged() -> bool:
-    """Return whether all loaded modules and all fingerprinted files are unchanged since."""
-    return all(os.path.exists(name) and _stamp(name) == stamp for name, stamp in (_loaded | _fingerprinted).items())
-
-
-fork_reuse.check_before(_is_unchanged)
 
 
 def _name(path: str) -> str:

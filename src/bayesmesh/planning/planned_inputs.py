@@ -28,7 +28,6 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.files import hash_file
 from bayesmesh.planning.plan_flow import KEYS, components
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.running import fork_reuse
 
 ALWAYS_HASHED, NEVER_HASHED = 2**20, 2**30
 """Sizes in bytes: files up to the first are compared by content; files above the second by size and time alone."""
@@ -48,9 +47,6 @@ _CHANGING = "changed while it was read"
 
 _EVENTS = {"open", "sqlite3.connect", "os.rename"}
 _active: list[Observation] = []
-_ended: list[Observation] = []
-
-type _State = tuple[int, int, int, int]
 
 
 class Observation:
@@ -62,20 +58,14 @@ class Observation:
     """
 
     def __init__(self, spec: StageSpec, later: Sequence[StageSpec] = ()) -> None:
-        self._specs, self._later = [spec], later
+        self._spec, self._later = spec, later
         self._started, self._modules = time.time_ns(), frozenset(sys.modules)
-        self._read, self._read_before, self._written = set[str](), set[str](), set[str]()
+        self._read, self._written = set[str](), set[str]()
         # The job may go to another folder.
         self._project = os.getcwd()
         apart = [*_CONFIGURATION, *_OF_SYSTEM, spec.results, sys.prefix, sys.base_prefix, tempfile.gettempdir()]
         apart += filter(None, map(os.environ.get, _SET_APART))
         self._apart = {find(folder) for folder in apart for find in (os.path.abspath, os.path.realpath)}
-        # What earlier jobs of this process have read or loaded, this one does not read again.
-        for earlier in _ended if fork_reuse.began_later() else ():
-            self._started, self._modules = min(self._started, earlier._started), self._modules & earlier._modules
-            self._read_before |= earlier._read - earlier._written
-            self._specs, self._later = [*self._specs, *earlier._specs], [*self._later, *earlier._later]
-        self._states = dict[str, _State | None]()
 
     def note(self, path: str, *, is_read: bool) -> None:
         """Record that a file is opened, to be read or only to be written."""
@@ -90,20 +80,15 @@ class Observation:
         modules = [module for name, module in sys.modules.copy().items() if name not in self._modules]
         files = (getattr(module, "__dict__", {}).get("__file__") for module in modules)
         loaded = {os.path.abspath(file) for file in files if isinstance(file, str)}
-        paths = {_source(path) for path in {*self._read, *self._read_before, *loaded}} - self._written
+        paths = {_source(path) for path in {*self._read, *loaded}} - self._written
         found = {path for path in paths if self._counts(path) and os.path.isfile(path)}
         found |= {path for path in loaded if _is_component(path)}
-        self._states = {path: None if self._is_changing(path) else _state(path) for path in found}
         return {self._name(path): self._stamp(path) for path in sorted(found - self._covered(found))}
 
     def has_read(self, path: Path) -> bool:
         """Return whether this job has read a file, or one in a folder, also where it lies among the results."""
         places = {find(os.path.join(self._project, path)) for find in (os.path.abspath, os.path.realpath)}
         return any(_is_below(read, place) for read in self._read for place in places)
-
-    def is_current(self) -> bool:
-        """Return whether all files read before the last access to `files` are as they were read."""
-        return all(state is not None and state == _state(path) for path, state in self._states.items())
 
     def _counts(self, path: str) -> bool:
         if _is_below(path, str(PACKAGE_ROOT)) and path.endswith(".py"):
@@ -116,14 +101,14 @@ class Observation:
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
         """Return the files that are part of the fingerprint of the job's code."""
-        used = [(kind, config) for spec in self._specs for kind in components(spec.stage) for config in _configs(spec)]
+        used = [(kind, config) for kind in components(self._spec.stage) for config in _configs(self._spec)]
         files = [file for kind, config in used for file in component_files(kind, config[KEYS[kind]])]
         # An analysis is loaded even if only its check or its section runs.
-        files += [each.path for spec in (*self._specs, *self._later) for each in spec.analyses if each.is_own]
+        files += [each.path for spec in (self._spec, *self._later) for each in spec.analyses if each.is_own]
         covered = set(map(os.path.realpath, source_closure(files)))
         if any(_is_component(path) and os.path.realpath(path) not in covered for path in paths):
-            stages = (PACKAGE_ROOT / "stages" / f"{spec.stage}.py" for spec in self._specs)
-            covered |= set(map(os.path.realpath, source_closure(filter(Path.is_file, stages))))
+            stage = PACKAGE_ROOT / "stages" / f"{self._spec.stage}.py"
+            covered |= set(map(os.path.realpath, source_closure(filter(Path.is_file, [stage]))))
         return {path for path in paths if os.path.realpath(path) in covered}
 
     def _name(self, path: str) -> str:
@@ -141,15 +126,6 @@ class Observation:
 
 def _configs(spec: StageSpec) -> list[dict[str, Any]]:
     return [spec.config, *spec.others.values()]
-
-
-def _state(path: str) -> _State | None:
-    """Return values that change with a file, even if its time is set back; None if it is missing."""
-    try:
-        about = os.stat(path)
-    except OSError:
-        return None
-    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -185,23 +161,6 @@ def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observ
         yield observation
     finally:
         _active.remove(observation)
-        if fork_reuse.is_fork():
-            _ended.append(observation)
-
-
-def note_read(names: Iterable[str]) -> None:
-    """Count files as read by this job, which uses what an earlier job has made from them."""
-    for name in names:
-        for observation in _active:
-            observation.note(name, is_read=True)
-
-
-def _are_current() -> bool:
-    """Return whether all files that earlier jobs of this process have read are unchanged: modules may have kept their content."""
-    return all(observation.is_current() for observation in _ended)
-
-
-fork_reuse.check_before(_are_current)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ The workflow starts the server while it plans, and the server ends with the work
 of several stages starts it. A job remains the command in its log: where the variable `ADDRESS` names a server, ``bayesmesh``
 hands over its arguments, folder, environment, files and signals, and ends as the fork does. Without a server, or with one whose
 forks would differ from a new process, it does the work itself. The server only imports: JAX's backends, and their threads,
-start in the forks. A fork may stay for the next job of its experiment (`fork_reuse`).
+start in the forks.
 """
 
 from __future__ import annotations
@@ -30,38 +30,27 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Collection, MutableMapping, Sequence
+from collections.abc import Collection, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from bayesmesh.running import fork_reuse
-from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of, send
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of
 from bayesmesh.running.fork_request import Request
 from bayesmesh.running.prepared_imports import FIRST_OF_JAX, FIRST_OF_PAGES, has_cores, prepare, what_to_prepare
-from bayesmesh.running.running_progress import FILE
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
-_OF_ONE_JOB = ("_", "SHLVL", FILE)
-"""Variables that differ from job to job, and that nothing remembers."""
-
 FIRST_JOB_SECONDS = 1.0
 """How long imports that the first stages do not need wait for the first job."""
 
-MOST_STAYING = 4
-"""Maximum number of forks that wait for a next job, which may never be requested."""
-
-_STAYS, _GOES = b"s", b"g"
 _SOCKET = "socket"
 
 
 @dataclasses.dataclass(eq=False)
 class _Fork:
-    """A fork, our ends of its connections, and the client that waits for it: none while it stays for a next job."""
+    """A fork, and the connection to the client that waits for it: none once that has hung up."""
 
     process: int
     handle: int
-    control: socket.socket
-    request: Request
     connection: socket.socket | None
 
 
@@ -101,7 +90,6 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self._folder, self._identity, self._num_jobs = folder, identity_of(os.environ), 0
         self._variables = list(os.environ)
-        self._staying = dict[str, _Fork]()
         self._listening = [_listen(folder / name) for name in (_SOCKET, f"{_SOCKET}{OF_LIGHT}")]
         self._is_open, self.has_forked, self.asked = True, False, set[str]()
         self._begin()
@@ -119,9 +107,7 @@ class Server:
 
     def serve(self, timeout: float | None = None) -> None:
         """Handle the events that have arrived, after waiting at most `timeout` seconds for one."""
-        # Messages from forks come before their consequences: the client hangs up, and Snakemake starts the next job.
-        events = sorted(self._events.select(timeout), key=lambda event: _order(event[0].data))
-        for key, _ in events:
+        for key, _ in self._events.select(timeout):
             # An earlier event may have ended this connection.
             if self._events.get_map().get(key.fd) is key:
                 key.data()
@@ -145,8 +131,6 @@ class Server:
         self._is_open = False
         for file in (*self._listening, sys.stdin):
             self._events.unregister(file)
-        for work in [*self._staying]:
-            self._dismiss(work)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self, listening: socket.socket) -> None:
@@ -156,55 +140,27 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 connection.sendall(DECLINED.encode())
             connection.close()
-        elif not self._hand_over(request, connection, files):
+        else:
+            self.asked.update(request["words"][:1])
             self._fork(request, connection, files)
         for file in files:
             os.close(file)
 
-    def _hand_over(self, request: Request, connection: socket.socket, files: Sequence[int]) -> bool:
-        """Give a job to the fork that stays for it; return whether there is one."""
-        self.asked.update(request["words"][:1])
-        if (fork := self._staying.pop(_work(request), None)) is None:
-            return False
-        try:
-            send(fork.control, request, [*files, connection.fileno()])
-        except OSError:
-            # It has just been killed, and the server has not been notified yet.
-            return False
-        fork.request, fork.connection = request, connection
-        self._watch(fork)
-        return True
-
-    def _dismiss(self, work: str) -> None:
-        """Dismiss the fork that stays for some work, if there is one."""
-        if (fork := self._staying.pop(work, None)) is not None:
-            fork.control.shutdown(socket.SHUT_WR)
-
     def _fork(self, request: Request, connection: socket.socket, files: Sequence[int]) -> None:
-        ours, theirs = socket.socketpair()
         self.has_forked = True
         if (process := os.fork()) == 0:
             for number in SIGNALS:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             for key in self._events.get_map().values():
                 os.close(key.fd)
-            ours.close()
             # Variables that imports have set are kept.
             for name in self._variables:
                 del os.environ[name]
-            _become(request, files, connection, theirs)
-        theirs.close()
-        fork = _Fork(process, os.pidfd_open(process), ours, request, connection)
+            _become(request, files, connection)
+        fork = _Fork(process, os.pidfd_open(process), connection)
         self._events.register(fork.handle, selectors.EVENT_READ, functools.partial(self._end, fork))
-        self._events.register(ours, selectors.EVENT_READ, functools.partial(self._hear, fork))
-        self._watch(fork)
-
-    def _watch(self, fork: _Fork) -> None:
         self._num_jobs += 1
-        # A fork that stays from an earlier such job has the settings, and perhaps the backend, of that job.
-        self._dismiss(_work(fork.request, after=True))
-        assert fork.connection is not None
-        self._events.register(fork.connection, selectors.EVENT_READ, functools.partial(self._pass_on, fork))
+        self._events.register(connection, selectors.EVENT_READ, functools.partial(self._pass_on, fork))
 
     def _pass_on(self, fork: _Fork) -> None:
         """Pass a signal on to the fork; SIGKILL if its client was killed."""
@@ -215,24 +171,6 @@ class Server:
         signal.pidfd_send_signal(fork.handle, signal.Signals(said[0]) if said else signal.SIGKILL)
         if not said:
             self._end(fork)
-
-    def _hear(self, fork: _Fork) -> None:
-        """Learn that a fork has answered by itself, and whether it stays."""
-        said = fork.control.recv(1)
-        if not said:
-            # Its end is reported separately.
-            self._events.unregister(fork.control)
-            return
-        self._hang_up(fork)
-        if said == _STAYS:
-            work = _work(fork.request, after=True)
-            if not (self._is_open and work):
-                fork.control.shutdown(socket.SHUT_WR)
-                return
-            self._dismiss(work)
-            self._staying[work] = fork
-            if len(self._staying) > MOST_STAYING:
-                self._dismiss(next(iter(self._staying)))
 
     def _hang_up(self, fork: _Fork) -> None:
         if fork.connection is not None:
@@ -247,11 +185,7 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 fork.connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         self._hang_up(fork)
-        self._staying = {work: other for work, other in self._staying.items() if other is not fork}
-        for file in (fork.handle, fork.control):
-            if file in self._events.get_map():
-                self._events.unregister(file)
-        fork.control.close()
+        self._events.unregister(fork.handle)
         os.close(fork.handle)
 
 
@@ -262,20 +196,6 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-def _order(handler: Callable[[], None]) -> int:
-    """Return the priority of simultaneous events: messages from forks, then other events, then new jobs."""
-    function = getattr(handler, "func", handler)
-    return {"_hear": 0, "_answer": 2}.get(function.__name__, 1)
-
-
-def _work(request: Request, *, after: bool = False) -> str:
-    """Return what a fork and a job must have in common for the fork to stay for it, empty if it cannot; `after` the job
-    of a request."""
-    work = fork_reuse.work_of(request["words"], after=after)
-    variables = {name: value for name, value in request["environment"].items() if name not in _OF_ONE_JOB}
-    return json.dumps([work, request["cwd"], variables, request["path"]]) if work else ""
-
-
 def _receive(source: socket.socket, num_files: int) -> tuple[Request | None, list[int]]:
     """Return a request with its files; None if the sender has gone or was killed meanwhile."""
     length, files, _, _ = socket.recv_fds(source, 8, num_files)
@@ -284,33 +204,13 @@ def _receive(source: socket.socket, num_files: int) -> tuple[Request | None, lis
     return json.loads(received) if 0 < num_bytes == len(received) else None, files
 
 
-def _become(request: Request, files: Sequence[int], connection: socket.socket, control: socket.socket) -> NoReturn:
-    """Act as the process of a job until it ends, and perhaps of the next ones."""
+def _become(request: Request, files: Sequence[int], connection: socket.socket) -> NoReturn:
+    """Act as the process of a job until it ends."""
     # A server that is killed cannot tell how its forks end: they end with it.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    while True:
-        (asking,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        Path("/proc/self/comm").write_text(fork_name(asking))
-        fork_reuse.begin_job()
-        code = _do(request, files)
-        if code or not fork_reuse.is_asked():
-            break
-        with open(os.devnull, "r+b") as nothing:
-            # A reader of a job's output waits until no process holds its streams any more.
-            for descriptor in range(3):
-                os.dup2(nothing.fileno(), descriptor)
-        _reply(connection, control, _STAYS, "0\n")
-        following, files = _receive(control, 4)
-        if following is None:
-            _finish()
-            os._exit(0)
-        for name in _OF_ONE_JOB:
-            os.environ.pop(name, None)
-        request, connection, files = following, socket.socket(fileno=files[3]), files[:3]
-        if not fork_reuse.is_current():
-            _reply(connection, control, _GOES, DECLINED)
-            _finish()
-            os._exit(0)
+    (asking,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    Path("/proc/self/comm").write_text(fork_name(asking))
+    code = _do(request, files)
     _finish()
     status = code if isinstance(code, int) else code is not None
     # Without the interpreter's walk through all modules.
@@ -322,14 +222,6 @@ def _finish() -> None:
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     _flush()
-
-
-def _reply(connection: socket.socket, control: socket.socket, said: bytes, text: str) -> None:
-    """Answer the client, after telling the server that it need not."""
-    control.sendall(said)
-    with contextlib.suppress(OSError):
-        connection.sendall(text.encode())
-    connection.close()
 
 
 def _do(request: Request, files: Sequence[int]) -> object:
@@ -383,6 +275,8 @@ def main() -> None:
     waiting = what_to_prepare(sys.argv[2:])
     while server.is_needed:
         server.serve(0 if waiting else None)
+        if not server.is_needed:
+            break
         if waiting[:1] == [FIRST_OF_JAX] and server.split():
             waiting = []
         if waiting[:1] == [FIRST_OF_PAGES] and not server.has_forked:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.running import fork_reuse
 from bayesmesh.running.run_ledger import Ledger, LedgerRow, intact_rows
 from bayesmesh.running.slurm.queue import JobTimes, job_times, queued_job_times
 from bayesmesh.running.slurm.slurm_variables import job_id
@@ -46,7 +45,7 @@ def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
         ledger: of this stage; ledgers in the same folder show earlier stages of the job.
         environ: environment variables of the job.
     """
-    now, begun, job = time.time(), fork_reuse.began_later() or process_started(), job_id(environ)
+    now, begun, job = time.time(), process_started(), job_id(environ)
     if job:
         times = queued_job_times([job], environ).get(job, JobTimes())
         before = max((row["at"] for row in _job_rows(ledger.path.parent) if row["slurm_job"] == job), default=None)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.compilation_cache import count_misses, note_key
+from bayesmesh.sampling.compilation_cache import count_misses
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import count_equations
 
@@ -29,7 +29,6 @@ class Compilation(NamedTuple):
         num_equations: equations of its jaxpr; the body of a loop counts once.
         trace_seconds, lower_seconds, compile_seconds: wall time.
         is_warm: whether the persistent cache held it.
-        key: its key in the persistent cache; None if the cache was not asked.
     """
 
     lowered: jax.stages.Lowered
@@ -39,7 +38,6 @@ class Compilation(NamedTuple):
     lower_seconds: float
     compile_seconds: float
     is_warm: bool
-    key: str | None
 
 
 def _nothing() -> None:
@@ -101,8 +99,8 @@ def compile_programs(
         compilation.result()
     found = {}
     for name, (lowered, num_equations, trace, lower, compilation) in waiting.items():
-        compiled, compile_, is_warm, key = compilation.result()
-        found[name] = Compilation(lowered, compiled, num_equations, trace, lower, compile_, is_warm, key)
+        compiled, compile_, is_warm = compilation.result()
+        found[name] = Compilation(lowered, compiled, num_equations, trace, lower, compile_, is_warm)
         ledger.add("trace", trace, detail=name)
         ledger.add("lower", lower, detail=name)
         ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")
@@ -111,9 +109,9 @@ def compile_programs(
 
 def _compile(
     lowered: jax.stages.Lowered, options: dict[str, int] | None = None
-) -> tuple[jax.stages.Compiled, float, bool, str | None]:
-    """Return the program, the seconds it took, whether the persistent cache held it, and its key there."""
+) -> tuple[jax.stages.Compiled, float, bool]:
+    """Return the program, the seconds it took, and whether the persistent cache held it."""
     start = time.perf_counter()
-    with count_misses() as misses, note_key() as keys:
+    with count_misses() as misses:
         compiled = lowered.compile(options)
-    return compiled, time.perf_counter() - start, not misses, next(iter(keys), None)
+    return compiled, time.perf_counter() - start, not misses

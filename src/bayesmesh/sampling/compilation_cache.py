@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 from jax import monitoring
 from jax._src import compilation_cache, distributed
-from jax._src.lib import xla_client
 
 from bayesmesh.sampling.program_cache import ProgramCache
 
@@ -53,38 +51,3 @@ def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
         yield misses
     finally:
         monitoring.unregister_event_listener(listen)
-
-
-@contextlib.contextmanager
-def note_key() -> Iterator[list[str]]:
-    """Yield a list that gets, at the end, the key with which this thread asked the persistent cache for a program."""
-    cache, keys = compilation_cache._cache, list[str]()
-    if not isinstance(cache, ProgramCache):
-        yield keys
-        return
-    cache.forget_asked()
-    yield keys
-    if cache.asked is not None:
-        keys.append(cache.asked)
-
-
-def load_executable(key: str, devices: Sequence[jax.Device]) -> Any:
-    """Return an executable from the persistent cache for the devices of a mesh, or None if it is missing or does not fit them.
-
-    Args:
-        key: its key, from `note_key`.
-        devices: devices of this process, in the order of the mesh.
-    """
-    cache = compilation_cache._cache
-    content = cache.find(key) if isinstance(cache, ProgramCache) else None
-    if content is None:
-        return None
-    whole = compilation_cache.decompress_executable(content)
-    serialized, _ = compilation_cache.extract_executable_and_time(whole)
-    try:
-        return devices[0].client.deserialize_executable(
-            serialized, executable_devices=xla_client.DeviceList(tuple(devices))
-        )
-    except jax.errors.JaxRuntimeError as error:
-        _log.warning("a recorded program cannot be loaded, and is compiled anew: %s", error)
-        return None

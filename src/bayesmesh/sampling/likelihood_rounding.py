@@ -77,9 +77,7 @@ def lower_likelihood(
         yield _compiled(model, spec).lower(draws, rows, entries, num_rows)
 
 
-def likelihood_rounding(
-    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, program: jax.stages.Compiled | None = None
-) -> float | None:
+def likelihood_rounding(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior) -> float | None:
     """Return the standard deviation over draws of the difference between the log likelihood and its value in float64, in nats.
 
     A difference that is the same for all draws does not count. Reads all rows once.
@@ -89,7 +87,6 @@ def likelihood_rounding(
         spec: its data.
         shards: the data themselves.
         posterior: the draws, of which some, evenly spaced, are compared.
-        program: the compiled program of `lower_likelihood`; compiled here if None, or if it is for other draws.
 
     Returns:
         The standard deviation; infinite if a draw has no finite value in float64; None if there are too few draws, or if the
@@ -103,10 +100,7 @@ def likelihood_rounding(
     sampled = _read_draws(posterior.array("sample_stats", "log_likelihood"), *places).astype(np.float64)
     try:
         with explaining(method=model.log_likelihood):
-            if program is None or _shapes(program.in_avals[0][0]) != _shapes(draws):
-                found = _in_double(model, spec, shards, draws, _compiled(model, spec))
-            else:
-                found = _in_double(model, spec, shards, draws, program)
+            found = _in_double(model, spec, shards, draws, _compiled(model, spec))
     except ConfigError as error:
         _log.warning(
             "warning: the log likelihood is not compared with its value in float64, which the model cannot compute: %s",
@@ -174,10 +168,6 @@ def _in_double(
             entries = np.asarray(spec.entries_of(numbers), np.int64)
             total += jax.device_get(evaluate(on_device, jax.device_put(rows), entries, np.int32(num_rows)))
     return total
-
-
-def _shapes(draws: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(each.shape) for name, each in draws.items()}
 
 
 def _rows_of_call(spec: DataSpec) -> int:

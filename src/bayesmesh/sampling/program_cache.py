@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,24 +44,9 @@ class ProgramCache:
     def __init__(self, folder: Path, is_waiting: Callable[[], bool] = lambda: True) -> None:
         self._path, self._is_waiting = folder, is_waiting
         self._claims = dict[str, int]()
-        self._asked = threading.local()
-
-    @property
-    def asked(self) -> str | None:
-        """The last key that this thread asked for; None since `forget_asked`."""
-        return getattr(self._asked, "key", None)
-
-    def forget_asked(self) -> None:
-        """Forget which key this thread has asked for."""
-        self._asked.key = None
-
-    def find(self, key: str) -> bytes | None:
-        """Return the program for a key, or None if there is none; nobody is expected to compile it."""
-        return self._read(key)
 
     def get(self, key: str) -> bytes | None:
         """Return the program for a key, or None if there is none and the caller is expected to compile it."""
-        self._asked.key = key
         found = self._read(key)
         if found is not None or not self._is_waiting():
             return found

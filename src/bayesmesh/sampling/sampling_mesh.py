@@ -14,7 +14,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.config_blocks import ComputeSettings, MeshSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.running import fork_reuse
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.slurm_variables import GPUS
 
@@ -32,9 +31,6 @@ LEAST_SHARE_ALONE = 2e-4
 """The same for cores that share chains that step alone: these synchronise only during warmup."""
 
 _log = logging.getLogger("bayesmesh")
-
-_arithmetic: dict[str, object] = {}
-"""Settings of JAX that affect numerical results, as set by `configure_jax`."""
 
 
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
@@ -56,33 +52,22 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # If the mesh needs more devices, `build_mesh` raises, for any platform.
         jax.config.update("jax_num_cpu_devices", cores or usable_cores())
-    _arithmetic.update(
+    arithmetic = {
         # Log densities are summed in float64; arrays have explicit dtypes.
-        jax_enable_x64=True,
-        jax_default_matmul_precision=compute.matmul_precision,
-        jax_numpy_rank_promotion="allow",
+        "jax_enable_x64": True,
+        "jax_default_matmul_precision": compute.matmul_precision,
+        "jax_numpy_rank_promotion": "allow",
         # Otherwise environment variables of JAX would change the draws, even in the middle of a chain.
-        jax_default_prng_impl="threefry2x32",
-        jax_threefry_partitionable=True,
-        jax_random_seed_offset=0,
-        jax_numpy_dtype_promotion="standard",
-    )
-    for name, value in _arithmetic.items():
+        "jax_default_prng_impl": "threefry2x32",
+        "jax_threefry_partitionable": True,
+        "jax_random_seed_offset": 0,
+        "jax_numpy_dtype_promotion": "standard",
+    }
+    for name, value in arithmetic.items():
         jax.config.update(name, value)
     if compute.processes == 1:
         # Several processes must join before they query devices.
         find_devices(compute)
-
-
-def _has_own_arithmetic() -> bool:
-    """Return whether settings are as `configure_jax` left them.
-
-    A user's module may change them when it is imported, and it is not imported again for a later job of this process.
-    """
-    return all(getattr(jax.config, name) == value for name, value in _arithmetic.items())
-
-
-fork_reuse.check_before(_has_own_arithmetic)
 
 
 def find_devices(compute: ComputeSettings) -> list[jax.Device]:

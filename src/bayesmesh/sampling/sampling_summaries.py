@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -82,7 +82,6 @@ def derive(
     posterior: Posterior,
     probe_rows: int,
     pointwise_bytes: float,
-    ahead: Iterable[jax.stages.Compiled] = (),
 ) -> Derived:
     """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``, and `find_fixed` as ``fixed``.
 
@@ -93,17 +92,14 @@ def derive(
         posterior: the draws.
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
-        ahead: compiled programs of `lower_derived` for this posterior; missing ones are compiled here. No more are consumed
-            than run.
     """
     out: Derived = {}
-    extent, programs = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes), iter(ahead)
+    extent = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes)
     for numbers, functions in _functions(model, spec, shards, extent):
         rows, entries = shards.read_chosen(numbers), spec.entries_of(numbers)
         given = in_dtype(rows, spec)
         for group, function in functions.items():
-            of_any = compiled_for_blocks(group, function)
-            out[group] = map_draws(posterior, model, given, entries, of_any, next(programs, None))
+            out[group] = map_draws(posterior, model, given, entries, compiled_for_blocks(group, function))
         if "summaries" in functions:
             out[FIXED] = find_fixed(out["summaries"], model, spec, model.summaries, given, entries)
         if _SIMULATED in functions:
@@ -285,24 +281,19 @@ def map_draws(
     model: Model,
     data: Mapping[str, np.ndarray],
     entries: np.ndarray,
-    of_any: Callable[..., Any],
-    of_first: Callable[..., Any] | None = None,
+    function: Callable[..., Any],
 ) -> dict[str, np.ndarray]:
     """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
 
-    Local latents are aligned with the rows of `data`, which belong to `entries`. `of_any` is the function for blocks of
-    any length, and `of_first` its compiled program for blocks as long as the first.
+    Local latents are aligned with the rows of `data`, which belong to `entries`.
     """
     # `jnp.asarray` would compile a program for each field.
     on_device = jax.device_put(dict(data))
-    parts, done, longest = [], 0, 0
+    parts, done = [], 0
     for block in posterior.blocks():
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
-        length = len(next(iter(block.values())))
-        longest = longest or length
-        program = of_first if of_first is not None and length == longest else of_any
-        parts.append(jax.device_get(program({**block, **aligned}, np.uint32(done), on_device)))
-        done += length
+        parts.append(jax.device_get(function({**block, **aligned}, np.uint32(done), on_device)))
+        done += len(next(iter(block.values())))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return {
         k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1)

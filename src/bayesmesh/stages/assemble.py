@@ -23,7 +23,6 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.deterministics import derive_deterministics
-from bayesmesh.sampling.kept_programs import take_later
 from bayesmesh.sampling.likelihood_rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.sampling_dataset_summaries import derive_datasets
 from bayesmesh.sampling.sampling_mesh import configure_jax
@@ -191,12 +190,11 @@ def _derive(
     if isinstance(shards, ReplicatedShards):
         derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
     else:
-        ahead = iter(take_later(spec, shards.fingerprint))
-        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes, ahead)
+        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
         truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
         derived |= {TRUTH: truth} if truth else {}
         if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(spec.compute.dtype)):
-            rounding = likelihood_rounding(model, data_spec, shards, posterior, next(ahead, None))
+            rounding = likelihood_rounding(model, data_spec, shards, posterior)
             if rounding is not None:
                 # JSON has no infinity.
                 root.attrs[ROUNDED_LIKELIHOOD] = min(rounding, sys.float_info.max)

@@ -25,12 +25,10 @@ from bayesmesh.sampling.chain_memory import check_disk, check_memory, check_prog
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.deterministics import choose_deterministics
-from bayesmesh.sampling.kept_programs import Later, is_of_package, keep_programs, may_keep
 from bayesmesh.sampling.likelihood_rounding import is_compared, lower_likelihood
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_costs import Cost, cost_of_gradient, expected_seconds, is_brief
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
-from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_model_check import Shapes
@@ -77,8 +75,7 @@ def run(
             of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
             _check_all_rows(spec, shards, data_spec)
             work = _Work(spec, later, ledger, peers, shards, data_spec)
-            records = Records(spec, shards.fingerprint)
-        made = (_from_record(work, records) if peers.is_alone else None) or _compile(work, records)
+        made = _compile(work)
         program, compiled = made.program, made.compiled
         with peers.together():
             _check_sizes(work, made)
@@ -92,13 +89,8 @@ def run(
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
             facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *made.warnings])
-            observed = observation.files()
             if peers.is_first:
-                write_sealed(spec.layout.audit, {**facts, "observed": observed})
-            if made.compilations and peers.is_alone:
-                records.save(program, made.compilations, observed, made.record)
-            kept = {k: compiled[k] for k in PROGRAMS}
-            keep_programs(spec, shards.fingerprint, observed, program, kept, _make_later(work, made))
+                write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 
@@ -133,8 +125,6 @@ class _Made(NamedTuple):
         equations: rows -> equations of the gradient: of the log density, at two data sizes, if the model `may_grow`, else of the
             log likelihood of a tile.
         warnings: that they grow, or add up pairs of rows.
-        latents: latent -> shape and dtype of one draw.
-        compilations: what was compiled; empty if a record had it.
     """
 
     model: Model
@@ -145,23 +135,9 @@ class _Made(NamedTuple):
     cost: Cost
     equations: Mapping[str, int]
     warnings: Sequence[str]
-    latents: Shapes
-    compilations: Mapping[str, Compilation]
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Facts that a record must hold besides the programs."""
-        layout = self.program.target.layout
-        return {
-            "slice_draws": self.program.slice_draws, "mesh": list(self.program.mesh.devices.shape),
-            "row_tile": None if self.program.target.spec.entry_counts else layout.tile_rows,
-            "num_devices": self.program.mesh.size, "cost": self.cost._asdict(), "sizes": self.equations,
-            "latents": describe_tree(self.latents), "about": self.about,
-            "warnings": list(self.warnings),
-        }  # fmt: skip
 
 
-def _compile(work: _Work, records: Records) -> _Made:
+def _compile(work: _Work) -> _Made:
     """Check model and data, and trace, lower and compile all programs."""
     spec, later, ledger, peers, shards, data_spec = work
     with peers.together():
@@ -190,48 +166,17 @@ def _compile(work: _Work, records: Records) -> _Made:
         warnings = [*warnings, *_warn([*choose_deterministics(model, data_spec, latents, num_draws).warnings])]
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
 
-    def beside() -> None:
-        check()
-        records.trace_density(program)
-
     is_known = is_brief(cost, program.mesh) and peers.is_alone and not sampled_spec.dataset_counts
     others: dict[str, Callable[[], jax.stages.Traced]]
     others = {} if is_known else {"gradients": functools.partial(program_audit.trace_gradients, program)}
     # Wait for each other, so that no process with cached programs exits while another compiles.
     with peers.together():
-        is_now = peers.is_alone and not _waits_for_sampling(spec, program)
-        made = compile_programs(
-            program, ledger, later=_lower_derived(work, program, model, latents) if is_now else (), meanwhile=beside,
-            others=others,
-        )  # fmt: skip
+        later_programs = _lower_derived(work, program, model, latents) if peers.is_alone else ()
+        made = compile_programs(program, ledger, later=later_programs, meanwhile=check, others=others)
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
     compiled = {name: each.compiled for name, each in made.items()}
     equations = equations or {str(sampled_spec.num_rows): cost.equations}
-    return _Made(model, program, compiled, data, about, cost, equations, warnings, latents, made)
-
-
-def _from_record(work: _Work, records: Records) -> _Made | None:
-    """Return the programs that an earlier run has recorded; None if there are none for this work."""
-    spec, later, ledger, _, shards, data_spec = work
-    if (found := records.find()) is None:
-        return None
-    with ledger.phase("condense"):
-        sampled = shards.condensed()
-    sampled_spec = sampled.spec(spec.compute.dtype)
-    lengths = found["slice_draws"], shards.blocks, found["mesh"], found["row_tile"]
-    with ledger.phase("load", "recorded programs"):
-        loaded = records.load(found, functools.partial(make_program, spec, sampled_spec, *lengths))
-    if loaded is None:
-        return None
-    program, compiled = loaded
-    # Only now: if a model depends on more than fingerprints see, its latents may differ from those recorded.
-    latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
-    check_later(later, model, data_spec, shards, latents)
-    data = _read(work, program, sampled)
-    none = {"trace_seconds": 0.0, "lower_seconds": 0.0, "compile_seconds": 0.0, "cache": "recorded"}
-    about = {name: {**facts, **none} for name, facts in found["about"].items()}
-    sizes, warnings = found["sizes"], _warn(found["warnings"])
-    return _Made(model, program, compiled, data, about, Cost(**found["cost"]), sizes, warnings, latents, {})
+    return _Made(model, program, compiled, data, about, cost, equations, warnings)
 
 
 def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
@@ -286,19 +231,6 @@ def _compile_looks(work: _Work, model: Model) -> None:
         names = check_stop(spec, model, data_spec)
         with work.peers.together(), work.ledger.phase("compile", "summaries for looks"):
             compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
-
-
-def _waits_for_sampling(spec: StageSpec, program: Program) -> bool:
-    """Return whether the programs of `assemble` are made by a thread of `sample`, in this process, which runs all three stages."""
-    return may_keep(program) and is_of_package(spec)
-
-
-def _make_later(work: _Work, made: _Made) -> list[Later]:
-    """Return the programs that a thread of `sample` makes; none if `compile` has made them."""
-    if not _waits_for_sampling(work.spec, made.program):
-        return []
-    lower = functools.partial(_lower_derived, work, made.program, made.model, made.latents)
-    return [Later(spec, lower) for spec in work.later if spec.stage == "assemble"]
 
 
 def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes) -> Iterator[jax.stages.Lowered]:

@@ -8,7 +8,7 @@ import importlib
 import logging
 import math
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.running import fork_reuse
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.chain_memory import check_disk
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, preparing_later, take_programs
 from bayesmesh.sampling.new_chains import explain_new_chains
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_audit import read_lengths
@@ -34,7 +32,7 @@ from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.sampling_peers import Peers, resume_together
 from bayesmesh.sampling.sampling_processes import joined
-from bayesmesh.sampling.segment import Compiled, Loop
+from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start, training_row
 from bayesmesh.stages.stage_inputs import in_file_of, shards_of
 from bayesmesh.store.layout import group_name, process_folder
@@ -80,7 +78,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
             observed = observed_digests(spec.layout.audit)
-            program, kept = _make_program(spec, shards, sampled, lengths.slice_draws, observed)
+            program = make_program(spec, sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, compute)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)
             made_from = {"config": spec.config, "data": shards.fingerprint, "observed": observed}
@@ -92,7 +90,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             store, facts = _open_store(spec, folder, identity, program, content, lock)
             store.reconcile_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
-            compiled = _Programs(program, ledger, peers, kept)
+            compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))
             leave()
             data = program.read_data(sampled.read_rows, ledger)
@@ -107,22 +105,13 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
-        with preparing_later(shards.fingerprint), _explaining_starts(spec, program, key, sampled):
+        with _explaining_starts(spec, program, key, sampled):
             loop.run(settings.draws if rule is None else rule.num_draws, last)
         num_draws = settings.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
-        fork_reuse.stay(is_possible=is_on_cpu(program) and is_of_package(spec))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
-
-
-def _make_program(
-    spec: StageSpec, shards: Shards, sampled: Shards, slice_draws: int, observed: Mapping[str, str]
-) -> tuple[Program, Compiled]:
-    """Return the programs, with the executables that this process has kept from the compile stage."""
-    kept = take_programs(spec, shards.fingerprint, observed, slice_draws)
-    return kept or (make_program(spec, sampled.spec(spec.compute.dtype), slice_draws, shards.blocks), {})
 
 
 @contextlib.contextmanager
@@ -201,10 +190,10 @@ def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
 
 
 class _Programs(dict[str, Callable[..., Any]]):
-    """Name -> compiled program: one that is given, or from the persistent cache, loaded on first use."""
+    """Name -> compiled program, from the persistent cache, loaded on first use."""
 
-    def __init__(self, program: Program, ledger: Ledger, peers: Peers, kept: Compiled) -> None:
-        super().__init__(kept)
+    def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
+        super().__init__()
         self._program, self._ledger, self._peers = program, ledger, peers
 
     def load(self, names: Sequence[str]) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,6 @@ from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.planning import planned_inputs
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.planning.planned_inputs import changed, digest_of, observe, present_digests
-from bayesmesh.running import fork_reuse
 
 MODEL = "from own.parts import scale\n\n\nclass Own:\n    pass\n"
 
@@ -289,50 +287,3 @@ def test_present_digests_name_missing_files(project: Path) -> None:
         "none": "missing",
         "own/other.py": digest_of(Path("own/other.py")),
     }
-
-
-@pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process seem to be a fork in its second job."""
-    assert planned_inputs._are_current in fork_reuse._State.checks
-    monkeypatch.setattr(fork_reuse._State, "checks", [planned_inputs._are_current])
-    monkeypatch.setattr(planned_inputs, "_ended", [])
-    monkeypatch.setattr(fork_reuse._State, "began", 1.0)
-    monkeypatch.setattr(fork_reuse._State, "num_jobs", 2)
-
-
-@pytest.mark.parametrize("how", ["edited", "replaced by an older one", "removed", "changed while it is read"])
-@pytest.mark.usefixtures("forked")
-def test_a_fork_does_no_other_job_once_a_file_that_it_has_read_is_another_one(project: Path, how: str) -> None:
-    path, is_changing = project / "data/table.csv", how == "changed while it is read"
-    with observe(spec()) as observation:
-        path.read_text()
-        if is_changing:
-            # By another process, which this one does not see.
-            os.utime(path, ns=(time.time_ns(),) * 2)
-        observation.files()
-    assert fork_reuse.is_current() != is_changing
-    if how == "edited":
-        path.write_text("a,b\n3,4\n")
-    elif how == "replaced by an older one":
-        other = project / "other.csv"
-        other.write_text(path.read_text())
-        os.utime(other, ns=(0, path.stat().st_mtime_ns))
-        other.replace(path)
-    elif how == "removed":
-        path.unlink()
-    assert not fork_reuse.is_current()
-
-
-@pytest.mark.usefixtures("forked")
-def test_a_later_job_of_a_fork_has_read_what_an_earlier_one_read_but_not_what_that_wrote_or_ran(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "bayesmesh.kernels.mala", raising=False)
-    with observe(spec("sample", "mala")) as observation:
-        Path("data/made.csv").write_text("a\n")
-        Path("data/made.csv").read_text()
-        READS["pandas"][0]()
-        importlib.import_module("bayesmesh.kernels.mala")
-        assert list(observation.files()) == ["data/table.csv"]
-    assert list(read_by(lambda: None, "assemble")) == ["data/table.csv"]

@@ -16,12 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.running import fork_server
 from bayesmesh.running.fork_client import ADDRESS
-from bayesmesh.running.fork_request import Request
-from bayesmesh.running.fork_server import MOST_STAYING, Server, fork_name
+from bayesmesh.running.fork_server import Server, fork_name
 from bayesmesh.running.prepared_imports import BESIDE, PREPARED, has_cores
-from bayesmesh.running.running_progress import FILE
 from workspace import lay_out
 
 START = "import time; from bayesmesh.running.fork_server import start_server; print(start_server().pid, flush=True); time.sleep(3600)"
@@ -203,41 +200,6 @@ def test_imports_start_no_backend_of_jax_and_no_thread_that_a_fork_would_miss(en
     assert not set(said[1:]) - {Path("/proc/self/comm").read_text().strip(), "python", "jemalloc_bg_thd"}
 
 
-class Waiting:
-    """A fork that stays after `compile` of an experiment, as the server sees it, and whether it has been let go."""
-
-    def __init__(self, server: Server, experiment: str, ours: socket.socket, theirs: socket.socket) -> None:
-        self.fork = fork_server._Fork(os.getpid(), -1, ours, request("compile", experiment), None)
-        self.theirs = theirs
-        self.theirs.send(b"s")
-        server._hear(self.fork)
-
-    @property
-    def has_gone(self) -> bool:
-        try:
-            return not self.theirs.recv(1, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-
-
-def request(verb: str, experiment: str, **variables: str) -> Request:
-    words = [verb, "--spec", f"results/{experiment}/specs/{verb}-0.json"]
-    return {"identity": "", "words": words, "cwd": "/", "environment": {"HOME": "/", **variables}, "path": []}
-
-
-@pytest.fixture
-def pairs() -> Iterator[Iterator[tuple[socket.socket, socket.socket]]]:
-    """Pairs of connected sockets."""
-    with contextlib.ExitStack() as held:
-
-        def made() -> Iterator[tuple[socket.socket, socket.socket]]:
-            while True:
-                ours, theirs = map(held.enter_context, socket.socketpair())
-                yield ours, theirs
-
-        yield made()
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server in this process, whose forks are only seeming."""
@@ -261,9 +223,6 @@ def test_a_server_that_has_forked_a_job_stays_whole(server: Server, monkeypatch:
     assert len(server._listening) == 2
 
 
-type Pairs = Iterator[tuple[socket.socket, socket.socket]]
-
-
 def test_what_only_pages_need_is_imported_beside_sampling() -> None:
     """And not beside `compile`, which has work for all cores; where nothing compiles, nothing waits."""
     later = [name for name in PREPARED if name in BESIDE]
@@ -272,57 +231,3 @@ def test_what_only_pages_need_is_imported_beside_sampling() -> None:
     for stage, waiting in ((None, []), ("compile", later), ("sample", later[1:]), ("assemble", [])):
         asked |= {stage} if stage else set()
         assert [name for name in PREPARED if not has_cores(name, asked)] == waiting
-
-
-def test_few_forks_stay_and_the_newest_for_each_experiment(server: Server, pairs: Pairs) -> None:
-    old, new = (Waiting(server, "some", *next(pairs)) for _ in range(2))
-    assert (old.has_gone, new.has_gone) == (True, False)
-    others = [Waiting(server, f"other-{number}", *next(pairs)) for number in range(MOST_STAYING)]
-    assert new.has_gone
-    assert not any(other.has_gone for other in others)
-    # Compilation for other settings, perhaps for another device.
-    ours, _ = next(pairs)
-    server._watch(fork_server._Fork(os.getpid(), -1, ours, request("compile", "other-0"), ours))
-    assert [other.has_gone for other in others] == [True, *[False] * (MOST_STAYING - 1)]
-
-
-def test_a_fork_takes_a_job_whose_progress_goes_elsewhere_and_one_that_was_killed_takes_none(
-    server: Server, pairs: Pairs
-) -> None:
-    waiting, (ours, _) = Waiting(server, "some", *next(pairs)), next(pairs)
-    asked = request("sample", "some", **{FILE: "/elsewhere"})
-    assert not server._hand_over(request("sample", "some", OTHER="1"), ours, [])
-    assert server._hand_over(asked, ours, [])
-    assert waiting.fork.request == asked
-    killed = Waiting(server, "other", *next(pairs))
-    killed.theirs.close()
-    assert not server._hand_over(request("sample", "other"), ours, [])
-
-
-JOBS = """
-import atexit, os, socket, sys
-# A program begins with the peak of memory of the process that started it, which a fork forgets.
-if os.fork():
-    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
-from bayesmesh.running import fork_reuse, fork_server
-
-def do(request, files):
-    os.environ.update(request["environment"])
-    os.write(said, f"{request['words'][0]} {sorted(os.environ.keys() & {'BAYESMESH_PROGRESS', 'HOME'})}\\n".encode())
-    fork_reuse.stay()
-    return 0
-
-fork_server._do, said = do, os.dup(1)
-atexit.register(os.write, said, b"ended\\n")
-ours, theirs = socket.socketpair()
-asking = [socket.socketpair() for _ in range(2)]
-first, second = ({"words": [w], "environment": {v: "1"}} for w, v in (("compile", "BAYESMESH_PROGRESS"), ("sample", "HOME")))
-fork_server.send(ours, second, [0, 1, 2, asking[1][1].fileno()])
-ours.shutdown(socket.SHUT_WR)
-fork_server._become(first, [], asking[0][1], theirs)
-"""
-
-
-def test_a_fork_has_the_variables_of_each_job_and_ends_as_the_interpreter_does_when_none_follows() -> None:
-    done = subprocess.run([sys.executable, "-c", JOBS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["compile ['BAYESMESH_PROGRESS', 'HOME']", "sample ['HOME']", "ended"]

@@ -74,9 +74,7 @@ def test_a_plain_likelihood_is_hardly_rounded(
     draws = jax.device_get(jax.jit(lambda key: prior.sample((CHAINS, DRAWS), seed=key))(jax.random.key(1)))
     sampled = as_sampled(case.model, draws, case.rows, entries, "float32")
     posterior = store(tmp_path, draws, sampled)
-    latents = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in draws.items()}
-    (ahead,) = (each.compile() for each in lower_likelihood(case.model, case.spec, latents, CHAINS * DRAWS))
-    found = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior, ahead)
+    found = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior)
     assert 0 < found < 1e-4 * np.abs(sampled).max()
     truth = as_sampled(case.model, draws, case.rows, entries, "float64")
     chosen = spread_evenly(CHAINS * DRAWS, module.NUM_DRAWS)
@@ -87,18 +85,8 @@ def test_a_plain_likelihood_is_hardly_rounded(
     for num_bytes in (2**26, 300):
         # With little memory: one row at a time, fewer draws, and these read one by one.
         monkeypatch.setattr(module, "_BYTES", num_bytes)
-        (other,) = (each.compile() for each in lower_likelihood(case.model, case.spec, latents, CHAINS * DRAWS))
-        in_parts = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior, other)
+        in_parts = likelihood_rounding(case.model, case.spec, Rows(case.rows), posterior)
         np.testing.assert_allclose(in_parts, found, rtol=1e-3 if num_bytes > 300 else 2.0)
-
-
-def test_a_program_for_other_draws_is_compiled_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    spec, rows = times(20)
-    model, draws = Durations(Settings(), spec), {"mean": np.full((CHAINS, DRAWS), 30, np.float32)}
-    posterior = store(tmp_path, draws, as_sampled(model, draws, rows, np.arange(20), "float64"))
-    (other,) = lower_likelihood(model, spec, {"mean": jax.ShapeDtypeStruct((), np.float32)}, 10)
-    assert likelihood_rounding(model, spec, Rows(rows), posterior, other.compile()) == 0
-    assert not caplog.text
 
 
 def test_digits_that_a_formula_loses_are_told_in_nats(tmp_path: Path) -> None:

@@ -149,15 +149,3 @@ def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(platform
     code = f"from bayesmesh.errors import DeviceError\ntry:{lines}\nexcept DeviceError as error:\n    print(error)"
     done = python(code, {k: v for k, v in user_environment.items() if k != "JAX_PLATFORMS"})
     assert f"compute.platform: {platform} is not available here" in done.stdout, done.stderr
-
-
-def test_a_fork_does_not_stay_once_a_module_has_changed_settings_of_jax() -> None:
-    code = (
-        "import jax; from bayesmesh.config.config_blocks import ComputeSettings; from bayesmesh.running import fork_reuse\n"
-        "from bayesmesh.sampling.sampling_mesh import configure_jax\n"
-        "configure_jax(ComputeSettings(platform='cpu'), 1); print(fork_reuse.is_current())\n"
-        "jax.config.update('jax_default_matmul_precision', 'bfloat16'); print(fork_reuse.is_current())\n"
-        "configure_jax(ComputeSettings(platform='cpu'), 1); print(fork_reuse.is_current())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False", "True"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,7 +14,6 @@ from bayesmesh.cli import main
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.planned_reruns import why_lost
-from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import compile
 from bayesmesh.store.sealed import read_sealed
 
@@ -146,23 +144,3 @@ def test_a_rating_whose_twin_is_held_out_is_refused(
     assert main(["compile", "--experiment", "stars"]) == 2
     said = capfd.readouterr().err
     assert "stars.yaml: key 'model.user': user 'reader 2' has rated 'book 3' more than once" in said
-
-
-def test_later_stages_are_checked_with_the_latents_of_a_record_only_if_it_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of a model that depends on more than fingerprints see may be others by now."""
-
-    def refuse(*_: Any) -> None:
-        raise AssertionError("checked with the latents of another model")
-
-    for name in ("make_program", "model_of"):
-        monkeypatch.setattr(compile, name, lambda *_: None)
-    monkeypatch.setattr(compile, "check_later", refuse)
-    sampled = SimpleNamespace(spec=lambda dtype: dtype)
-    shards = SimpleNamespace(condensed=lambda: sampled, blocks=None)
-    spec, ledger = SimpleNamespace(compute=SimpleNamespace(dtype="float32")), Ledger(tmp_path / "ledger.csv", "compile")
-    found = {"slice_draws": 1, "mesh": [1, 1], "row_tile": None, "latents": {"keys": [], "parts": []}}
-    records: Any = SimpleNamespace(find=lambda: found, load=lambda *_: None)
-    work: Any = compile._Work(spec, (), ledger, None, shards, None)  # type: ignore[arg-type]  # only what is used
-    assert compile._from_record(work, records) is None

@@ -36,8 +36,10 @@ def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home
         values = {"sample_stats": {"diverging": np.zeros((2, 4), bool)}}
         facts = {"count": 2, "acceptance": 0.5 + start / 10, "divergences": 1, "step_size": 0.1}
         store.commit("sample", start, values, {"x": np.zeros(1)}, {**facts, "changed_environment": changed})
-    kernel = SimpleNamespace(is_adjusted=True, statistics={"lp": Statistic("nat", "Log density.")})
-    program = SimpleNamespace(num_reported=4, kernel=kernel)
+    kernel = SimpleNamespace(
+        is_adjusted=True, statistics={"lp": Statistic("nat", "Log density.")}, are_population=lambda num_chains: False
+    )
+    program = SimpleNamespace(num_reported=4, num_chains=4, kernel=kernel)
     _write_manifest(spec, 0, program, store, None)
     manifest = json.loads(layout.sampled("group-000").read_text())
     assert manifest["changed_environment"] == ["kind: cpu then, H200 now"]
