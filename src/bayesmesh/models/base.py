@@ -94,7 +94,8 @@ class Shown(NamedTuple):
 
     Attributes:
         name: name of the latent or the summary; the summary if both have it.
-        heading: heading above its table; neighbours with the same heading share a table.
+        heading: heading above its table; neighbours with the same heading share a table. With ``{entry}`` in it, each entry
+            of the last axis has a table of its own, with its label in that place.
         reference: value with which a sentence compares the intervals, such as 0 for a coefficient; None if there is none.
         apart: labels of entries that have no reference, such as an intercept.
     """

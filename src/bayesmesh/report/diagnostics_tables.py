@@ -27,6 +27,7 @@ class Coordinate:
         is_summary: whether it is a summary, which gates assess, and not a latent.
         names: the index with the names of levels and columns; empty if there are none.
         scale: factor by which the stored numbers were multiplied.
+        shown: name of the latent or summary on the page; empty if it is that of the stored array.
     """
 
     variable: str
@@ -40,6 +41,7 @@ class Coordinate:
     is_summary: bool = dataclasses.field(default=True, kw_only=True)
     names: str = dataclasses.field(default="", kw_only=True)
     scale: float = dataclasses.field(default=1.0, kw_only=True)
+    shown: str = dataclasses.field(default="", kw_only=True)
 
     @property
     def numbered(self) -> str:
@@ -64,7 +66,8 @@ class Coordinate:
     @property
     def label(self) -> str:
         """Label for readers, ``b_species[elm]``; with numeric indices if it has no names."""
-        return f"{self.variable}[{self.names}]" if self.names else self.numbered
+        name = self.shown or self.variable
+        return f"{name}[{self.names}]" if self.names else self.numbered.replace(self.variable, name, 1)
 
 
 def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:

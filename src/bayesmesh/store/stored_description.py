@@ -48,6 +48,7 @@ class ModelDescription(pydantic.BaseModel):
     Attributes:
         facts: its assumptions, in the order of the page, such as ``Family`` -> ``Poisson``.
         meanings: latent or summary -> its meaning, for names that do not explain themselves.
+        names: latent or summary -> its name on the page, where the name of a stored array cannot be that.
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
         effects: effects of predictors on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
@@ -59,6 +60,7 @@ class ModelDescription(pydantic.BaseModel):
 
     facts: Mapping[str, str] = {}
     meanings: Mapping[str, str] = {}
+    names: Mapping[str, str] = {}
     scales: Mapping[str, float] = {}
     effects: Effects | None = None
     units: str = ""

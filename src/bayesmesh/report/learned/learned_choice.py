@@ -14,6 +14,9 @@ from bayesmesh.store.layout import SHOWN
 BESIDE = ("log_density", "log_likelihood")
 """Summaries that every model has, and that do not describe its subject."""
 
+ENTRY = "{entry}"
+"""In a heading, the label of an entry of the last axis; see `bayesmesh.models.base.Shown`."""
+
 SEVERAL = 12
 """Largest number of coordinates of an array without a heading of its own."""
 
@@ -72,7 +75,7 @@ def choose_findings(
         if key is None:
             continue
         taken.add(key)
-        findings.append(_finding(str(each["heading"]), arrays[key], reference, each["apart"]))
+        findings += [_finding(*part, reference, each["apart"]) for part in _by_entry(str(each["heading"]), arrays[key])]
     if not findings:
         plain = [key for key in arrays if key[0] and key[1] not in BESIDE]
         plain = plain or [key for key in arrays if key[1] not in BESIDE]
@@ -82,6 +85,16 @@ def choose_findings(
         findings += [_finding(key[1], arrays[key]) for key in plain if key not in few]
     others = [item for key, items in arrays.items() if key not in taken for item in items]
     return _joined(findings), others
+
+
+def _by_entry(heading: str, items: Sequence[Coordinate]) -> list[tuple[str, Sequence[Coordinate]]]:
+    """Return one heading with all coordinates, or those of each entry of the last axis, if the heading names it."""
+    if ENTRY not in heading:
+        return [(heading, items)]
+    parts: dict[str, list[Coordinate]] = {}
+    for item in items:
+        parts.setdefault((item.names or item.label).rpartition(",")[2], []).append(item)
+    return [(heading.replace(ENTRY, entry), part) for entry, part in parts.items()]
 
 
 def _finding(

@@ -12,6 +12,9 @@ from bayesmesh.report.learned.learned_estimates import Estimate
 MOST_NAMED = 8
 """Largest number of coordinates that a sentence names."""
 
+FEWEST_KNOWN = 20
+"""Intervals from which their coverage is worth a sentence: of a few, one more or less says nothing."""
+
 DEFAULT_R_HAT = 1.01
 """Limit on R-hat for a verdict without a gate on it."""
 
@@ -65,16 +68,14 @@ def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
 
 
 def say_truth(estimates: Sequence[Estimate]) -> str:
-    """Return a sentence on the number of intervals that contain the true value; empty if no true value is known.
+    """Return a sentence on the number of intervals that contain the true value; empty if fewer than `FEWEST_KNOWN` are known.
 
     The number is not compared with 90%, because the intervals of one posterior are not independent.
     """
     known = [each for each in estimates if math.isfinite(each.truth) and math.isfinite(each.low)]
-    if not known:
+    if len(known) < FEWEST_KNOWN:
         return ""
     inside = sum(each.contains_truth for each in known)
-    if len(known) == 1:
-        return f"The 90% interval {'contains' if inside else 'does not contain'} the value that generated the data."
     return f"{formats.count(inside)} of {formats.count(len(known))} intervals (90%) contain the value that generated the data."
 
 

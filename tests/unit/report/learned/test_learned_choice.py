@@ -76,3 +76,14 @@ def test_names_leave_out_what_all_share() -> None:
     assert called(*coordinates("effects", names=("a,intercept", "a,age"))) == ["a,intercept", "a,age"]
     assert called(*coordinates("z", 2)) == ["z[0]", "z[1]"], "a number alone is no name"
     assert called(*coordinates("z", 1), *coordinates("sd")) == ["z[0]", "sd"]
+
+
+def test_each_kind_of_group_effect_has_its_own_table() -> None:
+    names = ("a,intercept", "a,x", "b, c,intercept", "b, c,x")
+    listed = coordinates("effects_g", names=names, is_summary=False)
+    declared = [shown("effects_g", "Effects of g: {entry}, in log odds", 0.0)]
+    findings, _ = choose_findings(listed, {"shown": declared})
+    assert [each.heading for each in findings] == [
+        f"Effects of g: {entry}, in log odds" for entry in ("intercept", "x")
+    ]
+    assert list(findings[1].names.values()) == ["a", "b, c"]

@@ -143,11 +143,11 @@ def test_a_run_that_failed_is_not_to_be_trusted_and_nothing_is_said(build: Build
     assert len(found.findings[0].unsettled) == 2
 
 
-def test_the_truth_is_a_column_and_a_count(build: Build) -> None:
+def test_the_truth_is_a_column(build: Build) -> None:
     found, _ = build(truth={"b": np.array([3.0, 900.0])})
     coefficients, effects = found.findings
     assert (coefficients.has_truth, effects.has_truth) == (True, False)
-    assert coefficients.sentences[-1] == "1 of 2 intervals (90%) contain the value that generated the data."
+    assert not any("generated the data" in each for each in coefficients.sentences), "too few for a count"
 
 
 def test_intervals_of_too_many_values_are_those_of_the_table(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
