@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
-Aspect = Literal["bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
-"""How predictions are wrong: their centre; too narrow or too wide; a spread that changes with the rows; tails that are too
-light; too few zeros; any other feature of the distribution."""
+Aspect = Literal["binary", "skewed", "bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
+"""How predictions are wrong: counts that are all 0 or 1; positive outcomes whose skewness or spread logs would remove;
+their centre; too narrow or too wide; a spread that changes with the rows; tails that are too light; too few zeros; any
+other feature of the distribution."""
 
 State = Literal["pass", "warn", "fail"]
 
@@ -21,14 +24,16 @@ class FitCheck:
         name: name of the check.
         state: ``fail`` where the data refute the model, ``warn`` where a check casts doubt on it or on itself, ``pass`` if neither.
         text: a sentence with the numbers that decided; empty if it passed.
-        refuted: how predictions are wrong.
+        refuted: how predictions are wrong -> by how much, in standard deviations of what chance does.
         cleared: what was checked and found to be right.
         spread: scatter of outcomes around their predictions, relative to what the model says; NaN if it was not measured.
+        terms: terms that the model's formula lacks -> how plainly, likewise.
     """
 
     name: str
     state: State
     text: str = ""
-    refuted: frozenset[Aspect] = frozenset()
+    refuted: Mapping[Aspect, float] = MappingProxyType({})
     cleared: frozenset[Aspect] = frozenset()
     spread: float = math.nan
+    terms: Mapping[str, float] = MappingProxyType({})

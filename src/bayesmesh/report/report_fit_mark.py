@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.figures import formats
@@ -20,6 +20,8 @@ _BADGES = {
 }
 
 _CONSEQUENCES: Mapping[Aspect, str] = {
+    "binary": "The model gives probability to outcomes above 1, which do not occur, so predicted probabilities are wrong.",
+    "skewed": "The outcomes have a longer upper tail than the model allows: predicted probabilities are wrong, and single rows pull the estimates.",
     "narrow": "Outcomes scatter {times} the model allows. Intervals on this page assume the smaller scatter and are likely too narrow{rule}.",
     "wide": "Outcomes scatter less than the model says. Intervals on this page assume the larger scatter and are likely too wide.",
     "uneven": "The scatter of outcomes varies between rows in a way that the model does not capture: intervals are likely too narrow for some quantities and "
@@ -31,21 +33,25 @@ _CONSEQUENCES: Mapping[Aspect, str] = {
 }
 """Misfit -> its consequence; ``{times}`` and ``{rule}`` are filled with its size, if known."""
 
-MOST_GROUPS = 6
-"""Largest number of columns that a remedy names."""
+_CAUSES: tuple[Aspect, ...] = ("binary", "skewed", "bias")
+"""Misfits that cause others, so that what removes them is named first."""
 
-_GROUP = "(1 | group)"
-
-_ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zeros", "shape")
-"""Misfits, the most serious first."""
-
-_OF_SPREAD: tuple[Aspect, ...] = ("tails", "zeros", "shape")
-"""Misfits that too narrow a spread also causes."""
+_EXPLAINED: Mapping[Aspect, frozenset[Aspect]] = {
+    "binary": frozenset({"narrow", "wide", "zeros", "tails", "shape", "uneven"}),
+    "skewed": frozenset({"tails", "shape", "wide", "narrow"}),
+    "narrow": frozenset({"shape", "wide"}),
+    "zeros": frozenset({"shape"}),
+    "tails": frozenset({"shape", "wide"}),
+    "wide": frozenset({"shape"}),
+}
+"""Misfit -> misfits that it also causes, and that are not counted again."""
 
 _REMEDIES: Mapping[Aspect, str] = {
+    "binary": "Use a Bernoulli distribution, whose outcomes are 0 or 1.",
+    "skewed": "Use the log of the outcome, or a distribution of positive numbers such as the gamma distribution.",
     "bias": "Look for predictors, nonlinear effects or interactions that the model lacks.",
-    "narrow": "Use an outcome distribution whose spread has its own parameter.",
-    "wide": "Use an outcome distribution whose spread has its own parameter.",
+    "narrow": "Use an outcome distribution that scatters more, or look for predictors and groups that the model lacks.",
+    "wide": "Use an outcome distribution that scatters less.",
     "uneven": "Let the spread vary between rows, or transform the outcome.",
     "tails": "Use an outcome distribution with heavier tails.",
     "zeros": "Use an outcome distribution with more zeros.",
@@ -83,7 +89,7 @@ def mark_fit(
     checks: Sequence[FitCheck],
     asked: Collection[str],
     description: ModelDescription,
-    groups: Mapping[str, int] = MappingProxyType({}),
+    possible: Collection[str] | None = None,
 ) -> FitMark:
     """Return the summary of the fit of the model.
 
@@ -91,35 +97,65 @@ def mark_fit(
         checks: results of all checks.
         asked: names of the requested analyses.
         description: the model's description of itself, which may name remedies.
-        groups: column -> number of levels, for columns that the model does not use and that may be groups of a remedy.
+        possible: names of the checks that model and data allow; None if not known.
     """
+    more = [name for name in _judging() if name not in asked and (possible is None or name in possible)]
     if not checks:
-        return FitMark(*_BADGES["none"], _not_checked(asked))
+        return FitMark(*_BADGES["none"], _not_checked(asked, more))
     missed = [each for each in checks if each.state != "pass"]
     worst = "fail" if any(each.state == "fail" for each in missed) else "warn" if missed else "pass"
-    refuted: set[Aspect] = {aspect for each in missed for aspect in each.refuted}
-    cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
-    # Too narrow a spread explains misfits of tails, zeros and shape; reporting them too would count one defect twice.
-    ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
+    refuted: dict[Aspect, float] = {}
+    for each in missed:
+        refuted.update({k: max(v, refuted.get(k, 0.0)) for k, v in each.refuted.items()})
+    cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted.keys()
+    explained = {aspect for each in refuted for aspect in _EXPLAINED.get(each, ())}
+    ordered = sorted(refuted.keys() - explained, key=lambda each: (each not in _CAUSES, -refuted[each], each))
     spread = next((each.spread for each in missed if "narrow" in each.refuted and each.spread > 1), math.nan)
     follows = [_consequence(aspect, spread) for aspect in ordered]
     if refuted and "bias" in cleared:
         follows.append("The checks of means found no bias. They do not test every estimate.")
-    proposed = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
-    remedies = [_with_groups(each, groups) for each in proposed]
     lead = _lead(worst, checks)
-    if worst != "fail" and (more := [name for name in _judging() if name not in asked]):
+    if worst != "fail" and more:
         lead += f" Add {_keys(more)} to check more."
     caveat = " ".join(follows) if worst == "fail" else ""
+    terms = {term: size for each in missed for term, size in each.terms.items()}
     return FitMark(
         *_BADGES[worst],
         lead,
         [each.text for each in missed if each.text],
         follows,
-        [*dict.fromkeys(remedies)],
+        _advise(ordered, refuted, terms, description.remedies),
         caveat,
         spread,
     )
+
+
+def _advise(
+    ordered: Sequence[Aspect], sizes: Mapping[Aspect, float], terms: Mapping[str, float], own: Mapping[str, str]
+) -> list[str]:
+    """Return what to try, the best first, and nothing twice.
+
+    A missing term or a skewed outcome explains tails, zeros and scatter, so these follow, by size.
+    """
+    by_term = sorted(terms.items(), key=lambda pair: -pair[1])
+    known: set[str] = set()
+    found: list[tuple[float, str]] = []
+    for term, size in by_term:
+        columns = set(re.findall(r"`[^`]+`|[^\W\d]\w*", term)) - {"I"}
+        if not columns & known:
+            # Of a column, only the plainest term: the others may vanish with it.
+            written = term if "`" in term else f"`{term}`"
+            found.append((size, f"Add {written} to the formula: residuals follow it."))
+        known |= columns
+    texts = {each: own.get(each, _REMEDIES[each]) for each in ordered if each != "bias" or not terms}
+    found += [(sizes[each], text) for each, text in texts.items() if each in _CAUSES]
+    first = [text for _, text in sorted(found, key=lambda pair: -pair[0])]
+    every = [*first, *(text for each, text in texts.items() if each not in _CAUSES)]
+    named: dict[str, str] = {}
+    for text in every:
+        code = re.search("`([^`]*)`", text)
+        named.setdefault(code[1] if code else text, text)
+    return [*named.values()]
 
 
 def _consequence(aspect: Aspect, spread: float) -> str:
@@ -133,18 +169,6 @@ def _consequence(aspect: Aspect, spread: float) -> str:
     by = formats.real(spread, 2)
     rule = f"; as a rule of thumb, they should be {by} times as wide if rows are independent, and wider still if rows come in groups"
     return _CONSEQUENCES[aspect].format(times=f"about {by} times as widely as", rule=rule)
-
-
-def _with_groups(remedy: str, groups: Mapping[str, int]) -> str:
-    """Return a remedy with the columns that could be its groups, or with a note that there are none."""
-    if _GROUP not in remedy:
-        return remedy
-    if not groups:
-        return f"{remedy} The data have no unused column that could name groups."
-    first = next(iter(groups))
-    named = [f"`{name}` ({formats.count(levels)} levels)" for name, levels in [*groups.items()][:MOST_GROUPS]]
-    which = f"{'Columns' if len(groups) > 1 else 'The column'} of the data that could name groups: {', '.join(named)}"
-    return f"{remedy.replace(_GROUP, f'(1 | {first})')} {which}{' and more' if len(groups) > len(named) else ''}."
 
 
 def _judging() -> list[str]:
@@ -172,10 +196,12 @@ def _keys(names: Sequence[str]) -> str:
     return _listed([f"`{name}: {{}}`" for name in names])
 
 
-def _not_checked(asked: Collection[str]) -> str:
+def _not_checked(asked: Collection[str], more: Sequence[str]) -> str:
     if any(name in asked for name in _judging()):
         return "The requested checks have no results."
+    if not more:
+        return "No check of the model's fit was requested, and none is possible: they need rows with outcomes that the model predicts one by one."
     return (
-        f"No check of the model's fit was requested. Add {_keys(_judging())} to the experiment: these checks use the same draws, "
-        "without sampling again."
+        f"No check of the model's fit was requested. Add {_keys(more)} to the experiment: {'these checks use' if len(more) > 1 else 'this check uses'} "
+        "the same draws, without sampling again."
     )

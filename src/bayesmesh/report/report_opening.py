@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.store.layout import LEVEL_ROWS
 
 
 def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -> str:
@@ -39,26 +37,6 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
         of[1] += f" ({_counted(dropped, 'more row')} dropped for missing values)" if isinstance(dropped, int) else ""
     parts = zip(("Model", "data", "kernel", "seed"), of, strict=True)
     return " · ".join(f"{word} {text}" for word, text in parts if text)
-
-
-def unused_levels(config: Mapping[str, object], attributes: Mapping[str, object]) -> dict[str, int]:
-    """Return column -> number of levels, for columns with several levels that the model's formula does not use.
-
-    Args:
-        config: whole configuration of the experiment; without a formula, the result is empty.
-        attributes: attributes of the posterior, which count the rows of each level.
-
-    >>> of = {"level_rows": {"site": {"a": 5, "b": 4}, "town": {"a": 9}, "soil": {"sand": 4, "clay": 5}}}
-    >>> unused_levels({"model": {"formula": "y ~ x + soil"}}, of)
-    {'site': 2}
-    """
-    formula, found = _part(config, "model").get("formula"), attributes.get(LEVEL_ROWS)
-    used = set(re.findall(r"\w+", formula)) if isinstance(formula, str) else set()
-    return {
-        name: len(rows)
-        for name, rows in (found.items() if isinstance(found, Mapping) and formula else ())
-        if len(rows) > 1 and name not in used and f"`{name}`" not in str(formula)
-    }
 
 
 def _part(config: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import math
@@ -30,11 +31,11 @@ from bayesmesh.report.learned.learned_outcomes import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.report_fit_mark import mark_fit
-from bayesmesh.report.report_opening import describe_setup, say_scope, say_search, unused_levels
+from bayesmesh.report.report_opening import describe_setup, say_scope, say_search
 from bayesmesh.report.report_provenance import Project, build_repeat
 from bayesmesh.report.report_times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import CHECKS, ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.stored_description import ModelDescription
 
@@ -97,19 +98,21 @@ def write_page(
         StoreError: verdict or summary is missing, or any file is damaged; the message names it.
         UserError: see `build_analyses`.
     """
-    verdict = read_verdict(layout.verdict)
     reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
-    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
+    description = reader.description if reader else ModelDescription()
+    verdict = _named_gates(read_verdict(layout.verdict), description.names)
+    coordinates = [
+        dataclasses.replace(each, shown=description.names.get(each.variable, ""))
+        for each in read_summary(layout.summary, verdict.num_coordinates.summaries)
+    ]
     time = read_time(layout, config, reader.attributes if reader else {})
     if time.phases:
         write_ledger(layout, time.phases)
     analyses = build_analyses(layout, config)
     numbers = [number for each in analyses for number in each.section.numbers]
-    description = reader.description if reader else ModelDescription()
     checks = [check for each in analyses for check in each.section.fit]
-    fit = mark_fit(
-        checks, [*requested(config)], description, unused_levels(config, reader.attributes if reader else {})
-    )
+    possible = reader.attributes.get(CHECKS) if reader else None
+    fit = mark_fit(checks, [*requested(config)], description, possible if isinstance(possible, list) else None)
     doubts = tuple(doubt for each in analyses for doubt in each.section.doubts)
     document = render(
         "page.html",
@@ -142,6 +145,15 @@ def write_page(
     )
     write_text(layout.page, document)
     return layout.page
+
+
+def _named_gates(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
+    """Return a verdict whose gates name coordinates as the page does."""
+    gates = []
+    for gate in verdict.gates:
+        name, bracket, entry = gate.where.partition("[")
+        gates.append(gate.model_copy(update={"where": names.get(name, name) + bracket + entry}))
+    return verdict.model_copy(update={"gates": tuple(gates)})
 
 
 def _counts(data_manifest: Path | None) -> Mapping[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import sys
 import warnings
@@ -13,10 +14,13 @@ import jax
 import numpy as np
 import zarr
 
+from bayesmesh.analyses.base import BoundModel, draw_shapes
+from bayesmesh.config.config_registry import load_component, read_options
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import StoreError
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.plan_specs import StageSpec
@@ -35,6 +39,7 @@ from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import (
     CHAIN,
+    CHECKS,
     DATASET,
     DECLARED,
     DESCRIBED,
@@ -119,6 +124,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             **_attributes(spec, manifests),
             **_say(model, Shards(shards.path)),
             ROUNDED: _rounded(model, shards, data_spec),
+            CHECKS: [] if lead else _possible_checks(BoundModel(model, data_spec, shards), partial),
         }
         root.attrs.update(said)
         with warnings.catch_warnings():
@@ -137,6 +143,17 @@ def _say(model: Model, shards: Shards) -> dict[str, JSON]:
         DESCRIBED: check_described(model).model_dump(mode="json"),
         LEVEL_ROWS: shards.count_levels(),
     }
+
+
+def _possible_checks(bound: BoundModel, folder: Path) -> list[str]:
+    """Return the checks of the model's fit, with default settings, that model and data allow."""
+    latents, found = draw_shapes(open_posterior(folder), bound.data_spec.dtype), []
+    for each in list_analyses():
+        if each.checks_model and not each.is_own:
+            with contextlib.suppress(ConfigError):
+                load_component("analysis", each.name)(read_options(each.path)()).check(bound, latents)
+                found.append(each.name)
+    return found
 
 
 def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:

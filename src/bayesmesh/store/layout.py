@@ -23,6 +23,9 @@ DESCRIBED = "described"
 LEVEL_ROWS = "level_rows"
 """Attribute of the root: categorical column -> level -> its number of training rows."""
 
+CHECKS = "checks"
+"""Attribute of the root: names of the checks of the model's fit that model and data allow."""
+
 ROUNDED = "rounded"
 """Attribute of the root: field that the model reads -> rounding by the experiment's dtype, in standard errors of the field's mean, for
 fields that lose much to it."""

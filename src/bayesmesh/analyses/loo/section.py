@@ -22,7 +22,7 @@ from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, sa
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""
 
-LEVEL = 0.01
+LEVEL = 0.002
 """Of the test of calibration."""
 
 INTERVAL = 0.9
@@ -34,7 +34,7 @@ MOST_REFITS = 20
 MOST_ROWS = 10
 """Rows in each of the tables."""
 
-MANY_ERRORS = 2.0
+MANY_ERRORS = 4.0
 """Standard errors by which the effective parameters exceed those of the model where misfit is the reason."""
 
 
@@ -97,10 +97,10 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside
     """
     checks = [FitCheck("outcomes without a finite score", "fail", text) for text in impossible]
     if not math.isnan(sums["pit_p_value"]):
-        refuted, words = _misplaced(sums)
+        refuted, words = _misplaced(sums, inside)
         is_missed = sums["pit_p_value"] < LEVEL
         text = f"With each row predicted from all others, {words}{_say_inside(inside)} (LOO-PIT, {_p_value(sums)})."
-        spread = spread_of(inside) if refuted & {"narrow", "wide"} else math.nan
+        spread = spread_of(inside) if refuted.keys() & {"narrow", "wide"} else math.nan
         missed = FitCheck("LOO-PIT", "fail", text, refuted, spread=spread)
         checks.append(missed if is_missed else FitCheck("LOO-PIT", "pass"))
     if _has_excess(sums):
@@ -241,27 +241,31 @@ def _calibration(sums: Mapping[str, float], inside: float) -> str:
         )
     return (
         f"LOO-PIT values are not uniform ({_p_value(sums)}), so the predictive distributions are miscalibrated; "
-        f"{_misplaced(sums)[1]}{_say_inside(inside)}."
+        f"{_misplaced(sums, inside)[1]}{_say_inside(inside)}."
     )
 
 
-def _misplaced(sums: Mapping[str, float]) -> tuple[frozenset[Aspect], str]:
-    """Return how outcomes lie in their predictive distributions where these are wrong."""
+def _misplaced(sums: Mapping[str, float], inside: float = math.nan) -> tuple[dict[Aspect, float], str]:
+    """Return how outcomes lie in their predictive distributions where these are wrong, with sizes in standard errors."""
     num_rows = sums["num_rows"]
-    # Standard errors of mean and standard deviation of uniform values.
+    # Standard errors of mean and standard deviation of uniform values, and of the share inside the intervals.
     bias = (sums["pit_mean"] - 0.5) / math.sqrt(1 / 12 / num_rows)
     width = (sums["pit_sd"] - math.sqrt(1 / 12)) / math.sqrt(1 / 60 / num_rows)
-    found: dict[Aspect, str] = {}
+    outside = (INTERVAL - inside) / math.sqrt(INTERVAL * (1 - INTERVAL) / num_rows)
+    found: dict[Aspect, float] = {}
+    words = []
     if abs(bias) > 3:
         # Not a bias of means: of skewed outcomes, most lie on one side of their mean.
-        half = "upper" if bias > 0 else "lower"
-        found["shape"] = f"too many outcomes lie in the {half} half of their predictive distributions"
-    if abs(width) > 3:
+        found["shape"] = abs(bias)
+        words.append(
+            f"too many outcomes lie in the {'upper' if bias > 0 else 'lower'} half of their predictive distributions"
+        )
+    # Where the middle is too wide and the ends are right, or the other way round, the shape is wrong.
+    if abs(width) > 3 and (math.isnan(inside) or (outside * width > 0 and abs(outside) > 2)):
         side: Aspect = "narrow" if width > 0 else "wide"
-        found[side] = f"predictions are too {side}"
-    return frozenset(found or ("shape",)), " and ".join(
-        found.values()
-    ) or "the shape of the predictive distributions is wrong"
+        found[side] = abs(width)
+        words.append(f"predictions are too {side}")
+    return found or {"shape": 3.0}, " and ".join(words) or "the shape of the predictive distributions is wrong"
 
 
 def draw_pit(pit: np.ndarray) -> Panel:
@@ -277,7 +281,7 @@ def draw_pit(pit: np.ndarray) -> Panel:
         axes.set_xlabel("predicted probability of a smaller outcome (LOO-PIT)")
         axes.set_ylabel("share of rows below, minus uniform")
 
-    note = f"If the model is right, the whole line lies within the band with {formats.share(1 - LEVEL, 0)} probability."
+    note = f"If the model is right, the whole line lies within the band with {formats.share(1 - LEVEL, 1)} probability."
     label = f"Distribution function of LOO-PIT minus the uniform one, p {formats.p_value(found.p_value, 1 / (1 + NUM_SIMULATIONS), sign='= ')}"
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 

@@ -19,10 +19,13 @@ MOST_BINS, BIN_ROWS = 10, 20
 MOST_LEVELS = 200
 """Largest number of levels of a category with a bin; beyond it, the rarest are left out."""
 
+FEWEST_ROWS = 3
+"""Rows of a whole number, on average, from which it may be the name of a group."""
+
 MOST_VARIABLES = 32
 
 MIDDLE = (0.05, 0.95)
-"""Quantiles that enclose the middle 90% of the outcomes of a bin, and the predictive intervals of single rows."""
+"""Quantiles that enclose the middle 90% of the outcomes of a bin."""
 
 MIN_ROWS = 2 * BIN_ROWS
 """Fewest rows that are binned."""
@@ -44,6 +47,9 @@ class Variable(NamedTuple):
         at: mean of the numbers in each bin; empty for levels.
         middle: (bin, 2), quantiles that enclose the middle 90% of the outcomes of each bin; empty if they were not
             computed.
+        scores: (row,) float32, the numbers, centred, in standard deviations, 0 where unknown; empty for levels.
+        is_field: whether a formula can name the column.
+        is_whole: whether these are a few whole numbers, which may be the names of groups.
     """
 
     name: str
@@ -51,6 +57,9 @@ class Variable(NamedTuple):
     labels: tuple[str, ...]
     at: tuple[float, ...] = ()
     middle: tuple[tuple[float, float], ...] = ()
+    scores: Shaped[np.ndarray, " row"] = np.zeros(0, np.float32)
+    is_field: bool = True
+    is_whole: bool = False
 
 
 def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | None:
@@ -80,7 +89,11 @@ def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | Non
     inside = codes[is_known]
     sums, counts = (np.bincount(inside, weights, len(labels)) for weights in (known, None))
     at = np.divide(sums, counts, out=np.full(len(labels), np.nan), where=counts > 0)
-    return Variable(name, codes.astype(np.int16), tuple(labels), tuple(at.tolist()))
+    scores = np.where(is_known, (values - known.mean()) / known.std(), 0).astype(np.float32)
+    is_whole = len(distinct) <= min(MOST_LEVELS, known.size // FEWEST_ROWS) and np.allclose(
+        distinct, np.rint(distinct), rtol=0, atol=1e-6
+    )
+    return Variable(name, codes.astype(np.int16), tuple(labels), tuple(at.tolist()), scores=scores, is_whole=is_whole)
 
 
 def bin_levels(name: str, codes: Int[np.ndarray, " row"], levels: tuple[str, ...]) -> Variable | None:
@@ -125,16 +138,17 @@ def bin_columns(shards: Shards, outcome: Shaped[np.ndarray, " row"]) -> list[Var
                 in_unit = in_order if about is None else in_order * about.scale + about.mean
                 made = bin_numbers(column.label, in_unit)
             if made is not None:
-                found.append(made._replace(middle=_middle(made, outcome)))
+                found.append(made._replace(middle=middle_of(made, outcome), is_field=column.position is None))
         if len(found) == MOST_VARIABLES:
             break
     return found
 
 
-def _middle(variable: Variable, outcome: Shaped[np.ndarray, " row"]) -> tuple[tuple[float, float], ...]:
-    """Return `Variable.middle`."""
-    in_order = outcome[np.lexsort((outcome, variable.codes))].astype(np.float64)
-    ends = np.searchsorted(np.sort(variable.codes), np.arange(len(variable.labels) + 1))
+def middle_of(variable: Variable, outcome: Shaped[np.ndarray, "... row"]) -> tuple[tuple[float, float], ...]:
+    """Return `Variable.middle` of outcomes, or of several sets of outcomes together."""
+    codes = np.broadcast_to(variable.codes, outcome.shape).ravel()
+    in_order = outcome.ravel()[np.lexsort((outcome.ravel(), codes))].astype(np.float64)
+    ends = np.searchsorted(np.sort(codes), np.arange(len(variable.labels) + 1))
     parts = [in_order[start:stop] for start, stop in itertools.pairwise(ends)]
     found = [np.quantile(part, MIDDLE) if len(part) else np.full(2, np.nan) for part in parts]
     return tuple((float(low), float(high)) for low, high in found)

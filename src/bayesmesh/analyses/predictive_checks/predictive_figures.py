@@ -1,4 +1,4 @@
-"""Draw the outcome by a column of the data: observed and predicted means, and predictive intervals."""
+"""Draw the outcome by a column of the data: observed and predicted means, and the middle of the outcomes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST_UPRIGHT = 5
 """Largest number of level labels side by side."""
 
 _OF_NUMBERS = (
-    "Dots are mean outcomes in bins of rows, and bars hold the middle 90% of the outcomes. The line is the fitted mean, and the shaded band the 90% "
-    "predictive intervals, both averaged over the rows of a bin, whatever their other predictors are. Where bars reach far beyond the band, predictions "
-    "are too narrow; where dots leave the line, they are biased."
+    "Dots are mean outcomes in bins of rows. The line is the predicted mean of these rows, whatever their other predictors are; the dark band holds all "
+    "dots together with 99% probability if the model is right. Bars and the light band hold the middle 90% of the observed and of the simulated outcomes "
+    "of each bin; the ends of bars vary by chance, the more so the fewer rows a bin has."
 )
 _OF_SHARES = (
     "Dots are observed shares in bins of rows. The line is the predicted share, averaged over the rows of a bin, whatever their other predictors are; "
-    "the shaded band holds all dots together with 95% probability if the model is right."
+    "the shaded band holds all dots together with 99% probability if the model is right."
 )
 
 
@@ -58,15 +58,20 @@ def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
         chosen = bins.sort_values("at")
     at = chosen["at"].to_numpy() if is_number else np.arange(len(chosen), dtype=float)
     has_intervals = bool(np.isfinite(chosen["interval_low"]).all())
-    low, high = (chosen[f"interval_{end}" if has_intervals else end].to_numpy() for end in ("low", "high"))
+    bands = [(chosen["low"].to_numpy(), chosen["high"].to_numpy())]
+    if has_intervals:
+        bands.append((chosen["interval_low"].to_numpy(), chosen["interval_high"].to_numpy()))
     observed, predicted = chosen["observed"].to_numpy(), chosen["predicted"].to_numpy()
 
     def plot(axes: Axes) -> None:
+        for low, high in bands:
+            if is_number:
+                axes.fill_between(at, low, high, color=series(0), alpha=0.22, linewidth=0)
+            else:
+                axes.bar(at, high - low, 0.6, low, color=series(0), alpha=0.22)
         if is_number:
-            axes.fill_between(at, low, high, color=series(0), alpha=0.22, linewidth=0)
             axes.plot(at, predicted, color=series(0), linewidth=1.8)
         else:
-            axes.bar(at, high - low, 0.6, low, color=series(0), alpha=0.22)
             axes.hlines(predicted, at - 0.3, at + 0.3, color=series(0), linewidth=1.8)
             axes.set_xticks(at, [_shortened(str(label)) for label in chosen["label"]])
             if len(at) > MOST_UPRIGHT:
@@ -83,7 +88,7 @@ def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
     note = f"{name} ranges from {_range(chosen)} in the data." if is_number else ""
     note += f"{formats.count(left_out)} more level{' is' if left_out == 1 else 's are'} not drawn." if left_out else ""
     slug = "".join(c if c.isalnum() else "-" for c in name)
-    label = f"{outcome} by {name}: observed and fitted means, with {'90% predictive intervals' if has_intervals else 'bands'}"
+    label = f"{outcome} by {name}: observed and fitted means, with bands{' and the middle 90% of outcomes' if has_intervals else ''}"
     return draw(f"outcome-by-{slug}", plot, size=(340, 220), label=label, title=f"{outcome} by {name}", note=note)
 
 

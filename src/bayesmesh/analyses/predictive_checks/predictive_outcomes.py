@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import skew
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, PriorDraws, RowsOfBlock
@@ -17,19 +18,20 @@ from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
 from bayesmesh.analyses.predictive_checks.predictive_bins import Variable, bin_columns
 from bayesmesh.analyses.predictive_checks.predictive_quantities import (
     LEVEL,
+    LOG,
     MOST_CLASSES,
     OF_CLASS,
     Bin,
     Kind,
     add_sums,
     kind_of,
-    num_quantities,
     p_value,
     quantities_of,
     sum_powers,
 )
 from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
 from bayesmesh.analyses.predictive_checks.predictive_survey import Survey, Unit, survey_rows, unit_of_outcome
+from bayesmesh.analyses.predictive_checks.predictive_terms import Term, list_terms, propose
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -39,8 +41,12 @@ from bayesmesh.store.zarr_arrays import open_group, write_array
 
 KEY = "predictive_checks"
 
-COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "largest_for")
-"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data."""
+COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "largest_for", "proposed")
+"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data, or a
+term that the formula may lack; `proposed` is the term to add, or `LOG` where logs of the outcomes would be less skewed."""
+
+LESS_SKEWED = 0.75
+"""Skewness of logs of the outcomes, as a share of that of the outcomes, from which logs are proposed."""
 
 KEPT_CELLS = 2**21
 """Limit on the simulated outcomes of a block of rows in memory at a time."""
@@ -49,6 +55,12 @@ LARGEST = 1e60
 """Bound on the absolute value of outcomes simulated from the posterior, which may overflow if tails are heavy."""
 
 _MOST_REPEATS = 64
+
+FIRST_SETS, MOST_SETS = 500, 3500
+"""Simulated sets of outcomes, at least: those that find what may differ, and enough for p values of all quantities of a number."""
+
+SUGGESTIVE = 0.01
+"""A p value of one of the first sets' quantities from which more sets are simulated."""
 
 
 def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, files: Mapping[str, Path]) -> str:
@@ -70,16 +82,27 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     shape = _outcome_shape(bound)
     block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * math.prod(shape)))
     columns: list[Variable] = []
+    outcome = np.zeros(0)
     if not shape:
         blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
         outcome = np.concatenate([block.outcome for block in blocks])
-        columns = bin_columns(shards, unit_of_outcome(bound).convert(outcome))
-        block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, 1000)))
-    simulator = _simulate(bound, draws, block_rows, None if shape else columns)
+        outcome = unit_of_outcome(bound).convert(outcome)
+        columns = bin_columns(shards, outcome)
+        block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, MOST_SETS)))
+    formula = str(getattr(model.options, "formula", ""))
+    given = bound, draws, block_rows, None if shape else columns, list_terms(columns, formula)
+    simulator = _simulate(*given, FIRST_SETS)
     values, largest_for, upper = simulator.quantities()
+    if min(p_value(v[1:], v[0], is_upper=k in upper) for k, v in values.items()) < SUGGESTIVE:
+        # Only more sets tell a small p value from one below the level of a quantity.
+        simulator = _simulate(*given, math.ceil(2.5 * len(values) / LEVEL))
+        values, largest_for, upper = simulator.quantities()
+    proposed = propose_all(values, largest_for, columns, formula, outcome)
     observed, simulated = {k: float(v[0]) for k, v in values.items()}, {k: v[1:] for k, v in values.items()}
     p_values = {k: p_value(simulated[k], observed[k], is_upper=k in upper) for k in values}
-    rows = [[*_row(k, observed[k], simulated[k]), p_values[k], largest_for.get(k, "")] for k in values]
+    rows = [
+        [*_row(k, observed[k], simulated[k]), p_values[k], largest_for.get(k, ""), proposed.get(k, "")] for k in values
+    ]
     with atomic_folder(files["quantities.zarr"]) as partial:
         group = open_group(partial, "w")
         write_array(group, "simulated", np.stack([simulated[name] for name in observed], axis=1), ("draw", "quantity"))
@@ -87,6 +110,31 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     write_text(files["checks.csv"], render_csv(COLUMNS, rows))
     differing = [name for name, value in p_values.items() if value < LEVEL / len(rows)]
     return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
+
+
+def propose_all(
+    values: Collection[str],
+    largest_for: Mapping[str, str],
+    columns: Sequence[Variable],
+    formula: str,
+    outcome: np.ndarray,
+) -> dict[str, str]:
+    """Return quantity -> `proposed`, whether or not it differs.
+
+    Args:
+        values: names of the quantities.
+        largest_for: quantity -> column or term.
+        columns: of the data.
+        formula: of the model; empty if it has none.
+        outcome: observed.
+    """
+    by_name = {each.name: each for each in columns}
+    found = {"residuals by term": largest_for.get("residuals by term", "")}
+    if column := by_name.get(largest_for.get("residuals by column", "")):
+        found["residuals by column"] = propose(column, formula)
+    if "skewness" in values and _is_log_less_skewed(outcome):
+        found["skewness"] = LOG
+    return found
 
 
 def check_prior(bound: BoundModel, num_draws: int, path: Path) -> str:
@@ -102,13 +150,13 @@ def check_prior(bound: BoundModel, num_draws: int, path: Path) -> str:
         draws = PriorDraws(KEY, bound.model, bound.data_spec, num_draws)
         width = math.prod(_outcome_shape(bound))
         block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, num_draws) * width))
-        values, _, _ = _simulate(bound, draws, block_rows, None).quantities()
+        values, _, _ = _simulate(bound, draws, block_rows, None, [], MOST_SETS).quantities()
     rows = []
     for name, (observed, *found) in values.items():
         # A prior may be so wide that outcomes overflow.
         simulated = np.nan_to_num(found, nan=np.inf, posinf=np.inf, neginf=-np.inf)
         low, middle, high = np.quantile(simulated, (0.025, 0.5, 0.975), method="nearest")
-        rows.append([name, observed, middle, low, high, p_value(simulated, observed), ""])
+        rows.append([name, observed, middle, low, high, p_value(simulated, observed), "", ""])
     write_text(path, render_csv(COLUMNS, rows))
     differing = [row[0] for row in rows if row[5] < LEVEL / len(rows)]
     return f"; of the prior {len(differing)} of {len(rows)} differ" if rows else ""
@@ -154,7 +202,25 @@ def _bounded(made: np.ndarray, model: Model) -> np.ndarray:
     return np.clip(made.astype(np.float64), -LARGEST, LARGEST)
 
 
-def _simulate(bound: BoundModel, draws: DrawBlocks, block_rows: int, columns: list[Variable] | None) -> _Simulator:
+def _is_log_less_skewed(outcome: np.ndarray) -> bool:
+    """Return whether outcomes are positive, and their logs much less skewed than they are.
+
+    >>> _is_log_less_skewed(np.exp(np.linspace(-2, 2, 50))), _is_log_less_skewed(np.linspace(1, 2, 50))
+    (True, False)
+    """
+    if not outcome.size or outcome.min() <= 0:
+        return False
+    return bool(abs(skew(np.log(outcome))) < LESS_SKEWED * max(skew(outcome), 0.1))
+
+
+def _simulate(
+    bound: BoundModel,
+    draws: DrawBlocks,
+    block_rows: int,
+    columns: list[Variable] | None,
+    terms: list[Term],
+    num_sets: int,
+) -> _Simulator:
     """Return the sums over all rows of observed and simulated outcomes.
 
     Args:
@@ -162,6 +228,8 @@ def _simulate(bound: BoundModel, draws: DrawBlocks, block_rows: int, columns: li
         draws: of its posterior or prior.
         block_rows: rows of a block.
         columns: bins of the data's columns; None without residuals.
+        terms: that the model may lack.
+        num_sets: number of simulated sets, unless there are more draws.
 
     Raises:
         ConfigError: outcomes are not finite.
@@ -177,10 +245,10 @@ def _simulate(bound: BoundModel, draws: DrawBlocks, block_rows: int, columns: li
     survey = survey_rows(blocks(), shards.num_rows, block_rows)
     if not survey.is_finite:
         raise unsuitable(KEY, f"model {type(bound.model).__name__} has outcomes that are not finite")
-    simulator = _Simulator(bound.model, draws, survey, columns, unit)
+    simulator = _Simulator(bound.model, draws, survey, columns, terms, unit, num_sets)
     if all(map(simulator.add, blocks())):
         return simulator
-    simulator = _Simulator(bound.model, draws, survey, columns, unit, may_be_binary=False)
+    simulator = _Simulator(bound.model, draws, survey, columns, terms, unit, num_sets, may_be_binary=False)
     for block in blocks():
         simulator.add(block)
     return simulator
@@ -194,7 +262,9 @@ class _Simulator:
         draws: of its posterior.
         survey: of all rows.
         columns: bins of the data's columns; None if an outcome is more than one number.
+        terms: that the model may lack.
         unit: of the observed outcomes, into which simulated ones are converted.
+        num_sets: see `_simulate`.
         may_be_binary: whether outcomes of which only 0 and 1 are observed are taken for binary.
     """
 
@@ -204,7 +274,9 @@ class _Simulator:
         draws: DrawBlocks,
         survey: Survey,
         columns: list[Variable] | None,
+        terms: list[Term],
         unit: Unit,
+        num_sets: int,
         *,
         may_be_binary: bool = True,
     ) -> None:
@@ -220,13 +292,11 @@ class _Simulator:
             self._kind = "binary"
         elif self._kind == "binary" and not may_be_binary:
             self._kind = "whole"
-        # The smallest p value that the simulated sets can give must lie below the level of one quantity.
-        needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
-        self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
+        self._num_repeats = min(_MOST_REPEATS, math.ceil(num_sets / self._draws.num_draws))
         self._residuals: Residuals | None = None
         if columns is not None:
             made = np.concatenate([*self._made(survey.rows, num_repeats=1)])
-            self._residuals = Residuals(self._kind, columns, made, self._num_classes)
+            self._residuals = Residuals(self._kind, columns, made, self._num_classes, terms)
 
     def _predict_some(self, block: RowsOfBlock) -> Predictive:
         """Return the predictive distribution of two rows at the first draw."""

@@ -11,13 +11,16 @@ from jaxtyping import Float
 Kind = Literal["real", "whole", "binary", "class"]
 """What an outcome is: a number, a whole number such as a count, 0 or 1, or the code of a class."""
 
-LEVEL = 0.04
-"""Largest probability that any quantity of a correct model is said to differ; with the 1% of LOO-PIT, it makes 5%."""
+LEVEL = 0.008
+"""Largest probability that any quantity of a correct model is said to differ; with the 0.2% of LOO-PIT, it makes 1%."""
 
 MOST_CLASSES = 20
 
 OF_CLASS = "share of class "
 """Prefix of the names of quantities of classes."""
+
+LOG = "log"
+"""Proposed in place of a term, where logs of the outcomes would be less skewed."""
 
 FITTED = "(predicted)"
 """Variable of bins that holds the predicted mean."""
@@ -31,9 +34,10 @@ class Bin(NamedTuple):
         num_rows: rows in it.
         predicted: their predicted mean outcome, or probability of a class.
         observed: their observed mean outcome, or share of rows in it.
-        low, high: simultaneous band, which holds the observed values of all bins of the variable with 95% probability.
+        low, high: simultaneous band, which holds the observed values of all bins of the variable with 99% probability.
         at: mean of the variable; NaN for levels.
-        interval_low, interval_high: mean ends of the 90% predictive intervals of rows; NaN if an outcome is 0 or 1.
+        interval_low, interval_high: quantiles that enclose the middle 90% of the simulated outcomes of all rows of the bin
+            together; NaN if an outcome is 0 or 1.
         middle_low, middle_high: quantiles that enclose the middle 90% of the observed outcomes; NaN likewise.
     """
 
@@ -77,15 +81,6 @@ def kind_of(dtype: np.dtype, smallest: float, largest: float, *, is_class: bool)
     if dtype.kind == "b" or (dtype.kind in "iu" and smallest >= 0 and largest <= 1):
         return "binary"
     return "whole" if dtype.kind in "iu" else "real"
-
-
-def num_quantities(kind: Kind, num_classes: int = 0) -> int:
-    """Return the largest number of quantities of an outcome, those of residuals included.
-
-    >>> num_quantities("real"), num_quantities("class", 10)
-    (10, 12)
-    """
-    return {"real": 6 + 4, "whole": 4 + 4, "binary": 1 + 2, "class": min(num_classes, MOST_CLASSES) + 2}[kind]
 
 
 def quantities_of(

@@ -12,10 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.analyses.predictive_checks.predictive_bins import MIDDLE, Variable, bin_numbers
+from bayesmesh.analyses.predictive_checks.predictive_bins import Variable, bin_numbers, middle_of
 from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, MOST_CLASSES, Bin, Kind
+from bayesmesh.analyses.predictive_checks.predictive_terms import Term
 
-LEVEL_OF_BANDS = 0.95
+LEVEL_OF_BANDS = 0.99
+
+POOLED = 100_000
+"""Simulated outcomes, over all rows, of which the quantiles of a bin are computed; one of each row if there are more rows."""
+
+FARTHEST = 4.0
+"""Residuals of numbers count as no larger, so that a single outlier does not decide on a bin or a term."""
 
 
 class Residuals:
@@ -27,6 +34,7 @@ class Residuals:
         simulated: outcomes of rows from all parts of the data, from each draw; their means place the bins of predictions.
         num_classes: number of classes of a class outcome, each treated as a 0-1 outcome; only the first `MOST_CLASSES`
             count.
+        terms: terms that the model may lack.
     """
 
     def __init__(
@@ -35,8 +43,11 @@ class Residuals:
         variables: Sequence[Variable],
         simulated: Shaped[np.ndarray, "draw row"],
         num_classes: int = 0,
+        terms: Sequence[Term] = (),
     ) -> None:
-        self._kind, self._columns = kind, list(variables)
+        self._kind, self._columns, self._terms = kind, list(variables), list(terms)
+        self._of_terms: dict[int, list[np.ndarray]] = {}
+        self._pooled: list[np.ndarray] = []
         self._num_parts = min(num_classes, MOST_CLASSES) if kind == "class" else 1
         self._has_intervals = kind in ("real", "whole")
         means = [_predicted(self._part(simulated, part), kind)[0] for part in range(self._num_parts)]
@@ -57,18 +68,34 @@ class Residuals:
             start: number of the first row.
         """
         every = np.concatenate([outcome[None], simulated])
+        stop, num_rows = start + len(outcome), max((len(each.codes) for each in self._columns), default=0)
+        if self._has_intervals and num_rows:
+            kept = min(len(simulated), math.ceil(POOLED / num_rows))
+            self._pooled.append(simulated[np.linspace(0, len(simulated) - 1, kept).astype(int)])
         for part in range(self._num_parts):
             values = self._part(every, part)
             mean, scale = _predicted(values[1:], self._kind)
             residual = (values - mean) / scale
-            ends = np.quantile(values[1:], MIDDLE, axis=0) if self._has_intervals else np.full((2, len(mean)), np.nan)
-            of_rows = (residual, values, np.stack([mean, *ends]))
+            if self._has_intervals:
+                residual = np.clip(residual, -FARTHEST, FARTHEST)
+            of_rows = (residual, values, mean)
             if self._edges.size:
                 codes = np.searchsorted(self._edges, mean, side="right")
                 self._add_to((FITTED, 0), codes, len(self._edges) + 1, of_rows)
             for column in self._columns:
-                codes = column.codes[start : start + len(mean)]
-                self._add_to((column.name, part), codes, len(column.labels), of_rows)
+                self._add_to((column.name, part), column.codes[start:stop], len(column.labels), of_rows)
+            if self._terms:
+                self._add_to_terms(part, residual, start, stop)
+
+    def _add_to_terms(self, part: int, residual: Float[np.ndarray, "set row"], start: int, stop: int) -> None:
+        """Add sums of residuals times features, of squared features, of squared residuals, and rows."""
+        features = np.concatenate([each.features(start, stop) for each in self._terms], axis=1)
+        power, square = np.square(features).sum(axis=0), np.square(residual).sum(axis=1)
+        sums = [residual @ features, power, square, np.array(stop - start)]
+        before = self._of_terms.get(part)
+        self._of_terms[part] = (
+            sums if before is None else [one + other for one, other in zip(before, sums, strict=True)]
+        )
 
     def _part(self, every: Shaped[np.ndarray, "set row"], part: int) -> Float[np.ndarray, "set row"]:
         """Return the outcomes, or for classes, whether they are a certain class."""
@@ -77,15 +104,15 @@ class Residuals:
     def _add_to(
         self, key: tuple[str, int], codes: np.ndarray, num_bins: int, of_rows: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> None:
-        """Add, for each bin: sums of residuals, of squared residuals, of outcomes, of fourth powers of residuals, rows, predicted
-        means, and ends of predictive intervals."""
+        """Add, for each bin: sums of residuals, of squared residuals, of outcomes, of fourth powers of residuals, rows,
+        predicted means."""
         residual, values, predicted = of_rows
         is_in = np.zeros((values.shape[1], num_bins))
         at = np.flatnonzero(codes >= 0)
         is_in[at, codes[at]] = 1.0
         square = np.square(residual)
         sums = np.stack([residual @ is_in, square @ is_in, values @ is_in, np.square(square) @ is_in])
-        about = np.stack([is_in.sum(axis=0), *(predicted @ is_in)])
+        about = np.stack([is_in.sum(axis=0), predicted @ is_in])
         found = np.concatenate([sums, np.broadcast_to(about[:, None], (len(about), *sums.shape[1:]))])
         self._sums[key] = self._sums[key] + found if key in self._sums else found
 
@@ -107,7 +134,21 @@ class Residuals:
                 by_column = [np.sum([measure(each) for each in self._of(name)], axis=0) for name in names]
                 found[f"{quantity} by column"], place = _largest(by_column)
                 worst[f"{quantity} by column"] = names[place]
+        if self._terms:
+            found["residuals by term"], place = _largest(self._by_term())
+            worst["residuals by term"] = self._terms[place].text
         return found, worst
+
+    def _by_term(self) -> list[Float[np.ndarray, " set"]]:
+        """Return the statistic of `_of_means` for each term, with its features in place of bins."""
+        sizes = [each.size for each in self._terms]
+        ends = np.cumsum([0, *sizes])[:-1]
+        found = []
+        for sums, power, square, num_rows in self._of_terms.values():
+            of_features = np.square(sums) / np.where(power > 0, power, 1.0)
+            overall = square / num_rows
+            found.append(np.add.reduceat(of_features, ends, axis=1) / np.where(overall > 0, overall, 1.0)[:, None])
+        return [*np.sum(found, axis=0).T]
 
     def _of(self, name: str) -> list[np.ndarray]:
         return [self._sums[name, part] for part in range(self._num_parts)]
@@ -115,6 +156,7 @@ class Residuals:
     def bins(self) -> list[Bin]:
         """Return predicted and observed means by bin of each variable; for classes, of the one that fits worst."""
         found = []
+        pooled = np.concatenate(self._pooled, axis=1) if self._pooled else None
         if (FITTED, 0) in self._sums:
             sums = self._sums[FITTED, 0]
             found += [each for _, each in _bins_of(FITTED, [str(i + 1) for i in range(sums.shape[2])], sums)]
@@ -124,7 +166,7 @@ class Residuals:
                 worst = int(np.argmax([_of_means(each)[0] for each in parts]))
                 of = f" (class {worst})" if self._kind == "class" else ""
                 made = _bins_of(column.name, [f"{label}{of}" for label in column.labels], parts[worst])
-                found += _with_values(made, column, has_middle=self._has_intervals)
+                found += _with_values(made, column, pooled)
         return found
 
 
@@ -143,18 +185,27 @@ def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set 
     used = np.flatnonzero(num_rows > 0).tolist()
     of_sets, predicted = sums[2][:, used] / num_rows[used], sums[5, 0, used] / num_rows[used]
     low, high = simultaneous_band(of_sets[1:])
-    ends = sums[6:8, 0][:, used] / num_rows[used]
-    numbers = np.stack([predicted, of_sets[0], low, high, np.full(len(used), np.nan), *ends], axis=1).tolist()
+    numbers = np.stack([predicted, of_sets[0], low, high], axis=1).tolist()
     return [(i, Bin(name, labels[i], int(num_rows[i]), *each)) for i, each in zip(used, numbers, strict=True)]
 
 
-def _with_values(bins: Sequence[tuple[int, Bin]], column: Variable, *, has_middle: bool) -> list[Bin]:
-    """Add the means of the variable in its bins, and the range of their outcomes."""
+def _with_values(bins: Sequence[tuple[int, Bin]], column: Variable, pooled: np.ndarray | None) -> list[Bin]:
+    """Add the means of the variable in its bins, and the ranges of simulated and observed outcomes.
+
+    Args:
+        bins: of the column, with their positions.
+        column: the column.
+        pooled: simulated outcomes, (set, row); None for outcomes without order or of two values.
+    """
+    simulated = () if pooled is None else middle_of(column, pooled)
     found = []
     for i, each in bins:
-        at = column.at[i] if column.at else math.nan
-        low, high = column.middle[i] if has_middle and column.middle else (math.nan, math.nan)
-        found.append(each._replace(at=at, middle_low=low, middle_high=high))
+        if column.at:
+            each = each._replace(at=column.at[i])
+        if simulated and column.middle:
+            each = each._replace(interval_low=simulated[i][0], interval_high=simulated[i][1])
+            each = each._replace(middle_low=column.middle[i][0], middle_high=column.middle[i][1])
+        found.append(each)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import zarr
 from matplotlib.axes import Axes
 
 from bayesmesh.analyses.predictive_checks.predictive_figures import figures_by_column
-from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, LEVEL, OF_CLASS, Bin
+from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, LEVEL, LOG, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
@@ -32,6 +33,7 @@ OF_RESIDUALS = {
     "residuals by prediction": "outcomes differ from their predictions by more than chance where predictions are low, middling or high",
     "spread of residuals by prediction": "the spread around the predictions changes with the prediction in a way that the model does not capture",
     "residuals by column": "outcomes differ from their predictions in a way that depends on the column {column}",
+    "residuals by term": "residuals follow the term {column}, which the formula does not have",
     "spread of residuals by column": "the spread around the predictions depends on the column {column}",
 }
 """Quantities whose unit means nothing to a reader -> what a large value says."""
@@ -88,18 +90,52 @@ ASPECTS: Mapping[str, tuple[Aspect, Aspect]] = {
 }  # fmt: skip
 """Quantity -> how predictions are wrong where it is larger, or smaller, than the simulated ones; of all others it is a bias."""
 
+SKEWED = ("skewness", "spread of residuals by prediction", "spread of residuals by column")
+"""Quantities whose misfit logs of the outcomes would remove, if these are much less skewed."""
+
 
 def fit_check(table: pd.DataFrame) -> FitCheck:
     """Return what the checks say about the fit of the model."""
     missed = table[table["quantity"].isin(differing(table))].to_dict("records")
     bias: tuple[Aspect, Aspect] = ("bias", "bias")
     looked_at = {aspect for name in table["quantity"] for aspect in ASPECTS.get(name, bias)}
-    refuted = {ASPECTS.get(row["quantity"], bias)[bool(row["observed"] < row["low"])] for row in missed}
+    is_log = bool((table["proposed"] == LOG).any())
+    refuted: dict[Aspect, float] = {}
+    terms: dict[str, float] = {}
+    for row in missed:
+        aspect = ASPECTS.get(row["quantity"], bias)[bool(row["observed"] < row["low"])]
+        aspect = "skewed" if is_log and row["quantity"] in SKEWED else aspect
+        # The simulated values between `low` and `high` span four standard deviations of a normal distribution.
+        size = abs(row["observed"] - row["simulated_mean"]) / max((row["high"] - row["low"]) / 4, 1e-300)
+        refuted[aspect] = max(refuted.get(aspect, 0.0), size)
+        if row["proposed"] and row["proposed"] != LOG:
+            terms[row["proposed"]] = size
     text = "Outcomes simulated from the posterior differ from the observed ones: " + "; ".join(map(_difference, missed))
     state: State = "fail" if missed else "pass"
+    if _is_binary(table):
+        # One quantity alone is no refutation, but names the family that fits by construction.
+        refuted["binary"] = math.inf
+        missed_text = f"{text}. " if missed else ""
+        state, text = (
+            "fail" if missed else "warn",
+            f"{missed_text}All outcomes are 0 or 1, and the model simulates larger ones",
+        )
+    is_seen = bool(missed) or "binary" in refuted
     return FitCheck(
-        "predictive checks", state, f"{text}." if missed else "", frozenset(refuted), frozenset(looked_at - refuted)
+        "predictive checks",
+        state,
+        f"{text}." if is_seen else "",
+        refuted,
+        frozenset(looked_at - refuted.keys()),
+        terms=terms,
     )
+
+
+def _is_binary(table: pd.DataFrame) -> bool:
+    """Return whether all of some counts are 0 or 1, and hardly ever all of the simulated ones."""
+    counts = table[table["quantity"] == "largest"]
+    is_counts = bool((table["quantity"] == "share of zeros").any())
+    return is_counts and bool(((counts["observed"] <= 1) & (counts["low"] > 1)).any())
 
 
 def _difference(row: Mapping[Hashable, Any]) -> str:
@@ -124,7 +160,7 @@ def read_checks(path: Path) -> pd.DataFrame | None:
     Raises:
         StoreError: the file is damaged.
     """
-    return read_table(path, texts=("quantity", "largest_for"), numbers=NUMBERS) if path.exists() else None
+    return read_table(path, texts=("quantity", "largest_for", "proposed"), numbers=NUMBERS) if path.exists() else None
 
 
 def differing(table: pd.DataFrame) -> list[str]:
@@ -248,7 +284,7 @@ def draw_bins(name: str, bins: pd.DataFrame, unbiased: float | None = None) -> P
     of = "prediction" if name == FITTED else name
     words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside the band"
     lie = "lies" if num_out == 1 else "lie"
-    note = f"{num_out} of {len(chosen)} bins {lie} outside the band, which holds all of them with 95% probability if the model is right, including its spread."
+    note = f"{num_out} of {len(chosen)} bins {lie} outside the band, which holds all of them with 99% probability if the model is right, including its spread."
     if num_out and unbiased is not None:
         note += f" Relative to the spread of the outcomes themselves, the bins show no bias (p = {formats.real(unbiased, 2)})."
     if name != FITTED:

@@ -55,37 +55,36 @@ _WORDS: Mapping[str, _Words] = {
 }  # fmt: skip
 
 _MEANS = (
-    "Look for what the formula lacks: a predictor, a curve such as `I(x ** 2)`, an interaction such as `x:z`, or effects of a "
+    "Look for what the formula lacks: a predictor, a curve such as `I(x^2)`, an interaction such as `x:z`, or effects of a "
     "group such as `(1 | group)`."
 )
-_ANOTHER = (
-    "A predictor, or effects of a group such as `(1 | group)`, that the formula lacks may be the cause of the scatter."
+_HEAVIER = "Try `family: student_t`, which has heavier tails, so that outliers do not pull the estimates."
+_LOG_OUTCOME = (
+    "Try `log(y)` as the outcome, or `family: gamma`: the outcomes are positive, and their logs are much less skewed."
 )
+_TRANSFORM = "No family here has a distribution of this shape. Transform the outcome, or look for predictors and groups that the formula lacks."
+_COUNTS_ABOVE_0 = (
+    "Model zeros apart: whether the outcome is 0 with `family: bernoulli`, and the rows above 0 by themselves."
+)
+_BOUNDED = "No family of counts here scatters less than a Poisson distribution. If there is a largest possible count, try `family: binomial` with the key `trials`."
+_MORE_SCATTER = "Try `family: negative_binomial`, which has a parameter for the scatter, and more zeros and heavier tails at the same mean."
+_OWN_SCATTER = "Look for predictors and groups that the formula lacks, and for single rows that differ from all others."
+_LOG_HEAVIER = "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."
+_ROWS = "Try effects of rows, `(1 | row)` with a column that numbers the rows: they let rows scatter more than a binomial distribution."
+_BINARY = "Use `family: bernoulli`: all outcomes are 0 or 1."
 
-_REMEDIES: Mapping[str, Mapping[str, str]] = {
-    "normal": {
-        "tails": "Try `family: student_t`, which has heavier tails.",
-        "uneven": "Where the spread grows with the mean of positive outcomes, try `family: gamma`, or `log(y)` as the outcome.",
-        "shape": "Try `log(y)` as the outcome, or `family: gamma`, where outcomes are positive and skewed.",
-    },
-    "student_t": {"uneven": "Where the spread grows with the mean of positive outcomes, try `log(y)` as the outcome."},
-    "bernoulli": {},
-    "binomial": {
-        "narrow": "Try effects of rows, `(1 | row)` with a column that numbers the rows: they let rows scatter more. " + _ANOTHER,
-    },
-    "poisson": {
-        "narrow": "Try `family: negative_binomial`, which has a parameter for the scatter. " + _ANOTHER,
-        "wide": "No family of counts here scatters less than a Poisson distribution; with a largest possible count, try `family: binomial`.",
-        "zeros": "Try `family: negative_binomial`, which has more zeros at the same mean.",
-        "tails": "Try `family: negative_binomial`, which has heavier tails.",
-        "uneven": "Try `family: negative_binomial`, whose variance grows faster than the mean.",
-    },
-    "negative_binomial": {"narrow": _ANOTHER, "wide": "Try `family: poisson`, which has less scatter."},
-    "gamma": {"tails": "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."},
-    "categorical": {},
-    "ordinal": {},
+REMEDIES: Mapping[str, Mapping[str, str]] = {
+    "normal": {"skewed": _LOG_OUTCOME, "tails": _HEAVIER, "wide": _HEAVIER, "narrow": _TRANSFORM, "uneven": _TRANSFORM, "shape": _TRANSFORM},
+    "student_t": {"skewed": _LOG_OUTCOME, "tails": _TRANSFORM, "wide": _TRANSFORM, "narrow": _TRANSFORM, "uneven": _TRANSFORM, "shape": _TRANSFORM},
+    "gamma": {"skewed": _LOG_HEAVIER, "tails": _LOG_HEAVIER, "wide": _LOG_HEAVIER, "narrow": _OWN_SCATTER, "uneven": _OWN_SCATTER, "shape": _LOG_HEAVIER},
+    "poisson": {"binary": _BINARY, "narrow": _MORE_SCATTER, "zeros": _MORE_SCATTER, "tails": _MORE_SCATTER, "uneven": _MORE_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
+    "negative_binomial": {"binary": _BINARY, "narrow": _OWN_SCATTER, "zeros": _COUNTS_ABOVE_0, "tails": _OWN_SCATTER, "uneven": _OWN_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
+    "binomial": {"narrow": _ROWS, "zeros": _ROWS, "tails": _ROWS, "uneven": _ROWS, "wide": _OWN_SCATTER, "shape": _OWN_SCATTER},
 }  # fmt: skip
-"""Family -> way in which predictions are wrong -> what to try; the remedies for a bias are the same for all families."""
+"""Family -> way in which predictions are wrong -> what to try; what to try for a bias is the same for all families.
+
+Never the family itself, and no key that it does not have.
+"""
 
 
 def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
@@ -114,7 +113,8 @@ def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Sho
         found.append(Shown(group.sd, f"Standard deviations of effects between levels of {group.name}, {of}"))
         if group.is_correlated:
             found.append(Shown(group.correlations, f"Correlations of effects over {group.name}", 0.0))
-        found.append(Shown(group.effects, f"Effects of {group.name}, {of}", 0.0))
+        which = ": {entry}" if group.num_effects > 1 else ""
+        found.append(Shown(group.effects, f"Effects of {group.name}{which}, {of}", 0.0))
     return found
 
 
@@ -142,10 +142,21 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
             "which are spread evenly over the data",
             "intercept_at_zero": "the predictor where all columns are 0",
         },
+        "names": {
+            f"b_{latent_name(each.name)}": f"b_{each.name}"
+            for each in plan.columns
+            if latent_name(each.name) != each.name
+        },
         "scales": effects if scale != 1 else {},
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
-        "remedies": {"bias": _MEANS, **_REMEDIES[options.family]},
+        "remedies": {"bias": _MEANS, **_remedies(plan, options)},
     }
+
+
+def _remedies(plan: Plan, options: Any) -> dict[str, str]:
+    """Return the remedies of the family, with the outcome's own name."""
+    y = plan.formula.outcome.text
+    return {each: text.replace("log(y)", f"log({y})") for each, text in REMEDIES.get(options.family, {}).items()}
 
 
 def _unused_columns(plan: Plan, spec: SpecLike) -> list[str]:
