@@ -70,9 +70,9 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
 
 
 _STARTS = {
-    "uniform": "at random points between -2 and 2 in unconstrained space",
+    "uniform": "at random points between −2 and 2 in unconstrained space",
     "prior": "at draws from the prior",
-    "auto": "at random points, between -2 and 2 in unconstrained space or from the prior",
+    "auto": "at random points, between −2 and 2 in unconstrained space or from the prior",
     "mode": "at points that optimisation reached from draws of the prior",
     "laplace": "around the highest mode that optimisation found",
     "zero": "around one point, the origin of unconstrained space",
