@@ -115,7 +115,7 @@ class Loop:
         wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
         self._chains = ChainWatch(
             self._label, self._numbers, is_adjusted=self.program.kernel.is_adjusted, is_shown=self._peers.is_first,
-            last={} if last is None else last.facts,
+            last={} if last is None else last.facts, dtype=self.program.target.dtype.name,
         )  # fmt: skip
         self._chains.check(num_draws)
         phase, done, state = self._restore(last)

@@ -30,7 +30,7 @@ def statistics(num_iterations: int, **values: Any) -> dict[str, np.ndarray]:
 
 
 def watch(**options: Any) -> ChainWatch:
-    return ChainWatch("some group-001", CHAINS, **{"is_adjusted": True, "last": {}} | options)
+    return ChainWatch("some group-001", CHAINS, **{"is_adjusted": True, "last": {}, "dtype": "float64"} | options)
 
 
 STUCK = {"accepted": False, "acceptance_rate": 1e-5}
@@ -76,6 +76,17 @@ def test_a_step_size_that_has_vanished_is_left_to_warmup() -> None:
     assert found.ended is None
     found.add("sample", 0, statistics(WINDOW, **TROUBLED["frozen"]))
     assert found.ended == {"phase": "sample", "done": WINDOW, "trouble": "frozen"}
+
+
+@pytest.mark.parametrize(("step_size", "is_end"), [(1e-7, True), (1e-6, False)])
+def test_in_single_precision_a_step_that_moves_nothing_ends_warmup(step_size: float, is_end: bool) -> None:
+    found = watch(dtype="float32")
+    found.add("warmup", 0, statistics(WINDOW, step_size=step_size))
+    assert (found.ended is not None) == is_end
+    if is_end:
+        with pytest.raises(SamplingError, match=r"step size of all chains \(8 to 11\) was below 1\.2e-07") as failure:
+            found.check(1000)
+        assert failure.value.remedy.startswith("set `compute: {dtype: float64}`")
 
 
 @pytest.mark.parametrize("trouble", TROUBLED)
