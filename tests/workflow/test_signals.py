@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -19,6 +20,51 @@ from bayesmesh.store.zarr_arrays import open_group
 from zygote import zygote
 
 ENDLESS = 50_000_000
+
+CALLBACK = """
+import time
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tensorflow_probability.substrates import jax as tfp
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    pass
+
+
+def wait(mean):
+    time.sleep(0.05)
+    return np.zeros_like(mean)
+
+
+class Mine(Model):
+    pretty_name = "Mine"
+    offers = ()
+
+    def prior(self, data_spec):
+        zero = jnp.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(zero, zero + 1), (2,))})
+
+    def log_likelihood(self, latents, rows):
+        mean = jax.lax.stop_gradient(latents["mean"])
+        waited = jax.pure_callback(wait, jax.ShapeDtypeStruct((2,), mean.dtype), mean, vmap_method="expand_dims")
+        return self.predict(latents, rows).log_prob(rows["x"]) + waited.sum()
+
+    def predict(self, latents, inputs):
+        mean = jnp.broadcast_to(latents["mean"], inputs["x"].shape)
+        return tfd.Independent(tfd.Normal(mean, jnp.ones((), mean.dtype)), 1)
+
+    def outcome(self, rows):
+        return rows["x"]
+
+    def summaries(self, latents, rows):
+        return {"mean": latents["mean"]}
+"""
 
 
 def _spec(stage: str, results: Path, draws: int, **sampling: Any) -> str:
@@ -130,3 +176,40 @@ def test_a_job_without_time_to_wait_leaves_at_its_last_commit(prepared: Any) -> 
     assert job.returncode == 75, said
     assert "asked to stop by SIGTERM; committed: " in said
     assert not (folder / "writer.json").exists()
+
+
+def test_a_model_with_a_host_callback_stops_too(tmp_path: Path, user_environment: Mapping[str, str]) -> None:
+    """Its program returns from a call only at the end, and no cost analysis sees the time of the host."""
+    (tmp_path / "slow.py").write_text(CALLBACK)
+    config = {
+        "title": "Slow",
+        "data": {"source": "gaussian", "num_rows": 20},
+        "model": {"name": "slow:Mine"},
+        "kernel": {"name": "hmc", "num_leapfrog_steps": 2},
+        "sampling": {"chains": 2, "warmup": 1000, "draws": 1000, "initial": {"method": "zero"}},
+    }
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [slow]\n")
+    (tmp_path / "config" / "experiments" / "slow.yaml").write_text(json.dumps(config))
+
+    def start(stage: str) -> subprocess.Popen[str]:
+        command = [str(zygote().bin / "bayesmesh"), stage, "--experiment", "slow"]
+        return subprocess.Popen(
+            command, cwd=tmp_path, env=user_environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    for stage in ("fetch", "shard", "compile"):
+        job = start(stage)
+        said, _ = job.communicate()
+        assert job.returncode == 0, said
+    job = start("sample")
+    while not (locks := [*tmp_path.glob("results/slow/chains/*/group-000/writer.json")]) and job.poll() is None:
+        time.sleep(0.05)
+    time.sleep(3)
+    asked = time.monotonic()
+    job.terminate()
+    said, _ = job.communicate(timeout=60)
+    assert job.returncode == 75, said
+    assert time.monotonic() - asked < 10
+    assert re.search(r"asked to stop by SIGTERM; committed: warmup [1-9]\d* of warmup 1000", said), said
+    assert not locks[0].exists()

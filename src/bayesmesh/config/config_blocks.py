@@ -164,7 +164,7 @@ class SamplingSettings(Settings):
     """Target time between two commits, in seconds; does not change the draws. A job killed without warning repeats at
     most this much."""
     grace_seconds: float = Field(20.0, ge=0, le=3600)
-    """How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) waits for its devices, in seconds. Must be less
+    """How long a job that is asked to stop (SIGTERM, SIGUSR1, SIGHUP, Ctrl-C) waits for its devices, in seconds. Must be less
     than the scheduler allows, 30 s by default on Slurm."""
     on_changed_environment: Literal["refuse", "accept"] = "refuse"
     """Whether to continue chains after a change of software, hardware or mesh; the run is then no longer bitwise

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
@@ -41,6 +43,30 @@ def serve(workflow: Any) -> None:
 def _start(stages: frozenset[str]) -> subprocess.Popen[bytes] | None:
     """Start the process once, and keep it, because it ends once its ``stdin`` is closed."""
     return start_server(stages=stages)
+
+
+def pass_on_signals() -> None:
+    """Ask the jobs on this machine to stop when Snakemake alone is asked; otherwise it would wait for their ends.
+
+    Called after Snakemake has installed its own handlers, which still run.
+    """
+    end = signal.getsignal(signal.SIGTERM)
+    for number, before in (
+        (signal.SIGINT, signal.getsignal(signal.SIGINT)),
+        (signal.SIGTERM, end),
+        (signal.SIGHUP, end),
+    ):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, functools.partial(_stop_jobs, before))
+
+
+def _stop_jobs(before: Any, number: int, frame: FrameType | None) -> None:
+    for process in _just_below(os.getpid()):
+        # A second SIGTERM has no effect on a job; the fork server ignores it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+    if callable(before):
+        before(number, frame)
 
 
 def measure_forks() -> None:
