@@ -114,6 +114,8 @@ _CIRCUMSTANCES = {
 class InternalError(UserError):
     """An error inside Bayesmesh or a library, which no line of the user has raised."""
 
+    exit_code = 70
+
 
 def explain_os_error(error: OSError | MemoryError, place: str = "") -> UserError | None:
     """Return a user error for a full disk, too little memory, a missing permission and the like; None for other errors.

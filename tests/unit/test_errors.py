@@ -24,6 +24,7 @@ def test_every_error_of_the_family_has_its_own_exit_code() -> None:
         "StoreError": 5,
         "PeerError": 6,
         "SamplingError": 7,
+        "InternalError": 70,
         "NotFinished": 75,
     }
     assert all(issubclass(cls, UserError) for cls in family)
