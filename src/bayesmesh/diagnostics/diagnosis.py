@@ -31,7 +31,7 @@ from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite_gate import NonFinite
 from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
 from bayesmesh.diagnostics.gate_messages import without_kernel
-from bayesmesh.diagnostics.gates import evaluate_gates, withdraw_prior
+from bayesmesh.diagnostics.gates import defer_to_rounding, evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.likelihood_gate import constant_gate
 from bayesmesh.diagnostics.mode_gate import modes_gate
 from bayesmesh.diagnostics.mode_stays import ModeStays
@@ -145,7 +145,7 @@ def _judge(
     of_likelihood = likelihood_gate(reader.rounded_likelihood, is_float32, reader.fast_path)
     rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(varying, in_float32))
     if of_likelihood is not None:
-        results = list(map(withdraw_prior, results))
+        results = defer_to_rounding(map(withdraw_prior, results), of_likelihood.name)
     is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)
     # Rounding comes first because it may be why others are missed; heavy tails may not.
     further = (tails.gate(), _constant(sample_stats), accept_step_gate(is_adjusted))

@@ -123,6 +123,16 @@ def _defer(result: GateResult, cause: str) -> GateResult:
     return result.model_copy(update={"notes": (follows,), "hint": "", "follows": cause})
 
 
+def defer_to_rounding(results: Iterable[GateResult], cause: str) -> list[GateResult]:
+    """Replace the remedies of missed gates by the gate `cause`, which found that chains sampled a rounded or another density.
+
+    Such a density is rough: trajectories diverge, and chains stop at different points without there being any modes.
+    """
+    note = f"this may follow from the gate '{cause}', whose remedy comes first"
+    changed = {"notes": (note,), "hint": "", "follows": cause}
+    return [each if each.verdict == "pass" else each.model_copy(update=changed) for each in results]
+
+
 def _noted(result: GateResult, note: str, **changed: object) -> GateResult:
     return result.model_copy(update={"notes": (*result.notes, note), **changed})
 

@@ -226,6 +226,20 @@ def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
     assert "not a number in float64" in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
 
 
+def test_where_float32_rounds_the_likelihood_other_gates_give_no_advice(
+    run, tmp_path: Path, layout: ExperimentLayout
+) -> None:
+    groups = good_posterior()
+    groups["sample_stats"]["diverging"][:, ::3] = True
+    assert next(each["hint"] for each in run(groups)[0]["gates"] if each["name"] == "divergences")
+    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 0.5
+    gates = {each.name: each for each in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates}
+    assert next(iter(gates)) == "precision"
+    assert (gates["divergences"].hint, gates["divergences"].follows) == ("", "precision")
+    assert "the gate 'precision', whose remedy comes first" in gates["divergences"].message
+    assert not gates["r_hat"].follows
+
+
 def test_the_gate_of_the_log_likelihood_names_the_model_s_own_method(
     run, tmp_path: Path, layout: ExperimentLayout
 ) -> None:
