@@ -159,8 +159,8 @@ def last_error(said: str) -> UserError | None:
     return UserError(message, remedy)
 
 
-def suggest(name: str, valid: Iterable[str]) -> str:
-    """Return a sentence with the nearest valid name and all valid names, if there are any.
+def suggest(name: str, valid: Iterable[str], *, alike: float = 0.5) -> str:
+    """Return a sentence with the nearest valid name, if any is at least so `alike`, and all valid names, if there are any.
 
     >>> suggest("chese", ["chees", "hmc"])
     "did you mean 'chees'? valid: chees, hmc"
@@ -175,5 +175,5 @@ def suggest(name: str, valid: Iterable[str]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     listed = "valid: " + ", ".join(names[:MOST_NAMES]) + more
     folded = {each.casefold(): each for each in names}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=alike)
     return f"did you mean '{folded[near[0]]}'? {listed}" if near else listed

@@ -17,6 +17,12 @@ from bayesmesh.models.glm.formula import KEY, Factor, Term
 LARGEST = 1e100
 """Largest number in a column, so that sums of squares over all rows stay finite."""
 
+MOST_COLUMNS = 2000
+"""Largest number of columns of a design, which is a dense matrix."""
+
+MOST_CATEGORIES = 10
+"""Largest number of categories in a product: one of more has too many columns, alone or with the terms that it contains."""
+
 
 class Source(NamedTuple):
     """Columns of the source, whatever fields were prepared from them.
@@ -137,6 +143,7 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
     made: list[Columns] = []
     for term in terms:
         levels = {f.text: found for f in term if (found := levels_of(source, f)) is not None}
+        _check_width(source, term, levels)
         numbers = frozenset(f.text for f in term) - frozenset(levels)
         codings: list[Coding] = []
         labels: list[str] = []
@@ -152,6 +159,15 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
                 raise ConfigError(f"{KEY}: two terms are called '{name}'", "rename a column that they read")
             made.append(Columns(":".join(f.text for f in term), term, tuple(codings), tuple(labels), tuple(names)))
     return made
+
+
+def _check_width(source: Source, term: Term, levels: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a product of so many levels and numbers that even their names would exhaust the memory."""
+    least = math.prod(max(1, len(each) - 1) for each in levels.values())
+    least *= math.prod(math.prod(source.fields[f.names[0]].shape) for f in term if f.text not in levels)
+    if least > MOST_COLUMNS or len(levels) > MOST_CATEGORIES:
+        what = f"{least:,} columns or more" if least > MOST_COLUMNS else f"{len(levels)} categories"
+        raise ConfigError(f"{KEY}: '{':'.join(f.text for f in term):.80}' has {what}", f"use at most {MOST_COLUMNS:,} columns, and products of at most {MOST_CATEGORIES} categories; for many levels, use effects of groups: (1 | {term[0].text})")  # fmt: skip
 
 
 def _split(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from formulaic.errors import FormulaicError
@@ -17,12 +18,19 @@ from formulaic.parser import DefaultFormulaParser
 
 from bayesmesh.config.normalised_names import columns_called
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.glm.formula_idioms import instead_of
 
 KEY = "key 'model.formula'"
 EXAMPLE = "for example\n    model:\n      formula: y ~ x + log(z) + species + (1 + x | site)"
 
 MOST_TERMS = 500
 """Largest number of terms in a formula; a power of a sum may expand to more than anyone intends."""
+
+MOST_PRODUCTS = 20_000
+"""Largest number of products to form while operators are expanded, before equal ones are joined."""
+
+MOST_PARTS = 400
+"""Largest number of names, numbers and operators in a transform."""
 
 TRANSFORMS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "exp": np.exp, "expm1": np.expm1,
@@ -91,12 +99,14 @@ class Formula(NamedTuple):
         terms: population-level terms, in the order of the formula, without the intercept.
         has_intercept: whether there is an intercept.
         groups: group effects.
+        remarks: sentences on parts that have no effect.
     """
 
     outcome: Factor
     terms: tuple[Term, ...]
     has_intercept: bool
     groups: tuple[GroupTerm, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def predictors(self) -> set[str]:
@@ -121,6 +131,8 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     >>> found.groups[0].group, len(found.groups[0].terms), found.groups[0].is_correlated
     ('g', 2, False)
     """
+    if said := instead_of(text, columns):
+        raise ConfigError(f"{KEY}: '{text:.80}': {said[0]}", said[1])
     left, tilde, right = text.partition("~")
     if not tilde or not left.strip() or "~" in right:
         raise ConfigError(f"{KEY}: '{text:.80}' is not of the form outcome ~ terms", EXAMPLE)
@@ -128,25 +140,28 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
         raise ConfigError(
             f"{KEY}: '{text:.80}' ends with '{right.rstrip()[-1]}'", "remove it, or write what comes after it"
         )
-    _check_powers(right)
+    remarks: list[str] = []
     plain, grouped = [], []
     for sign, part in _parts(right):
-        if "|" not in part:
+        if "|" not in _QUOTED.sub("", part):
             plain.append(f"{sign} {part}")
         elif sign == "-" or not (part.startswith("(") and part.endswith(")")):
-            raise ConfigError(f"{KEY}: '{part:.60}': effects of groups are written in parentheses", EXAMPLE)
+            raise ConfigError(
+                f"{KEY}: '{part:.60}': effects of groups are written in parentheses", f"write ({part:.60}), {EXAMPLE}"
+            )
         else:
-            grouped.append(_group_term(part[1:-1], columns))
+            grouped.append(_group_term(part[1:-1], columns, remarks))
     outcome = _factor(left.strip().strip("`"), columns)
     others = [name for name in columns if name not in outcome.names]
-    has_intercept, terms = _terms(" ".join(plain) or "1", columns, others)
+    has_intercept, terms = _terms(" ".join(plain) or "1", columns, others, remarks)
     doubled = [g.group for i, g in enumerate(grouped) for h in grouped[:i] if h.group == g.group]
     if doubled:
         raise ConfigError(
             f"{KEY}: the groups '{doubled[0]}' appear twice",
-            "put all effects into one pair of parentheses; `||` leaves out correlations",
+            f"put all effects into one pair of parentheses, such as (1 + x | {doubled[0]}), or (1 + x || {doubled[0]}) "
+            "for effects without correlations",
         )
-    found = Formula(outcome, terms, has_intercept, tuple(grouped))
+    found = Formula(outcome, terms, has_intercept, tuple(grouped), tuple(dict.fromkeys(remarks)))
     _refuse_outcome(found)
     return found
 
@@ -156,13 +171,6 @@ def _refuse_outcome(formula: Formula) -> None:
     if both := [name for name in formula.outcome.names if name in formula.predictors]:
         problem = f"{KEY}: the outcome '{both[0]}' is also on the right of the tilde, where it would explain itself"
         raise ConfigError(problem, "leave it out on the right")
-
-
-def _check_powers(text: str) -> None:
-    outside = re.sub(r"\w+\([^()]*\)", "", text)
-    for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", outside):
-        if int(power) > 4:
-            raise ConfigError(f"{KEY}: a power of {power} has too many terms", "use at most 4, or write the terms out")
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -178,34 +186,48 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
             sign, part = character, ""
         else:
             part += character
+    if depth:
+        what = "is not closed" if depth > 0 else "closes nothing"
+        raise ConfigError(f"{KEY}: '{text.strip():.80}': a parenthesis {what}", EXAMPLE)
     if part.strip():
         yield sign, part.strip()
 
 
-def _group_term(text: str, columns: Collection[str]) -> GroupTerm:
+def _group_term(text: str, columns: Collection[str], remarks: list[str]) -> GroupTerm:
     effects, _, group = text.partition("|")
     is_correlated = not group.startswith("|")
     group = group.lstrip("|").strip().strip("`")
     if group not in columns:
         problem = f"{KEY}: '({text:.60})': the groups are not the name of a column"
-        nested = "for groups within groups, make one column of both: (1 | site) + (1 | site_and_plot) for R's (1 | site/plot)"
-        raise ConfigError(problem, nested if set("/:") & set(group) else f"{suggest(group, columns)}; {nested}")
-    has_intercept, terms = _terms(effects, columns, [name for name in columns if name != group])
+        if len(levels := re.split(r"\s*[/:]\s*", group)) < 2:
+            raise ConfigError(problem, suggest(group, columns, alike=0.7))
+        both, outer = "_and_".join(levels), f"(1 | {levels[0]}) + " if "/" in group else ""
+        raise ConfigError(problem, f"make a column '{both}' of both names in the table, and write {outer}(1 | {both})")
+    has_intercept, terms = _terms(effects, columns, [name for name in columns if name != group], remarks)
     found = (*(((),) if has_intercept else ()), *terms)
     if not found:
         raise ConfigError(f"{KEY}: '({text:.60})' has no effect", "write (1 | group) for an intercept of each level")
     return GroupTerm(group, found, is_correlated and len(found) > 1)
 
 
-def _terms(text: str, columns: Collection[str], others: Collection[str]) -> tuple[bool, tuple[Term, ...]]:
-    """Return whether the right side of a formula has an intercept, and its other terms; a dot stands for the `others`."""
+def _terms(
+    text: str, columns: Collection[str], others: Collection[str], remarks: list[str]
+) -> tuple[bool, tuple[Term, ...]]:
+    """Return whether the right side of a formula has an intercept, and its other terms.
+
+    Args:
+        text: right side of a formula, without effects of groups.
+        columns: names that it may use.
+        others: columns for which a dot stands.
+        remarks: extended by sentences on parts that have no effect.
+    """
+    parser, context = DefaultFormulaParser(), {"__formulaic_variables_available__": list(others)}
     try:
-        found = DefaultFormulaParser().get_terms(
-            f"~ {text}", context={"__formulaic_variables_available__": list(others)}
-        )
+        remarks += _remarks(parser.get_ast(f"~ {text}", context=context), len(others))
+        found = parser.get_terms(f"~ {text}", context=context)
         parsed = [[(str(f.expr), f.eval_method.value) for f in term.factors] for term in found.root]
-    except (FormulaicError, SyntaxError, AttributeError, IndexError, RecursionError) as error:
-        raise ConfigError(f"{KEY}: '{text:.80}' cannot be read as terms", EXAMPLE) from error
+    except (FormulaicError, SyntaxError, AttributeError, IndexError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"{KEY}: '{text.strip('+ '):.80}' cannot be read as terms", _remedy(text, columns)) from error
     if len(parsed) > MOST_TERMS:
         raise ConfigError(f"{KEY}: {len(parsed):,} terms", f"use at most {MOST_TERMS}")
     terms = [tuple(_factor(t, columns) for t, method in term if method != "literal") for term in parsed]
@@ -213,6 +235,71 @@ def _terms(text: str, columns: Collection[str], others: Collection[str]) -> tupl
         raise ConfigError(f"{KEY}: '{text:.80}' has a number as a factor", "write I(2 * x) for a multiple of a column")
     # Products follow their factors, as in R.
     return () in terms, tuple(sorted((term for term in terms if term), key=len))
+
+
+def _remedy(text: str, columns: Collection[str]) -> str:
+    """Return what to write instead of terms that cannot be read."""
+    if quoted := [name for name in columns if not name.isidentifier() and name in _QUOTED.sub("", text)]:
+        return f"put the name of the column in backticks: `{max(quoted, key=len)}`"
+    if re.search(r"[<>=!]", text):
+        return "make a column of the comparison in the table, with the numbers 0 and 1"
+    if re.search(r"(\^|\*\*)\s*[^\w\s]", text):
+        return "write other powers than interactions as arithmetic, such as I(x^-1)"
+    if re.search(r"(?<![\w.])[\d.]+\s*\*|\*\s*[\d.]+(?![\w.])", text):
+        return "write I(2 * x) for a multiple of a column"
+    return EXAMPLE
+
+
+def _remarks(tree: Any, num_columns: int) -> list[str]:
+    """Return sentences on parts of terms that have no effect, after checking how far the operators expand.
+
+    Args:
+        tree: formulaic's syntax tree.
+        num_columns: number of columns for which a dot stands.
+
+    Raises:
+        ConfigError: there would be too many products, or a power is not a whole number.
+    """
+    nodes = [tree]
+    for node in nodes:
+        nodes += getattr(node, "args", ())
+    # Node -> a bound on its number of terms, and its factors if it is one term.
+    known: dict[int, tuple[int, tuple[str, ...]]] = {}
+    remarks, total = [], 0
+    for node in reversed(nodes):
+        parts = [known[id(each)] for each in getattr(node, "args", ())]
+        symbol, size, factors = "", 1, tuple[str, ...]()
+        if not hasattr(node, "args"):
+            factors = () if node.kind.value == "value" else (node.token,)
+        elif (symbol := node.operator.symbol) == ".":
+            size = max(1, num_columns)
+        elif symbol in ("^", "**"):
+            power, (size, factors) = str(getattr(node.args[1], "token", "")), parts[0]
+            if not power.isdigit() or not int(power):
+                raise ConfigError(f"{KEY}: the power of a term is not a whole number from 1", "write other powers as arithmetic, such as I(x^0.5)")  # fmt: skip
+            size = max(int(power), size ** min(int(power), 64))
+            if factors and int(power) > 1:
+                written = factors[0] if len(factors) == 1 else f"({':'.join(factors)})"
+                remarks.append(_remark(f"{written}{symbol}{power}", factors, int(power)))
+        else:
+            size = sum(number for number, _ in parts)
+            if symbol in ("*", "/", ":") and len(parts) == 2:
+                (left, one), (right, two) = parts
+                size, factors = left * right + (symbol != ":") * size, tuple(dict.fromkeys((*one, *two)))
+                if common := [each for each in one if each in two and (symbol == ":" or one == two)]:
+                    remarks.append(_remark(f"{common[0]}{symbol}{common[0]}", common, 2))
+                factors = factors if one and two and (symbol == ":" or common) else ()
+        total += 0 if symbol in ("", "+", "-") else size
+        if max(total, size) > MOST_PRODUCTS:
+            raise ConfigError(f"{KEY}: the operators expand to more than {MOST_PRODUCTS:,} terms", f"use at most {MOST_TERMS}: write out the interactions that matter, such as x:z")  # fmt: skip
+        known[id(node)] = size, factors
+    return remarks
+
+
+def _remark(written: str, factors: Sequence[str], power: int) -> str:
+    quoted = [each if each.isidentifier() or "(" in each else f"`{each}`" for each in factors]
+    product = quoted[0] if len(quoted) == 1 else f"({' * '.join(quoted)})"
+    return f"'{written}' is '{':'.join(factors)}' itself: powers and products of terms are interactions, as in R. Write I({product}^{power}) for numbers to this power"
 
 
 def _factor(text: str, columns: Collection[str]) -> Factor:
@@ -226,11 +313,14 @@ def _factor(text: str, columns: Collection[str]) -> Factor:
         # As in R: in Python, ^ would bind less tightly than the product around it.
         plain = _QUOTED.sub(lambda _: next(unused), text).replace("^", "**")
         found = ast.parse(plain).body
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE) from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", _remedy(text, columns)) from error
     if len(found) != 1 or not isinstance(found[0], ast.Expr):
-        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE)
+        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", _remedy(text, columns))
     tree = found[0].value
+    # Bounds the depth of the functions below, which call themselves.
+    if sum(1 for _ in ast.walk(tree)) > MOST_PARTS:
+        raise ConfigError(f"{KEY}: '{text:.60}...' is too long for a transform", "make it a column of the table")
     _name_columns(tree, text, columns, quoted)
     _check(tree, text, columns)
     factor = Factor(text, tree)
@@ -264,9 +354,11 @@ def _check(tree: ast.expr, text: str, columns: Collection[str]) -> None:
     match tree:
         case ast.Name(id=name):
             if name not in columns:
-                raise ConfigError(f"{KEY}: no column '{name}' in the data", suggest(name, columns))
-        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
-            pass
+                remedy = "write 1 for the intercept" if name == "Intercept" else suggest(name, columns)
+                raise ConfigError(f"{KEY}: no column '{name}' in the data", remedy)
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            if value > sys.float_info.max:
+                raise ConfigError(f"{KEY}: '{text:.60}' has a number that is too large", "write numbers below 1e308")
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             _check(left, text, columns)
             _check(right, text, columns)
@@ -274,9 +366,13 @@ def _check(tree: ast.expr, text: str, columns: Collection[str]) -> None:
             _check(operand, text, columns)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
             if name not in TRANSFORMS:
-                remedy = f"{suggest(name, TRANSFORMS)}; others are columns to be made in the table"
+                remedy = f"{suggest(name, TRANSFORMS, alike=0.75)}; make a column of any other in the table"
                 raise ConfigError(f"{KEY}: '{text:.60}': no function '{name}'", remedy)
             _check(argument, text, columns)
+        case ast.Compare():
+            raise ConfigError(f"{KEY}: '{text:.60}' is a comparison", _remedy("=", ()))
+        case ast.Call(func=ast.Name(id=name)) if name in TRANSFORMS:
+            raise ConfigError(f"{KEY}: '{text:.60}': '{name}' takes one argument", f"write {name}(x)")
         case _:
             remedy = f"use columns, numbers, + - * / ** and {', '.join(TRANSFORMS)} of one argument"
             raise ConfigError(f"{KEY}: '{text:.60}' is more than arithmetic on columns", remedy)

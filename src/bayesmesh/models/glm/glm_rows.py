@@ -15,6 +15,7 @@ from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, Spe
 from bayesmesh.models.glm import glm_refusals
 from bayesmesh.models.glm.design import (
     LARGEST,
+    MOST_COLUMNS,
     Columns,
     Moments,
     Source,
@@ -32,9 +33,6 @@ from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
 from bayesmesh.models.glm.glm_unused_levels import find_unused, warn_of_unused
 
 ReadBlocks = Callable[[], Iterator[HostRows]]
-
-MOST_COLUMNS = 2000
-"""Largest number of columns of a design, which is a dense matrix."""
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""

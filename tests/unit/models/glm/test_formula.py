@@ -83,15 +83,27 @@ def test_names_in_backticks_are_columns_inside_transforms() -> None:
         ("y ~ __import__('os').system('true')", "cannot be read as terms"),
         ("y ~ x + __import__(x).z", "more than arithmetic|cannot be read"),
         ("y ~ open('file')", "no function 'open'"),
-        ("y ~ log(x, 2)", "more than arithmetic"),
+        ("y ~ log(x, 2)", "'log' takes one argument"),
+        ("y ~ I(x > 3)", "is a comparison"),
+        ("y ~ x + (1 + x | g", "a parenthesis is not closed"),
+        ("y ~ x^0.5", "not a whole number"),
+        ("y ~ x^-1", "cannot be read"),
         ("y ~ {x if x else z}", "more than arithmetic"),
         ("y ~ I([i for i in x])", "more than arithmetic"),
         ("y ~ x + I(3)", "has no column in it"),
-        ("y ~ lag(x)", "no function 'lag'"),
+        ("y ~ log3(x)", "no function 'log3'"),
         ("y ~ log(`his col`)", "no column 'his col' in the data"),
         ("y ~ log(``)", "cannot be read"),
         ("y ~ 2:x", "cannot be read|as a factor"),
-        ("y ~ (x + z + g + h)^9", "a power of 9"),
+        ("y ~ (x + z + g + h)^9", "expand to more than"),
+        (f"y ~ {'*'.join(['x', 'z', 'g', 'h'] * 6)}", "expand to more than"),
+        ("y ~ ((x + z + g)^4)^4", "expand to more than"),
+        (f"y ~ x^{'9' * 400}", "expand to more than"),
+        (f"y ~ {'log(' * 900}x{')' * 900}", "cannot be read"),
+        (f"y ~ I({'-' * 3900}x)", "cannot be read"),
+        (f"y ~ I({'x+' * 300}x)", "too long for a transform"),
+        (f"I({'x+' * 3000}x) ~ z", "cannot be read|too long"),
+        (f"y ~ I(x + {'9' * 400})", "a number that is too large"),
         ("y ~ x | g", "in parentheses"),
         ("y ~ (1 | g:h)", "not the name of a column"),
         ("y ~ (1 | g) + (0 + x | g)", "appear twice"),
@@ -108,11 +120,85 @@ def test_what_is_not_a_formula_is_named(text: str, said: str) -> None:
     assert caught.value.remedy
 
 
-def test_the_number_of_terms_is_bounded() -> None:
+@pytest.mark.parametrize("power", [3, 4])
+def test_the_number_of_terms_is_bounded(power: int) -> None:
     columns = [f"x{i}" for i in range(40)]
     with pytest.raises(ConfigError, match=re.escape(f"use at most {MOST_TERMS}")) as caught:
-        parse_formula(f"x0 ~ ({' + '.join(columns[1:16])})^4", columns)
+        parse_formula(f"x0 ~ ({' + '.join(columns[1:20])})^{power}", columns)
     assert "terms" in caught.value.message
+    assert len(parse_formula(f"x0 ~ ({' + '.join(columns[1:30])})^2", columns).terms) == 29 * 30 / 2
+    assert len(parse_formula(f"x0 ~ {' + '.join(columns[1:] * 20)}", columns).terms) == 39
+
+
+@pytest.mark.parametrize(
+    ("terms", "without_effect", "instead"),
+    [
+        ("x + x^2", "'x^2' is 'x'", "I(x^2)"),
+        ("x + (x)**3", "'x**3' is 'x'", "I(x^3)"),
+        ("`my col`^2", "'my col^2' is 'my col'", "I(`my col`^2)"),
+        ("log(x)^2 + z", "'log(x)^2' is 'log(x)'", "I(log(x)^2)"),
+        ("(x:z)^2", "'(x:z)^2' is 'x:z'", "I((x * z)^2)"),
+        ("x*x", "'x*x' is 'x'", "I(x^2)"),
+        ("z + x:z:x", "'x:x' is 'x'", "I(x^2)"),
+        ("z + (1 + x^2 | g)", "'x^2' is 'x'", "I(x^2)"),
+    ],
+)
+def test_powers_without_effect_are_named_with_what_to_write(terms: str, without_effect: str, instead: str) -> None:
+    (remark,) = parse_formula(f"y ~ {terms}", COLUMNS).remarks
+    assert without_effect in remark
+    assert f"Write {instead}" in remark
+    parse_formula(f"y ~ {instead}", COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "terms", ["(x + z)^2", "x * z", "x + z + x:z + z:x", "I(x^2)", "x^1", "g / x", "(x + z)^2 * g"]
+)
+def test_other_powers_and_products_have_no_remark(terms: str) -> None:
+    assert parse_formula(f"y ~ {terms}", COLUMNS).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("y ~ C(g)", "types: {g: category}"),
+        ("y ~ C(`my col`, Treatment('b'))", "types: {`my col`: category}"),
+        ("y | trials(h) ~ x", "trials: h"),
+        ("p(y, h) ~ x", "trials: h"),
+        ("cbind(x, z) ~ g", "a column of x + z"),
+        ("y | weights(h) ~ x", "weights: h"),
+        ("y | more ~ x", "weights: w"),
+        ("y ~ x + offset(log(h))", "exposure: h"),
+        ("y ~ x + offset(h)", "offset: h"),
+        ("y ~ scale(x)", "standardise: [x]"),
+        ("y ~ poly(x, 2)", "I(x^2)"),
+        ("y ~ s(x, bs = 'cr')", "no smooth terms"),
+        ("y ~ np.log(x)", "write log(x)"),
+        ("y ~ numpy.square(x)", "I(x^2)"),
+        ("y ~ lag(x)", "a column of the table"),
+        ("y ~ Q('my col')", "`my col`"),
+        ("y ~ my col", "`my col`"),
+        ("y ~ (1 | gr(g, by = h))", "(1 | g)"),
+        ("y ~ (1 |p| g)", "(1 | g)"),
+        ("y ~ (1 | g/h)", "(1 | g) + (1 | g_and_h)"),
+        ("y ~ x | g", "(x | g)"),
+        ("y == 1 ~ x", "the second of two `levels`"),
+        ("y = x", "y ~ x"),
+        ("y ~ x, sigma ~ z", "the one of the mean"),
+        ("y ~ 2*x", "I(2 * x)"),
+        ("y ~ x > 3", "a column of the comparison"),
+        ("y ~ 0 + Intercept + x", "write 1"),
+    ],
+)
+def test_idioms_of_other_languages_are_answered(text: str, instead: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_formula(text, COLUMNS)
+    assert instead in caught.value.remedy
+    assert "did you mean" not in caught.value.remedy
+
+
+def test_columns_may_have_the_names_of_idioms() -> None:
+    columns = ["y", "s", "C", "p", "s(x)", "offset"]
+    assert len(parse_formula("y ~ s + C*p + `s(x)` + offset + (s | p)", columns).terms) == 6
 
 
 @pytest.mark.parametrize("term", ["log(\u00b5g)", "I(2 * \u00b5g ** 2)", "\u00b5g"])
