@@ -47,18 +47,20 @@ def find_unused(
         return {}
     labels = [label for each in columns for label in each.labels]
     is_of_levels = [each.is_of_levels for each in columns for _ in each.labels]
-    low, high, squares, num_rows = np.ones(len(labels)), np.zeros(len(labels)), np.zeros(len(labels)), 0
+    low, largest, squares, num_rows = np.ones(len(labels)), np.zeros(len(labels)), np.zeros(len(labels)), 0
     for rows in read_blocks():
         number = len(next(iter(rows.values())))
         levels = np.concatenate([each.evaluate(rows, number, without="numbers") for each in columns], axis=1)
         numbers = np.concatenate([each.evaluate(rows, number, without="levels") for each in columns], axis=1)
-        low, high = np.minimum(low, levels.min(0, initial=1.0)), np.maximum(high, levels.max(0, initial=0.0))
+        low = np.minimum(low, levels.min(0, initial=1.0))
+        # A level whose rows all have the number 0 determines its coefficient no more than one without rows.
+        largest = np.maximum(largest, np.abs(levels * numbers).max(0, initial=0.0))
         squares, num_rows = squares + np.square(numbers).sum(0), num_rows + number
     sizes = np.sqrt(squares / max(num_rows, 1))
     found: dict[int, Unused] = {}
     for i in sorted(constant):
         is_everywhere = bool(low[i] == 1) and is_of_levels[i]
-        if is_everywhere or (high[i] == 0 and sizes[i] > 0):
+        if is_everywhere or (largest[i] == 0 and sizes[i] > 0):
             found[i] = Unused(labels[i], is_everywhere, float(sizes[i]))
     return found
 
