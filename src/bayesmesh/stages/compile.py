@@ -31,7 +31,7 @@ from bayesmesh.sampling.program_costs import Cost, cost_of_gradient, expected_se
 from bayesmesh.sampling.program_sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
 from bayesmesh.sampling.sampling_density import Arrays
 from bayesmesh.sampling.sampling_mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
-from bayesmesh.sampling.sampling_model_check import Shapes
+from bayesmesh.sampling.sampling_model_check import Shapes, check_described
 from bayesmesh.sampling.sampling_monitor import compile_monitored
 from bayesmesh.sampling.sampling_pair_check import sums_over_pairs
 from bayesmesh.sampling.sampling_peers import Peers
@@ -76,6 +76,7 @@ def run(
             _check_all_rows(spec, shards, data_spec)
             work = _Work(spec, later, ledger, peers, shards, data_spec)
         made = _compile(work)
+        warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
         program, compiled = made.program, made.compiled
         with peers.together():
             _check_sizes(work, made)
@@ -88,7 +89,7 @@ def run(
         with peers.together():
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
-            facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *made.warnings])
+            facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)

@@ -47,6 +47,7 @@ class ModelDescription(pydantic.BaseModel):
 
     Attributes:
         facts: its assumptions, in the order of the page, such as ``Family`` -> ``Poisson``.
+        warnings: reasons to doubt that it is the model that was meant; `compile` logs them.
         meanings: latent or summary -> its meaning, for names that do not explain themselves.
         names: latent or summary -> its name on the page, where the name of a stored array cannot be that.
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
@@ -59,6 +60,7 @@ class ModelDescription(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     facts: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
     meanings: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
     scales: Mapping[str, float] = {}

@@ -67,6 +67,26 @@ def test_a_model_that_could_not_be_compiled_is_refused(compile_rows: Any, capfd:
     )
 
 
+def test_warnings_of_a_model_are_in_the_log_and_in_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "years.csv").write_text("year,y\n" + "".join(f"{1990 + i},{i % 7}\n" for i in range(30)))
+    experiment = {
+        "title": "Years", "data": {"source": "table", "files": "years.csv"}, "kernel": {"name": "hmc"},
+        "model": {"name": "glm", "formula": "y ~ year^2"}, "sampling": {"chains": 1, "warmup": 5, "draws": 5},
+    }  # fmt: skip
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [years]\n")
+    (tmp_path / "config" / "experiments" / "years.yaml").write_text(yaml.safe_dump(experiment))
+    monkeypatch.setattr(compile, "use_cache", lambda _: None)
+    for stage in ("fetch", "shard", "compile"):
+        assert main([stage, "--experiment", "years"]) == 0
+    (warning,) = read_sealed(tmp_path / "results" / "years" / "program" / "audit.json")["warnings"]
+    assert "write i(year^2)" in warning.lower()
+    assert f"warning: {warning}" in capfd.readouterr().err
+
+
 OBSERVING = """
 import importlib
 import numpy as np

@@ -92,6 +92,14 @@ class Family(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no working response")
 
+    def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return responses by level, and their variances, of the linear model that approximates a family of levels near predictors of 0.
+
+        Args:
+            shares: shares of the levels, (level,).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no levels")
+
     def precision(self, latents: Latents) -> Float[Array, ""]:
         """Return the factor by which to multiply the weights of `working`."""
         return jnp.ones_like(next(iter(latents.values())), shape=())
@@ -326,6 +334,10 @@ class Categorical(_OfLevels):
 
     needs = "a category of two levels or more"
 
+    def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        inverse = np.diag(1 / shares)
+        return inverse[:, 1:] - inverse[:, :1], 1 / shares[1:] + 1 / shares[0]
+
     def _logits(self, eta: Predictor) -> Float[Array, "rows levels"]:
         return jnp.concatenate([jnp.zeros_like(eta[:, :1]), eta], axis=1)
 
@@ -347,6 +359,12 @@ class Ordinal(_OfLevels):
 
     parameters: ClassVar[Mapping[str, str]] = {"baseline": "dirichlet(1)"}
     needs = "a category of two levels or more, in their order"
+
+    def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        up_to = np.cumsum(shares)
+        slopes = 2 * up_to - shares - 1
+        information = np.sum(shares * np.square(slopes))
+        return slopes / information, np.array(1 / information)
 
     @staticmethod
     def cutpoints(latents: Latents) -> Float[Array, " cutpoints"]:

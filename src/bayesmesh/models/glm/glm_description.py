@@ -11,8 +11,9 @@ import numpy as np
 from bayesmesh.models.base import Shown, SpecLike
 from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
-from bayesmesh.models.glm.formula import Factor
+from bayesmesh.models.glm.formula import KEY, Factor
 from bayesmesh.models.glm.glm_coefficients import NAME, SIGMA, Original
+from bayesmesh.models.glm.glm_prior_conflicts import find_conflicts
 from bayesmesh.models.glm.glm_rows import Plan
 from bayesmesh.models.glm.glm_unused_levels import named
 
@@ -148,6 +149,7 @@ def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None
             if latent_name(each.name) != each.name
         },
         "scales": effects if scale != 1 else {},
+        "warnings": [*(f"{KEY}: {remark}" for remark in plan.formula.remarks), *find_conflicts(plan, options, spec)],
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
         "remedies": {"bias": _MEANS, **_remedies(plan, options)},
     }

@@ -22,6 +22,12 @@ _ITERATIONS = 40
 _PASSES = 4
 """Passes over the rows where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
 
+_SINGULAR = 1e-12
+"""Share of a column that others do not determine, below which it is rounding error."""
+
+_SPARE_ROWS = 10
+"""Number of rows beyond that of columns from which residuals tell how far least squares may be off."""
+
 _DIGITS = 8
 """Digits of the numbers that are kept, so that these do not depend on the order in which a machine sums."""
 
@@ -83,7 +89,7 @@ def fit(
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
-        + root @ standard normal. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
+        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
         log. For each term t: ``gram_t`` (level, effect, effect), ``cross_t`` (level, effect, c) and ``working_t`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
         location; and ``sd_t`` (2, effect).
@@ -104,6 +110,7 @@ def fit(
         )
         chosen = fits[largest]
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
+        found["least_squares"] = chosen.least_squares
         if family.is_in_unit:
             found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
         for term, own, of_term in zip(terms, sums, fits, strict=False):
@@ -117,6 +124,33 @@ def fit(
     if has_intercept:
         rounded["location"][0] += center
     return rounded
+
+
+def fit_levels(
+    family: Family, num_levels: int, read_fields: Callable[[], Iterator[HostRows]], num_columns: int
+) -> dict[str, np.ndarray]:
+    """Return ``least_squares`` of the columns for a family of levels, (2, column, ...), from one step of scoring.
+
+    The step begins where all coefficients are 0, without effects of groups.
+
+    Args:
+        family: family of the outcome, which has scores.
+        num_levels: number of levels of the outcome.
+        read_fields, num_columns: as for `fit`.
+    """
+    gram, sums, counts = np.zeros((num_columns, num_columns)), np.zeros((num_columns, num_levels)), np.zeros(num_levels)
+    for rows in read_fields() if num_columns else ():
+        design = np.asarray(rows["design"])
+        weights = np.asarray(rows.get("weights", np.ones(len(design))), float)
+        chosen = weights[:, None] * (np.asarray(rows["outcome"])[:, None] == np.arange(num_levels))
+        gram += np.einsum("ni,nj->ij", design, weights[:, None] * design)
+        sums += np.einsum("ni,nk->ik", design, chosen)
+        counts += chosen.sum(0)
+    shares = np.maximum(counts, 0.5) / max(counts.sum(), 1.0)
+    scores, variances = family.scores(shares / shares.sum())
+    found = least_squares(gram, np.einsum("ik,k...->i...", sums, scores))
+    found[1] *= np.sqrt(variances)
+    return {"least_squares": _rounded(found)}
 
 
 def _rounded(x: np.ndarray) -> np.ndarray:
@@ -195,6 +229,7 @@ class _Fit(NamedTuple):
         effects: (level, effect).
         dispersion: variance of a row of unit weight.
         sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
+        least_squares: (2, column), coefficients without their prior, and their standard errors.
     """
 
     coefficients: np.ndarray
@@ -202,6 +237,25 @@ class _Fit(NamedTuple):
     effects: np.ndarray
     dispersion: float
     sd: np.ndarray
+    least_squares: np.ndarray
+
+
+def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return coefficients without a prior, and their standard errors, which are huge for what rows do not determine, (2, column, ...).
+
+    Args:
+        information: (column, column), inverse covariance of the coefficients.
+        right: (column, ...), its product with the coefficients.
+
+    >>> least_squares(np.array([[4.0, 0.0], [0.0, 0.0]]), np.array([8.0, 0.0])).round(6).tolist()
+    [[2.0, 0.0], [0.5, 1000000.0]]
+    """
+    lengths = np.sqrt(np.diagonal(information))
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    inverse = np.linalg.inv(information / np.outer(lengths, lengths) + _SINGULAR * np.eye(len(lengths)))
+    units = lengths.reshape(-1, *(1 for _ in right.shape[1:]))
+    errors = np.sqrt(np.abs(np.diagonal(inverse))) / lengths
+    return np.stack([np.tensordot(inverse, right / units, axes=1) / units, errors.reshape(units.shape) + 0 * right])
 
 
 def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, has_dispersion: bool) -> _Fit:
@@ -217,14 +271,14 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
     size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_rows, 1e-12)
     size[size == 0] = 1.0
     covariance = np.diag(0.25 * spread / size)
-    coefficients, precision = plain, gram / dispersion + ridge
+    coefficients, information, right = plain, gram / dispersion, cross / dispersion
     effects, remaining = np.zeros(with_outcome.shape), np.zeros(within.shape)
     for _ in range(_ITERATIONS if len(within) else 1):
         remaining = np.linalg.inv(within / dispersion + np.linalg.inv(covariance)[None])
         shrunk = np.einsum("lqr,lrp->lqp", remaining, with_columns) / dispersion
-        precision = (gram - np.einsum("lqp,lqr->pr", with_columns, shrunk)) / dispersion + ridge
+        information = (gram - np.einsum("lqp,lqr->pr", with_columns, shrunk)) / dispersion
         right = (cross - np.einsum("lqp,lq->p", shrunk, with_outcome)) / dispersion
-        coefficients = np.linalg.solve(precision, right) if width else right
+        coefficients = np.linalg.solve(information + ridge, right) if width else right
         left_over = with_outcome - np.einsum("lqp,p->lq", with_columns, coefficients)
         effects = np.einsum("lqr,lr->lq", remaining, left_over) / dispersion
         if len(within):
@@ -239,7 +293,15 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
     # How closely each effect follows its level's own outcomes: 0 leaves the scale of the prior as it is.
     follows = np.clip(1 - np.einsum("lqq->lq", remaining) / variances[None], 0, 1)
     of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
-    return _Fit(coefficients, precision, effects, dispersion, np.stack([np.sqrt(variances), of_logs]))
+    least = least_squares(information, right)
+    spare = sums.num_rows - width
+    if has_dispersion and not len(within) and spare > 0:
+        # Without the prior, the residuals may be far smaller.
+        least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / spread)
+    if spare < _SPARE_ROWS:
+        least[1] = 1 / _SINGULAR
+    sd = np.stack([np.sqrt(variances), of_logs])
+    return _Fit(coefficients, information + ridge, effects, dispersion, sd, least)
 
 
 def arrays_of(arrays: Mapping[str, np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -22,6 +22,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._model_priors import distribution_of, has_location, scaled, split_parameters
 from bayesmesh.models.base import Bijector, Latents, SpecLike
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
+from bayesmesh.models.glm.formula import KEY
 from bayesmesh.models.glm.glm_coordinates import Coordinates
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_rows import Plan
@@ -157,7 +158,11 @@ class _Maker:
         for i in indices:
             key = names[i] if names[i] in self._given else "coefficients"
             if key not in self._given:
-                rows.append((0.0, DEFAULT_SCALE * self._unit / self._plan.sd[i]))
+                scale = DEFAULT_SCALE * self._unit / self._plan.sd[i]
+                if not (limits := np.finfo(self._dtype)).tiny < min(scale, 1 / scale, limits.max):
+                    problem = f"{KEY}: '{names[i]}' has a standard deviation of {self._plan.sd[i]:.3g}, so that {self._dtype} cannot hold its coefficient"
+                    raise ConfigError(problem, "standardise the columns in it with the key 'data.standardise', or set `compute: {dtype: float64}`")  # fmt: skip
+                rows.append((0.0, scale))
                 continue
             prior = self._prior_on_line(key)
             family = prior.family

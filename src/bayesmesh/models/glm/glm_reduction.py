@@ -13,7 +13,7 @@ from bayesmesh.models.glm.families import Family
 from bayesmesh.models.glm.formula import Formula
 from bayesmesh.models.glm.glm_condensed import condense_normal, condense_same, make_layout
 from bayesmesh.models.glm.glm_exact_fit import LEAST_SPREAD, surplus_rows, warn_of_exact_fit
-from bayesmesh.models.glm.glm_fit import Term, fit
+from bayesmesh.models.glm.glm_fit import Term, fit, fit_levels
 from bayesmesh.models.glm.glm_groups import Group
 
 MANY_LEVELS = 1000
@@ -53,9 +53,9 @@ class Reduction(NamedTuple):
         return tuple(int(self.constants[f"levels_of_group_{i}"]) for i in range(len(self.formula.groups)))
 
     def fit(self, read_fields: ReadFields) -> Mapping[str, np.ndarray]:
-        """Return the arrays of `glm_fit.fit`; none for families of levels."""
+        """Return the arrays of `glm_fit.fit` or, for families of levels, of `glm_fit.fit_levels`."""
         if self.family.takes_levels:
-            return {}
+            return fit_levels(self.family, int(self.constants["outcome_levels"]), read_fields, self._num_columns)
         terms = [
             Term(i, self._sizes[i], (() in g.terms) + sum(len(c.labels) for c in part), () in g.terms)
             for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
