@@ -26,7 +26,7 @@ from bayesmesh.config.experiment import (
 )
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
-from bayesmesh.files import write_text
+from bayesmesh.files import read_bytes, write_text
 from bayesmesh.planning.plan_flow import (
     ARITHMETIC,
     DOES_NOT_TRIGGER,
@@ -327,7 +327,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
     if not text.lstrip().startswith("{"):
         origin = text
         try:
-            content = Path(text).read_bytes()
+            content = read_bytes(Path(text))
         except OSError as error:
             raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
         if is_altered(Path(text), content):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from bayesmesh.data.fetching import fetch
 from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.running.machine import limited_memory
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.seal_files import is_of_mirror
+
+LEAST_MEMORY = 3 * 2**28
+"""Memory that files of any size may take, in bytes."""
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -15,5 +19,8 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
         identity = {"name": spec.data.source, **options.model_dump(mode="json")}
         # Those of a mirror are compared with published checksums, and may be absent from one run to the next.
         files = {name: path for name, path in spec.input_files().find().items() if not is_of_mirror(name)}
-        manifest = fetch(source(options), identity, spec.data_layout, files)
+        # Blocks of files are small: a file that takes far more than its size expands as no data do.
+        size = sum(path.stat().st_size for path in files.values())
+        with limited_memory(LEAST_MEMORY + 64 * size if spec.data.source in ("table", "arrays") else None):
+            manifest = fetch(source(options), identity, spec.data_layout, files)
     return f"{spec.data.source}: {manifest['origin'].get('origin', 'fetched')}"

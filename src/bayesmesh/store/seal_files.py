@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,11 @@ from bayesmesh.errors import DataError
 
 MIRROR_VARIABLE = "BAYESMESH_MIRROR"
 """Environment variable that names the folder of published files."""
+
+MOST_ENTRIES = 200_000
+"""Largest number of files and folders that are searched for a pattern."""
+
+_NARROWER = "name a folder that holds little else than the data"
 
 _SPECIAL = "*?["
 _STORE = ".zarr"
@@ -78,9 +84,11 @@ def find_files(patterns: Iterable[str], key: str) -> list[Path]:
     """
     found: list[Path] = []
     for pattern in patterns:
+        _check_scope(pattern, key)
         files = _named(pattern)
         if not files:
             raise DataError(f"key '{key}': {_problem(pattern)}", _remedy(pattern))
+        _refuse_outside(pattern, files, key)
         found += files
     seen: set[Path] = set()
     for file in found:
@@ -88,6 +96,47 @@ def find_files(patterns: Iterable[str], key: str) -> list[Path]:
             raise DataError(f"key '{key}': {file} is named twice", "name every file once")
         seen.add(file)
     return found
+
+
+def _base(pattern: str) -> tuple[Path, float]:
+    """Return the folder in which a pattern is sought, and how many levels below it; a folder is sought in whole."""
+    path = Path(pattern).expanduser()
+    special = [at for at, part in enumerate(path.parts) if any(each in part for each in _SPECIAL)]
+    if path.is_dir() or not special:
+        return path, math.inf
+    return Path(*path.parts[: special[0]]), math.inf if "**" in path.parts else len(path.parts) - special[0]
+
+
+def _check_scope(pattern: str, key: str) -> None:
+    """Reject a pattern or a folder for which very many entries would have to be searched, such as ``/**/*.csv``."""
+    (base, levels), count = _base(pattern), 0
+    if base.suffix == _STORE:
+        return
+    if levels == math.inf and Path.home().is_relative_to(base.resolve()):
+        raise DataError(f"key '{key}': {pattern}: would search the whole of {base.resolve()}", _NARROWER)
+    # Patterns follow links.
+    for at, folders, files in os.walk(base, followlinks=True):
+        count += len(folders) + len(files)
+        if count > MOST_ENTRIES:
+            raise DataError(
+                f"key '{key}': {pattern}: more than {MOST_ENTRIES:,} files and folders to search below {base}",
+                _NARROWER,
+            )
+        if len(Path(at).parts) - len(base.parts) >= levels - 1:
+            folders.clear()
+
+
+def _refuse_outside(pattern: str, files: Iterable[Path], key: str) -> None:
+    """Reject files that a pattern or a folder reaches through links out of its own folder and the project's."""
+    (base, _), folders = _base(pattern), dict[Path, Path]()
+    roots = [base.resolve(), Path().resolve()]
+    for file in files if base.is_dir() else ():
+        folder = folders.get(file.parent) or folders.setdefault(file.parent, file.parent.resolve())
+        real = file.resolve() if file.is_symlink() else folder
+        if not any(real.is_relative_to(root) for root in roots):
+            raise DataError(
+                f"key '{key}': {file} is a link to {real}, outside of the project", "name this file by itself"
+            )
 
 
 def stores_of(files: Iterable[Path]) -> list[Path]:
@@ -121,7 +170,12 @@ def _named(pattern: str) -> list[Path]:
 
 def _below(folder: Path) -> list[Path]:
     """Return the files below a folder, sorted; a Zarr store includes hidden ones, because some of its metadata are hidden."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    files = []
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            files.append(file)
+        elif _store_above(file) and not file.is_dir():
+            raise DataError(f"{file}: not a regular file, in a Zarr store", "remove it, or write the store anew")
     return [file for file in files if _store_above(file) or not _is_hidden(file.relative_to(folder))]
 
 
@@ -132,6 +186,8 @@ def _is_hidden(path: Path) -> bool:
 
 def _problem(pattern: str) -> str:
     path = Path(pattern).expanduser()
+    if path.exists() and not path.is_dir():
+        return f"{pattern}: not a regular file, but a pipe, a socket or a device"
     if path.is_dir():
         return f"{pattern}: the folder holds no file"
     if any(character in pattern for character in _SPECIAL):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bayesmesh.data.base import RowArray
+from bayesmesh.data.declared_sizes import check_size
 from bayesmesh.errors import DataError
 
 ArrayFormat = Literal["npz", "zarr", "netcdf", "hdf5", "json"]
@@ -22,6 +25,9 @@ ENDINGS: dict[str, ArrayFormat] = {
     ".json": "json",
 }  # fmt: skip
 """Extension of a file or folder -> its format."""
+
+MOST_JSON = 2**26
+"""Largest number of bytes of a JSON file, whose numbers take several times as much memory."""
 
 _FILL_VALUES = ("_FillValue", "missing_value")
 
@@ -81,14 +87,24 @@ def open_arrays(path: Path, form: ArrayFormat | None = None) -> Iterator[dict[st
             raise _damaged(path, form, error) from error
         try:
             yield arrays
-        except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, MemoryError, OSError) as error:
             # Decoders and HDF5 set no errno for errors in the content.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise _damaged(path, form, error) from error
 
 
-_DAMAGE = (ValueError, LookupError, TypeError, EOFError, OSError, zipfile.BadZipFile)
+_DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def _damaged(path: Path, form: str, error: Exception) -> DataError:
@@ -98,28 +114,60 @@ def _damaged(path: Path, form: str, error: Exception) -> DataError:
     )
 
 
+class _Member:
+    """An array of an NPZ archive; rows are decompressed as they are read, and pickled objects never."""
+
+    def __init__(
+        self, path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, stack: contextlib.ExitStack
+    ) -> None:
+        name = info.filename.removesuffix(".npy")
+        self._stream = stack.enter_context(archive.open(info))
+        reads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        version = np.lib.format.read_magic(self._stream)
+        if version not in reads:
+            raise ValueError(f"'{name}': not an array of numbers")
+        self.shape, self._is_fortran, self.dtype = reads[version](self._stream)
+        self._start, num_bytes = self._stream.tell(), math.prod(self.shape) * self.dtype.itemsize
+        if self.dtype.hasobject:
+            raise ValueError(f"'{name}': holds pickled Python objects, which can run code")
+        if self._start + num_bytes != info.file_size:
+            raise ValueError(f"'{name}': shape {self.shape} of {self.dtype} does not fit its {info.file_size:,} bytes")
+        check_size(path, f"'{name}'", num_bytes, info.compress_size)
+
+    @functools.cached_property
+    def _whole(self) -> np.ndarray:
+        self._stream.seek(self._start)
+        values = np.frombuffer(self._stream.read(), self.dtype)
+        return values.reshape(self.shape, order="F" if self._is_fortran else "C")
+
+    def __getitem__(self, rows: slice | tuple[()]) -> np.ndarray:
+        if not isinstance(rows, slice) or self._is_fortran:
+            return self._whole[rows]
+        start, stop, _ = rows.indices(self.shape[0])
+        row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
+        self._stream.seek(self._start + start * row_bytes)
+        values = np.frombuffer(self._stream.read((stop - start) * row_bytes), self.dtype)
+        return values.reshape(stop - start, *self.shape[1:])
+
+
 def _open_npz(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
-    # Never allow pickles, which can run code.
-    archive = stack.enter_context(np.load(path, allow_pickle=False))
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError("a single array; save it with np.savez and a name")
-    return {name: _of_archive(archive, name) for name in archive.files}
-
-
-def _of_archive(archive: Any, name: str) -> np.ndarray:
-    try:
-        values: np.ndarray = archive[name]
-    except ValueError as error:
-        raise ValueError(f"'{name}': {error}") from error
-    return values
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    return {info.filename.removesuffix(".npy"): _Member(path, archive, info, stack) for info in members}
 
 
 def _open_zarr(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
     import zarr
 
     group = zarr.open_group(str(path), mode="r")
-    members = group.members(max_depth=None)
-    return {name: _decoded(each, dict(each.attrs)) for name, each in members if isinstance(each, zarr.Array)}
+    arrays = {name: each for name, each in group.members(max_depth=None) if isinstance(each, zarr.Array)}
+    stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    for name, each in arrays.items():
+        check_size(path, f"'{name}'", each.nbytes, stored, math.prod(each.chunks) * each.dtype.itemsize)
+    return {name: _decoded(each, dict(each.attrs)) for name, each in arrays.items()}
+
+
+_COPY = "write a file that holds all values itself, for example with h5py: target[name] = source[name][()]"
 
 
 def _open_hdf5(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
@@ -130,8 +178,16 @@ def _open_hdf5(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
 
     def visit(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
+            if item.external or item.is_virtual:
+                raise DataError(f"{path}: '{name}' keeps its values in other files", _COPY)
+            piece = math.prod(item.chunks or (0,)) * item.dtype.itemsize
+            check_size(path, f"'{name}'", item.nbytes, item.id.get_storage_size(), piece)
             found[name] = item
 
+    # An error raised in the function would be lost.
+    link = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
+    if link is not None:
+        raise DataError(f"{path}: '{link}' is a link to another file", _COPY)
     file.visititems(visit)
     return found
 
@@ -169,6 +225,8 @@ def _decoded(values: Any, attributes: Mapping[str, Any]) -> RowArray:
 
 def _open_json(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
     del stack
+    if path.stat().st_size > MOST_JSON:
+        raise ValueError(f"more than {MOST_JSON:,} bytes, which are read as one; write NPZ instead")
     found = json.loads(path.read_bytes(), parse_constant=_refuse_constant, object_pairs_hook=_without_twins)
     if not isinstance(found, dict):
         raise ValueError('not an object such as {"N": 2, "y": [1.5, 2.5]}')

@@ -144,20 +144,21 @@ def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if missing and pa.types.is_dictionary(cells.type) and _is_text(cells.type.value_type):
+    if missing and pa.types.is_dictionary(cells.type) and is_text(cells.type.value_type):
         # Arrow casts no dictionary of views, in which Polars writes texts.
         texts = cells.dictionary.cast(pa.string())
         is_gone = pc.is_in(texts, value_set=pa.array(missing, pa.string())).take(cells.indices)
         kept = pc.if_else(is_gone, pa.scalar(None, cells.indices.type), cells.indices)
         return pa.DictionaryArray.from_arrays(kept, texts, ordered=cells.type.ordered)
-    if not missing or not _is_text(cells.type):
+    if not missing or not is_text(cells.type):
         return cells
     # Arrow compares no views, in which Polars writes texts.
     cells = cells.cast(pa.string()) if pa.types.is_string_view(cells.type) else cells
     return pc.if_else(pc.is_in(cells, value_set=pa.array(missing, cells.type)), pa.scalar(None, cells.type), cells)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether cells are texts."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
@@ -177,7 +178,7 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
 
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
-    if _is_text(cells.type):
+    if is_text(cells.type):
         cells = cells.cast(pa.string())
     if kind == "time":
         _refuse_numbers(cells)
@@ -202,7 +203,7 @@ def first_padded(cells: pa.Array) -> str | None:
     """Return the first text of a column that begins with a zero before another digit, such as a postal code; else None."""
     import pyarrow.compute as pc
 
-    if not _is_text(cells.type):
+    if not is_text(cells.type):
         return None
     at = pc.index(pc.match_substring_regex(cells, r"^[+-]?0\d"), True).as_py()
     return None if at < 0 else str(cells[at])
@@ -235,7 +236,7 @@ def _refuse_numbers(cells: pa.Array) -> None:
     """Refuse numbers for times: Arrow would count nanoseconds, whatever they count."""
     import pyarrow as pa
 
-    if pa.types.is_temporal(cells.type) or pa.types.is_null(cells.type) or _is_text(cells.type):
+    if pa.types.is_temporal(cells.type) or pa.types.is_null(cells.type) or is_text(cells.type):
         return
     if len(present := np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False))):
         raise Misfit(int(present[0]), str(cells[int(present[0])]))

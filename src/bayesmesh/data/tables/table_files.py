@@ -9,15 +9,19 @@ from __future__ import annotations
 import codecs
 import contextlib
 import dataclasses
+import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
+from bayesmesh.data.declared_sizes import LEAST_TEXT, check_size
 from bayesmesh.data.tables.csv_rows import RowCheck
+from bayesmesh.data.tables.table_columns import is_text
 from bayesmesh.errors import DataError, suggest
 
 Format = Literal["csv", "tsv", "parquet", "feather", "jsonl"]
@@ -37,13 +41,19 @@ BLOCK_BYTES = 4 * 2**20
 BLOCK_CELLS = 2**19
 """Number of cells of a block in other formats."""
 
+MOST_TEXT = 2**20
+"""Largest number of bytes of a cell."""
+
 MOST_LINE = 2**24
 """Largest number of bytes of a line of JSON."""
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-"""Extensions of compressed texts, which are decompressed as they are read."""
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Extension of compressed texts, which are decompressed as they are read -> form of compression."""
+
+MOST_COLUMNS = 100_000
+"""Largest number of columns of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +98,11 @@ class TableFile:
         self.path, self.form = path, form or _format_of(path)
         self.row_check = RowCheck()
         self._delimiter = delimiter or {"tsv": "\t"}.get(self.form, ",")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path}: not a regular file, but a folder, a pipe or a device", "give the path of a table")
         with _explaining(self):
             if self.is_text:
+                self._check_expansion()
                 self._check_encoding()
             if self.form == "csv" and delimiter is None:
                 self._check_delimiter()
@@ -99,9 +112,21 @@ class TableFile:
         self.keys = {key: value for key, value in _keys_of(path).items() if key not in self.names}
         self.written = list(self.names)
         self.names += self.keys
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise DataError(f"{path}: two columns are called '{name}'", "give every column a name of its own")
+        if len(self.names) > MOST_COLUMNS:
+            raise DataError(f"{path}: {len(self.names):,} columns", f"keep at most {MOST_COLUMNS:,}; arrays hold more")
+        if twice := [name for name, count in Counter(self.names).items() if count > 1]:
+            raise DataError(f"{path}: two columns are called '{twice[0]}'", "give every column a name of its own")
+
+    def _check_expansion(self) -> None:
+        """Reject a compressed text whose beginning expands as no table does."""
+        import pyarrow as pa
+
+        if form := COMPRESSED.get(self.path.suffix.lower()):
+            with pa.OSFile(str(self.path)) as file, pa.CompressedInputStream(file, form) as stream:
+                count = 0
+                while count <= LEAST_TEXT and (part := stream.read(BLOCK_BYTES)):
+                    count += len(part)
+                check_size(self.path, "the text", count, file.tell(), least=LEAST_TEXT)
 
     def _check_encoding(self) -> None:
         """Refuse UTF-16 and UTF-32, recognised by a byte-order mark or zero bytes: read as UTF-8, they are other texts."""
@@ -138,9 +163,21 @@ class TableFile:
         with _explaining(self):
             for cells in _BLOCKS[self.form](self, inside):
                 count = len(cells[inside[0]])
+                self._check_lengths(first, cells)
                 keyed = {key: pa.array([self.keys[key]] * count, pa.string()) for key in self.keys if key in names}
                 yield Block(first, {name: keyed[name] if name in keyed else cells[name] for name in names})
                 first += count
+
+    def _check_lengths(self, first: int, cells: Mapping[str, Any]) -> None:
+        """Reject long texts, whose meaning would take minutes to decide."""
+        import pyarrow.compute as pc
+
+        for name, column in cells.items():
+            texts = column.dictionary if hasattr(column, "dictionary") else column
+            longest = pc.max(pc.binary_length(texts)).as_py() if is_text(texts.type) else 0
+            if (longest or 0) > MOST_TEXT:
+                where = f"{self.path}, rows {first:,} to {first + len(column) - 1:,}"
+                raise DataError(f"{where}: '{name}' holds a text of {longest:,} bytes", f"leave the column out:\n    data:\n      columns: ['*', '-{name}']")  # fmt: skip
 
     def open_text(self) -> Any:
         """Return a stream of the decompressed bytes of a text."""
@@ -241,8 +278,6 @@ def _check_quotes(file: TableFile) -> None:
 
 def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the content of every line; numbers stay as the texts in the file."""
-    import io
-
     with io.BufferedReader(file.open_text()) as lines:
         for number in itertools.count(1):
             if not (line := lines.readline(MOST_LINE)):
@@ -284,6 +319,8 @@ def _json_names(file: TableFile) -> list[str]:
     names: dict[str, None] = {}
     for _, row in _json_rows(file):
         names.update(dict.fromkeys(row))
+        if len(names) > MOST_COLUMNS:
+            break
     return list(names)
 
 
@@ -325,6 +362,9 @@ def _parquet_names(file: TableFile) -> list[str]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(file.path) as table:
+        cells = table.metadata.num_rows * table.metadata.num_columns
+        groups = (table.metadata.row_group(i).total_byte_size for i in range(table.metadata.num_row_groups))
+        check_size(file.path, "the table", max(8 * cells, sum(groups)), file.path.stat().st_size)
         return list(table.schema_arrow.names)
 
 
@@ -341,7 +381,12 @@ def _feather_names(file: TableFile) -> list[str]:
     import pyarrow as pa
 
     with pa.memory_map(str(file.path)) as source:
-        return list(pa.ipc.open_file(source).schema.names)
+        names = list(pa.ipc.open_file(source).schema.names)
+        # Without any column, nothing is decompressed.
+        table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=[]))
+        cells = len(names) * sum(table.get_batch(i).num_rows for i in range(table.num_record_batches))
+        check_size(file.path, "the table", 8 * cells, file.path.stat().st_size)
+        return names
 
 
 def _feather_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -352,6 +397,8 @@ def _feather_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str,
         table = pa.ipc.open_file(source)
         for number in range(table.num_record_batches):
             batch = table.get_batch(number)
+            # Arrow trusts offsets that a damaged file holds.
+            batch.validate(full=True)
             for start in range(0, batch.num_rows, size):
                 part = batch.slice(start, size)
                 yield {name: part.column(name) for name in names}
@@ -374,7 +421,7 @@ def _explaining(file: TableFile) -> Iterator[None]:
     path = file.path
     try:
         yield
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, MemoryError) as error:
         # Arrow sets no errno for errors in the content.
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -385,6 +432,8 @@ def _explaining(file: TableFile) -> Iterator[None]:
         said = file.row_check.restate(" ".join(str(error).split()))
         if found := _NOT_UTF8.search(said):
             raise _not_utf8(path, f"{found[2] or 'a row'}, '{file.written[int(found[1])]}'") from error
+        if "straddling object" in said or "cannot infer number of columns" in said:
+            said = f"a line, or a text between quotes, is longer than {BLOCK_BYTES:,} bytes"
         said = said if len(said) <= 300 else f"{said[:300]} ..."
         raise DataError(
             f"{path}: not a whole table in the format {file.form}: {said}", "correct the file, or `format`"

@@ -162,7 +162,7 @@ def test_numbers_that_no_file_of_results_holds_are_refused(
 
 def test_pickles_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], object))
-    with pytest.raises(DataError, match=r"x\.npz: not a whole file of the format npz: .*allow_pickle"):
+    with pytest.raises(DataError, match=r"x\.npz: not a whole file of the format npz: .*pickled Python objects"):
         read(tmp_path / "x.npz")
 
 
