@@ -2,7 +2,7 @@
 
 PyTensor's categorical draws use log p - log(1 - p) in place of log p: with probabilities 0.2 and 0.8 they return the
 second in 94% of cases. The same holds for mixtures and ordered outcomes, which are built from them. Its binomial and von
-Mises draws need NumPyro.
+Mises draws need NumPyro, and its Poisson draws are right in float32 for small means alone.
 """
 
 from __future__ import annotations
@@ -84,7 +84,22 @@ def _binomial(op: object, node: object) -> Sampler:
     del op, node
 
     def draw(key: Array, size: Any, dtype: str, trials: ArrayLike, probability: ArrayLike) -> Array:
-        return jax.random.binomial(key, trials, probability, shape=size).astype(dtype)
+        # In float32, draws from a billion trials spread too far.
+        share, number = (jnp.asarray(each, float) for each in (probability, trials))
+        return jax.random.binomial(key, number, share, shape=size).astype(dtype)
+
+    return draw
+
+
+@jax_sample_fn.register(basic.PoissonRV)
+def _poisson(op: object, node: object) -> Sampler:
+    del op, node
+
+    def draw(key: Array, size: Any, dtype: str, mean: ArrayLike) -> Array:
+        # JAX draws in float32, in which counts above a million spread too far.
+        means = jnp.asarray(mean, float)
+        drawn: Array = tfp.distributions.Poisson(jnp.broadcast_to(means, size or means.shape)).sample(seed=key)
+        return drawn.astype(dtype)
 
     return draw
 

@@ -9,6 +9,8 @@ import numpy as np
 import pymc
 import pytensor.tensor as pt
 import pytest
+from pytensor.link.jax.dispatch.random import jax_sample_fn
+from pytensor.tensor.random import basic
 from scipy import stats
 
 from bayesmesh.models.pymc.pymc_graphs import Graphs
@@ -134,3 +136,15 @@ def test_what_jax_cannot_draw_has_no_predictions(make: Any, parameters: dict[str
         pymc.Normal("slope", 0, 1)
         make("y", **parameters, observed=y)
     assert not Graphs(model, {"y": y}, "some").has_predictions
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "sd"),
+    [(basic.PoissonRV, [1e9], 1e9**0.5), (basic.BinomialRV, [2e9, 0.5], 5e8**0.5)],
+    ids=["poisson", "binomial"],
+)
+def test_large_counts_do_not_spread_further_in_single_precision(kind: type, parameters: list[float], sd: float) -> None:
+    draw = jax_sample_fn.dispatch(kind)(None, None)
+    drawn = np.asarray(draw(jax.random.key(2), (NUM_DRAWS,), "int64", *map(np.float32, parameters)), float)
+    assert drawn.std() == pytest.approx(sd, rel=4 / (2 * NUM_DRAWS) ** 0.5)
+    assert drawn.mean() == pytest.approx(1e9, abs=4 * sd / NUM_DRAWS**0.5)
