@@ -130,6 +130,32 @@ def discrete(y: Any) -> None:
     numpyro.sample("y", dist.Normal(numpyro.sample("count", dist.Poisson(3)), 1), obs=y)
 
 
+def _with(distribution: Any, y: Any) -> None:
+    numpyro.sample("a", distribution)
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(0, 1), obs=y)
+
+
+def on_the_sphere(y: Any) -> None:
+    """A direction, for which NumPyro has no map."""
+    _with(dist.ProjectedNormal(jnp.ones(3)), y)
+
+
+def with_zeros(y: Any) -> None:
+    """A latent that is 0 in a part of its draws."""
+    _with(dist.HurdleGamma(0.3, 2.0, 1.0), y)
+
+
+def shifted(y: Any) -> None:
+    """A positive latent, moved by a transform of real numbers: NumPyro maps the whole line."""
+    _with(dist.TransformedDistribution(dist.HalfNormal(1), dist.transforms.AffineTransform(2, 1)), y)
+
+
+def squared(y: Any) -> None:
+    """A real latent, under a transform of positive numbers."""
+    _with(dist.TransformedDistribution(dist.Normal(1, 1), dist.transforms.PowerTransform(2.0)), y)
+
+
 def blind() -> None:
     """Nothing is observed in the rows."""
     numpyro.sample("z", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1)), 1), obs=jnp.zeros(()))

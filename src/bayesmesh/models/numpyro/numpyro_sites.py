@@ -14,7 +14,17 @@ import jax.numpy as jnp
 from jax.interpreters import partial_eval
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
-from numpyro.distributions import MaskedDistribution, Unit, biject_to
+from numpyro.distributions import (
+    HurdleProbs,
+    IntervalCensoredDistribution,
+    LeftCensoredDistribution,
+    MaskedDistribution,
+    RightCensoredDistribution,
+    TransformedDistribution,
+    Unit,
+    biject_to,
+    constraints,
+)
 from numpyro.distributions.distribution import ImproperUniform, validation_enabled
 from numpyro.distributions.util import is_identically_one
 from numpyro.infer.util import constrain_fn
@@ -24,6 +34,8 @@ from bayesmesh.errors import ConfigError, suggest
 
 Arrays = Mapping[str, Array]
 Site = Mapping[str, Any]
+
+_MIXED = (HurdleProbs, IntervalCensoredDistribution, LeftCensoredDistribution, RightCensoredDistribution)
 
 VALUES, NUMBER = "the values of the rows", "the number of rows"
 """Properties of the rows on which a term may depend."""
@@ -189,6 +201,7 @@ class Sites:
                     "is_scaled": site["scale"] is not None and not is_identically_one(site["scale"]),
                     "is_factor": isinstance(site["fn"], Unit),
                     "is_discrete": bool(getattr(support, "is_discrete", False)),
+                    "fault": None if site["is_observed"] else _fault_of_map(site["fn"]),
                 }
                 out[name] = _log_prob(site) if site["is_observed"] else site["value"]
             return out
@@ -199,6 +212,9 @@ class Sites:
     def _check_latent(self, name: str, site: Mapping[str, Any], more: Mapping[str, Any] | None) -> None:
         if site["is_discrete"]:
             raise ConfigError(f"model {self._name}: the latent '{name}' is discrete", "sum it out: kernels need gradients")  # fmt: skip
+        if site["fault"] is not None:
+            problem, remedy = site["fault"]
+            raise ConfigError(f"model {self._name}: the latent '{name}' {problem}", remedy)
         if more is None or more["shape"] != site["shape"]:
             raise ConfigError(
                 f"model {self._name}: the latent '{name}' has an entry for each row",
@@ -341,6 +357,43 @@ def _layers(distribution: Any) -> list[Any]:
     while hasattr(found[-1], "base_dist"):
         found.append(found[-1].base_dist)
     return found
+
+
+def _fault_of_map(distribution: Any) -> tuple[str, str] | None:
+    """Return why NumPyro's map to unconstrained space is not that of the support of a latent, and the remedy; None if it is."""
+    for each in _layers(distribution):
+        name = type(each).__name__
+        if isinstance(each, _MIXED):
+            return (
+                f"has a distribution, {name}, in which single values have a probability of their own",
+                "give the latent the continuous part as its prior, and sum over the two cases in the likelihood",
+            )
+        support = getattr(getattr(each, "base_dist", None), "support", None)
+        for part in each.transforms if type(each) is TransformedDistribution else ():
+            if _is_real(part.domain) != _is_real(support):
+                return (
+                    f"is transformed by {type(part).__name__}, whose domain is {part.domain} where the values to transform"
+                    f" are {support}",
+                    "give a latent the distribution before the transform, and transform it in the model:"
+                    " `numpyro.deterministic(name, transform(latent))`",
+                )
+            support = part.codomain
+    try:
+        biject_to(distribution.support)
+    except NotImplementedError:
+        return (
+            f"has a distribution, {type(distribution).__name__}, whose support NumPyro does not map to unconstrained space",
+            "for a direction, draw `z` from dist.Normal(concentration, 1).to_event(1) and use `z / jnp.linalg.norm(z)`,"
+            " which has the distribution dist.ProjectedNormal(concentration)",
+        )
+    return None
+
+
+def _is_real(support: Any) -> bool:
+    """Return whether a support is the real numbers, whatever the number of axes."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support is None or bool(support == constraints.real)
 
 
 def _evaluate(function: Callable[..., Any], *given: Any) -> Any:

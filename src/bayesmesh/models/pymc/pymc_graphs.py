@@ -16,7 +16,11 @@ import numpy as np
 import pymc
 import pytensor.tensor as pt
 from jaxtyping import Array
+from pymc.distributions.censored import CensoredRV
+from pymc.distributions.distribution import DiracDeltaRV
+from pymc.distributions.transforms import Chain, Ordered
 from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.transforms import CircularTransform
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
 from pytensor.compile.sharedvalue import SharedVariable
@@ -173,6 +177,11 @@ class Graphs:
         said = f"model {self._name}: '{rv.name}'"
         if rv.dtype not in ("float32", "float64"):
             raise ConfigError(f"{said} is {rv.dtype}", "sum discrete variables out: kernels need gradients")
+        if any(isinstance(getattr(each.owner, "op", None), CensoredRV | DiracDeltaRV) for each in ancestors([rv])):
+            raise ConfigError(
+                f"{said} has a distribution in which single values have a probability of their own",
+                "give it the continuous part as its prior, and sum over the two cases in the likelihood",
+            )
         if self._uses_rows(rv):
             raise ConfigError(
                 f"{said} depends on the rows",
@@ -276,8 +285,12 @@ class Graphs:
 
     @property
     def has_proper_prior(self) -> bool:
-        """Whether draws of the latents follow the prior: all can be drawn, and no potential or observation adds to it."""
-        return not self._undrawn and not self._has_other_terms
+        """Whether draws of the latents follow the prior: all can be drawn, and no potential or observation adds to it.
+
+        The density of an angle in unconstrained space is periodic, and thus has no integral.
+        """
+        is_wrapped = any(isinstance(each, CircularTransform) for each in self._transforms.values())
+        return not self._undrawn and not self._has_other_terms and not is_wrapped
 
     @functools.cached_property
     def has_predictions(self) -> bool:
@@ -286,8 +299,18 @@ class Graphs:
 
     @functools.cached_property
     def _undrawn(self) -> list[Variable]:
-        """The latents from whose distributions JAX cannot draw, including improper ones such as `Flat`."""
-        return [rv for rv in self._free if not self._is_drawn(rv)]
+        """The latents from whose priors JAX cannot draw: improper ones such as `Flat`, and those in a part of their support."""
+        return [rv for rv in self._free if self._is_restricted(rv) or not self._is_drawn(rv)]
+
+    def _is_restricted(self, rv: Variable) -> bool:
+        """Return whether the user's transform leaves out a part of a latent's support, as `ordered` does."""
+        transform = self._transforms[rv]
+        if transform is None or isinstance(transform, Chain | Ordered):
+            return transform is not None
+        alone = rv.owner.clone().outputs[rv.owner.outputs.index(rv)]
+        plain = pymc.Model()
+        plain.register_rv(alone, "alone")
+        return plain.rvs_to_transforms[alone] is None
 
     def _is_drawn(self, rv: Variable) -> bool:
         """Return whether JAX can draw a random variable if all latents on which it depends are given."""

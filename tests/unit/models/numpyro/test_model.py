@@ -233,6 +233,13 @@ def test_priors_of_the_data_are_refused_where_they_are_one_row_too(name: str) ->
         ("of_their_spread", "'mean' depends on the values of the rows.*\n  remedy: .*standard normal prior"),
         ("of_their_number", "'mean' depends on the number of rows, .*\n  remedy: .*whole: true"),
         ("penalised_by_their_number", "'penalty' depends on the number of rows"),
+        ("on_the_sphere", "'a' has a distribution, ProjectedNormal, whose support.*\n  remedy: .*linalg.norm"),
+        ("with_zeros", "'a' has a distribution, HurdleGamma, in which single values"),
+        (
+            "shifted",
+            "'a' is transformed by AffineTransform, whose domain is Real.*Positive.*\n  remedy: .*deterministic",
+        ),
+        ("squared", "'a' is transformed by PowerTransform, whose domain is Positive.*Real"),
         ("in_a_part", "the plate 'rows' takes a subsample\n  remedy: leave subsample_size out"),
         ("with_a_param", "'mean' is a param\n  remedy: draw it from a prior"),
         ("of_another_table", "its argument 'z' is not a field of the data\n  remedy: .*valid: num_classes, x, y"),

@@ -10,6 +10,7 @@ import numpy as np
 import pymc
 import pytensor.tensor as pt
 import pytest
+from pymc.distributions.transforms import Interval, log_exp_m1, ordered
 from scipy import stats
 
 from bayesmesh.errors import ConfigError
@@ -54,6 +55,15 @@ KINDS: dict[str, tuple[Callable[[str], Any], bool, tuple[int, ...]]] = {
     "shapes of its own": (covariance, False, (3,)),
     "below a flat one": (hierarchy, False, ()),
     "potential": (soft_zero, False, (3,)),
+    "ordered": (lambda name: pymc.Normal(name, 0, 1, shape=3, transform=ordered), False, (3,)),
+    "ordered and positive": (lambda name: pymc.HalfNormal(name, 1, shape=3, transform=ordered), False, (3,)),
+    "in an interval": (lambda name: pymc.Normal(name, 0, 1, transform=Interval(-1, 1)), False, ()),
+    "another transform": (
+        lambda name: pymc.HalfNormal(name, 1, default_transform=None, transform=log_exp_m1),
+        True,
+        (),
+    ),
+    "angle": (lambda name: pymc.VonMises(name, 0, 1), False, ()),
 }
 
 
@@ -142,3 +152,17 @@ def test_a_flat_latent_of_unknown_shape_is_refused() -> None:
     size = pt.iscalar("size")
     with pytest.raises(ConfigError, match="nothing draws 'a', and its shape is not known"):
         make(lambda name: pymc.Flat(name, shape=size))[1].draw_prior()
+
+
+@pytest.mark.filterwarnings("ignore:No safe default transform")
+@pytest.mark.parametrize(
+    "latent",
+    [
+        lambda name: pymc.Censored(name, pymc.Normal.dist(0, 1), lower=0, upper=None),
+        lambda name: pymc.HurdleGamma(name, psi=0.3, alpha=2.0, beta=1.0),
+    ],
+)
+def test_a_latent_with_values_of_positive_probability_is_refused(latent: Callable[[str], Any]) -> None:
+    with pytest.raises(ConfigError, match="'a' has a distribution in which single values") as caught:
+        make(latent)
+    assert "continuous part" in caught.value.remedy
