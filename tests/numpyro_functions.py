@@ -79,6 +79,13 @@ def masked(y: Any, x: Any) -> None:
         numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
 
+def half_observed(y: Any, x: Any) -> None:
+    """Rows whose outcome is missing, as NumPyro's `obs_mask` has them."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y, obs_mask=x[:, 0] > 0)
+
+
 def flat(y: Any) -> None:
     """A latent whose own density does not count."""
     mean = numpyro.sample("mean", dist.Normal(0, 1).mask(False))

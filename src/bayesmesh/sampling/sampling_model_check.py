@@ -134,9 +134,11 @@ def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
             if len(labels) > len(about.shape):
                 _refuse(model.axes, f"names {len(labels)} axes of '{name}', which has shape {about.shape}", "name one for each")  # fmt: skip
             for axis in axes:
-                # An axis with the name of an array, or of a dimension, is numbered.
-                if axis is not None and axis.name not in (CHAIN, DRAW):
-                    _check_name(model.axes, "axis", axis.name)
+                # An axis with the name of an array, or of a dimension, gets another; it names a folder, in any characters but these.
+                if axis is not None and (
+                    "/" in axis.name or axis.name == "zarr.json" or len(axis.name.encode()) > _LONGEST_NAME
+                ):
+                    _refuse(model.axes, f"names an axis of '{name}' '{axis.name[:40]}', which cannot be the name of a folder", f"rename the column or the axis, to at most {_LONGEST_NAME} bytes without '/'")  # fmt: skip
             for given, length in zip(labels, about.shape, strict=False):
                 if given is not None and len(given) != length:
                     _refuse(model.axes, f"names {len(given)} entries of an axis of '{name}', which has shape {about.shape}", "give one label for each entry")  # fmt: skip

@@ -39,6 +39,7 @@ def test_a_model_of_the_registry_is_accepted(make_case, name: str, dtype: str) -
     [
         ((Axis("row", ("a", "b", "c")),), "names 3 entries of an axis of 'mean', which has shape (2,)"),
         ((None, None), "names 2 axes of 'mean', which has shape (2,)"),
+        ((Axis("age/sex", None),), "names an axis of 'mean' 'age/sex'"),
     ],
 )
 def test_axes_that_do_not_fit_are_refused(make_case, axes: tuple[Axis | None, ...], says: str) -> None:

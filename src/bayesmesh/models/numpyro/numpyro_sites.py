@@ -86,6 +86,14 @@ class Sites:
         few, more = (self._shapes(rows(count)) if is_whole else self._shapes_of(rows, count) for count in (MANY, MORE))
         self.latents = sorted(name for name, site in few.items() if site["is_latent"])
         for latent in self.latents:
+            if latent.removesuffix("_unobserved") + "_observed" in few:
+                site = latent.removesuffix("_unobserved")
+                raise ConfigError(
+                    f"model {name}: `obs_mask` of '{site}' makes a latent for every row, which is flat where the row is observed",
+                    "leave the rows without an outcome out of the data; or draw the missing values alone and put them where they "
+                    f"belong: `missing = numpyro.sample('{site}_missing', dist.Normal(mean, sd).expand([number]))`, "
+                    "`x.at[places].set(missing)`",
+                )
             self._check_latent(latent, few[latent], more.get(latent))
         observed = {name: site for name, site in few.items() if not site["is_latent"]}
         if is_whole:

@@ -142,7 +142,11 @@ def test_functions_in_decorators_receive_the_fields_that_they_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("of_seven", "the plate 'rows' has 7 entries, whatever"), ("of_dimensions", "cannot be called 'chain'")],
+    [
+        ("of_seven", "the plate 'rows' has 7 entries, whatever"),
+        ("of_dimensions", "cannot be called 'chain'"),
+        ("half_observed", "`obs_mask` of 'y' makes a latent for every row"),
+    ],
 )
 def test_mistakes_are_named_with_the_line_of_the_function(name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as caught:
