@@ -198,7 +198,7 @@ CASES = {
     "0 and 1": Case("poisson", "y ~ 1", fit_poisson, counts, zero_one, "family: bernoulli"),
     "zeros": Case("poisson", "y ~ 1", fit_poisson, counts, zeros, "family: negative_binomial"),
     "nonlinearity": Case("normal", "y ~ x", fit_linear, line, curve, r"Add `I\(x\^2\)`"),
-    "spread that changes": Case("normal", "y ~ x", fit_linear, line, fan, "Transform the outcome"),
+    "spread that changes": Case("normal", "y ~ x", fit_linear, line, fan, "Transform the outcome|student_t"),
     "groups": Case("normal", "y ~ x", fit_linear, right_groups, groups, r"Add `\(1 \| site\)`"),
     "a predictor": Case("normal", "y ~ x", fit_linear, right_groups, predictor, "Add `z`"),
     "an interaction": Case("normal", "y ~ x + z", fit_linear, right_groups, interaction, "Add `x:z`"),

@@ -197,15 +197,12 @@ def _with_values(bins: Sequence[tuple[int, Bin]], column: Variable, pooled: np.n
         column: the column.
         pooled: simulated outcomes, (set, row); None for outcomes without order or of two values.
     """
-    simulated = () if pooled is None else middle_of(column, pooled)
     found = []
+    simulated = () if pooled is None or not column.middle else middle_of(column, pooled)
     for i, each in bins:
-        if column.at:
-            each = each._replace(at=column.at[i])
-        if simulated and column.middle:
-            each = each._replace(interval_low=simulated[i][0], interval_high=simulated[i][1])
-            each = each._replace(middle_low=column.middle[i][0], middle_high=column.middle[i][1])
-        found.append(each)
+        at = column.at[i] if column.at else math.nan
+        ends = (*simulated[i], *column.middle[i]) if simulated else ()
+        found.append(Bin(*each[:7], at, *ends))
     return found
 
 
