@@ -117,7 +117,7 @@ def sample_case(case: Case, seed: int = 3) -> tuple[dict[str, np.ndarray], int]:
         row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(),
     )  # fmt: skip
     done = run(built, sampling.draws, seed)
-    return _named(case, done.draws), gradients_of_a_chain(done)
+    return named_draws(case, done.draws), gradients_of_a_chain(done)
 
 
 def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Compared:
@@ -138,7 +138,7 @@ def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Co
     return Compared(max(means), max(sds), max(r_hats), min(sizes))
 
 
-def _named(case: Case, draws: Any) -> dict[str, np.ndarray]:
+def named_draws(case: Case, draws: Any) -> dict[str, np.ndarray]:
     """Return quantity -> (chain, draw), of all summaries, with names of levels."""
     model, few = case.model, {k: jnp.asarray(v[:2]) for k, v in case.rows.items()}
     local = {k: np.take(draws[k], np.zeros(2, int), axis=axis + 2) for k, axis in model.local_latents.items()}
