@@ -1,4 +1,4 @@
-"""Predictive checks and LOO-PIT together flag a wrong model, whose first advice is right, in at least 18 of 20 seeded repeats, and a right one in at most 1.
+"""Predictive checks and LOO-PIT together flag a wrong model, whose first advice is right, in at least 17 of 20 seeded repeats, and a right one in at most 1.
 
 Posteriors are conjugate, or normal at the mode with many rows, so that draws cost nothing. `make nightly` runs all
 repeats, the suite one of each case.
@@ -31,7 +31,7 @@ from bayesmesh.store.score_store import RowScores
 from bayesmesh.store.stored_description import ModelDescription
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
-NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 18, 1) if IS_NIGHTLY else (1, 1, 0)
+NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 17, 1) if IS_NIGHTLY else (1, 1, 0)
 NUM_ROWS, NUM_DRAWS, NUM_CHAINS = 300, 3000, 4
 
 Columns = dict[str, np.ndarray]
