@@ -112,7 +112,7 @@ def test_a_line_with_other_cells_than_the_header_has_a_remedy(tmp_path: Path, te
         ("x.csv", b"a,b\n  \n1,2\n\n1,2,3\n", "x.csv, row 2: 3 cells, and the header has 2: '1,2,3'"),
         ("x.csv", b"a\n\xff\xfe\n", r"x.csv: the file is not in UTF-8, but .*Windows-1252 \(row 1, 'a'\)"),
         ("x.csv", "a,ö\n1,2\n".encode("latin-1"), r"x.csv: .* not in UTF-8, but .*Latin-1.* \(the header\)"),
-        ("x.csv.gz", gzip.compress("a,b\n\n1,2\n1,ö\n".encode("latin-1")), r"Latin-1.* \(row 2, 'b'\)"),
+        ("x.csv.gz", gzip.compress("a,b\n\n1,2\n1,ö\n".encode("latin-1"), mtime=0), r"Latin-1.* \(row 2, 'b'\)"),
         ("x.csv", "a,b\n1,2\n".encode("utf-16"), "x.csv: the file is not in UTF-8, but seems to be in UTF-16"),
         ("x.tsv", "a\tb\n1\t2\n".encode("utf-16-le"), "x.tsv: the file is not in UTF-8"),
         ("x.parquet", b"PAR1 and nothing else", "x.parquet: not a whole table in the format parquet"),
