@@ -7,9 +7,10 @@ import hashlib
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bayesmesh.config.config_loading import check_experiment, check_name
 from bayesmesh.config.config_registry import PACKAGES, component_path, list_components
@@ -190,10 +191,23 @@ def _name_of(value: Definition, key: str, cells: CellCode) -> str:
             return f"{_CELLS}:{cells.add(value)}"
     except ConfigError as error:
         raise ConfigError(f"{WHERE}: key '{key}': {error.message}", error.remedy) from error
-    attribute = getattr(value, "__qualname__", "")
-    if not attribute.isidentifier():
-        raise ConfigError(f"{WHERE}: key '{key}': {attribute or value} has no name in its module", "define it at the top level")  # fmt: skip
-    return f"{value.__module__}:{attribute}"
+    module, attribute = _place_of(value)
+    if module == "__main__" or not attribute.isidentifier():
+        raise ConfigError(f"{WHERE}: key '{key}': {attribute or value} has no name in a module", "define it at the top level of a module")  # fmt: skip
+    return f"{module}:{attribute}"
+
+
+def _place_of(value: Definition) -> tuple[str, str]:
+    """Return module and name of a function or class, also of an object that decorates a function, such as a handler of NumPyro."""
+    if name := getattr(value, "__qualname__", ""):
+        return value.__module__, name
+    inner: Any = value
+    while not hasattr(inner, "__qualname__") and inner is not None:
+        inner = getattr(inner, "__wrapped__", getattr(inner, "fn", None))
+    if inner is None:
+        return "", ""
+    names = vars(sys.modules[inner.__module__]).items()
+    return inner.__module__, next((name for name, each in names if each is value), "")
 
 
 def _name_of_class(cls: type) -> str | None:

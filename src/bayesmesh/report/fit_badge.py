@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_HEAD_BYTES = 16_384
+_HEAD_BYTES = 65_536
 
 
 class FitBadge(NamedTuple):
@@ -30,7 +30,7 @@ class FitBadge(NamedTuple):
 
 
 def read_fit(page: Path) -> FitBadge:
-    """Return the badge of a page; ``not checked`` without a page, or for one that another version wrote.
+    """Return the badge of a page; ``not checked`` without a page, or for one that another version wrote or that is damaged.
 
     Raises:
         OSError: the page cannot be read.
@@ -42,5 +42,8 @@ def read_fit(page: Path) -> FitBadge:
     found = re.search(r'<meta name="bayesmesh-fit" content="([^"]*)">', head)
     if found is None:
         return FitBadge()
-    state, text, doubts = json.loads(html.unescape(found[1]))
+    try:
+        state, text, doubts = json.loads(html.unescape(found[1]))
+    except ValueError:
+        return FitBadge()
     return FitBadge(str(state), str(text), tuple(map(str, doubts)))

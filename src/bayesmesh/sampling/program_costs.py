@@ -69,12 +69,11 @@ def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
     """Yield the equations of a jaxpr, including nested ones; the body of a loop appears once."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation
-        for inner in inner_programs(equation):
+        for inner in _inner(equation):
             yield from equations_of(inner)
 
 
-def inner_programs(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
-    """Yield the programs among the parameters of an operation, such as the body of a loop."""
+def _inner(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
     for value in equation.params.values():
         for item in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
@@ -166,7 +165,7 @@ def _scans(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[tuple[ClosedJaxpr, int, int]]
             length, unroll = equation.params["length"], equation.params["unroll"]
             yield equation.params["jaxpr"], length, length if unroll >= length else unroll + length % unroll
             continue
-        for inner in inner_programs(equation):
+        for inner in _inner(equation):
             yield from _scans(inner)
 
 

@@ -6,16 +6,19 @@ If all data are one row, the value of a single observation is unknown, so no oth
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from bayesmesh.sampling.program_costs import equations_of, inner_programs, trace_tile
+from bayesmesh.sampling.program_costs import equations_of, trace_tile
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_row_check import place_of_likelihood
-from bayesmesh.sampling.traced_fields import Value, operations_of
 
 FEWEST_ROWS = 8
 """Fewest rows for the check: with fewer, an axis of another meaning often has the same length."""
+
+_CALLS = frozenset({"closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2", "checkpoint"})
+"""Calls whose inner operations have the same operands and results, one for one."""
 
 _OF_MATRICES = frozenset({
     "cholesky", "conv_general_dilated", "cumlogsumexp", "cummax", "cumprod", "cumsum", "custom_linear_solve", "dot_general", "eigh",
@@ -57,42 +60,64 @@ class _Pairs:
         self._length = length
         # An axis of chains may have the same length.
         self._fewest = 2 + (length == num_chains)
-        self._group: dict[Value, Value] = {}
+        self._group: dict[object, object] = {}
 
     def are_added_up(self, jaxpr: ClosedJaxpr) -> bool:
         """Return whether a group of such arrays is added up, enters no matrix operation, and may come from a column."""
-        values: dict[int, Value] = {}
-        operations = list(operations_of(jaxpr.jaxpr, values))
-        inputs = [values[id(each)] for each in jaxpr.jaxpr.invars if id(each) in values]
-        summed, of_matrices, is_column = list[Value](), list[Value](), any(map(self._is_column, inputs))
-        for equation, operands, results in operations:
-            names = _names(equation)
-            is_column |= "dot_general" in names and any(map(self._is_column, results))
+        summed, of_matrices, is_column = list[object](), list[object](), any(map(self._is_column, jaxpr.jaxpr.invars))
+        given = [variable for variable in jaxpr.jaxpr.invars if self._is_of_pairs(variable)]
+        for name, operands, results in _flatten(jaxpr.jaxpr, {}):
+            is_column |= name == "dot_general" and any(map(self._is_column, results))
             pairs = [each for each in (*operands, *results) if self._is_of_pairs(each)]
             for one, other in itertools.pairwise(pairs):
                 self._group[self._find(one)] = self._find(other)
-            if not _OF_MATRICES.isdisjoint(names):
+            if name in _OF_MATRICES:
                 of_matrices += pairs[:1]
-            elif "reduce_sum" in names:
+            elif name == "reduce_sum":
                 summed += [each for each in operands if self._is_of_pairs(each)]
-        exempt = {self._find(each) for each in (*of_matrices, *filter(self._is_of_pairs, inputs))}
+        exempt = {self._find(each) for each in (*of_matrices, *given)}
         return is_column and any(self._find(each) not in exempt for each in summed)
 
-    def _find(self, value: Value) -> Value:
-        while (other := self._group.get(value, value)) is not value:
-            value = other
-        return value
+    def _find(self, variable: object) -> object:
+        while (other := self._group.get(variable, variable)) is not variable:
+            variable = other
+        return variable
 
-    def _is_of_pairs(self, value: Value) -> bool:
-        return value.shape.count(self._length) >= self._fewest
+    def _is_of_pairs(self, variable: object) -> bool:
+        return _shape(variable).count(self._length) >= self._fewest
 
-    def _is_column(self, value: Value) -> bool:
-        return value.shape[-2:] == (self._length, 1)
+    def _is_column(self, variable: object) -> bool:
+        return _shape(variable)[-2:] == (self._length, 1)
 
 
-def _names(equation: JaxprEqn | None) -> set[str]:
-    """Return the names of an operation and of those inside it."""
-    if equation is None:
-        return set()
-    inner = (each for program in inner_programs(equation) for each in equations_of(program))
-    return {each.primitive.name for each in (equation, *inner)}
+def _flatten(jaxpr: Jaxpr, outer: Mapping[int, object]) -> Iterator[tuple[str, list[object], list[object]]]:
+    """Yield name, operands and results of each operation; operations inside calls use the caller's variables."""
+    for equation in jaxpr.eqns:
+        operands = [_of_caller(each, outer) for each in equation.invars]
+        inner = _called(equation)
+        if inner is None or len(inner.invars) != len(operands):
+            nested = {each.primitive.name for each in equations_of(inner)} if inner is not None else set[str]()
+            name = next(iter(sorted(nested & _OF_MATRICES)), equation.primitive.name)
+            yield name, operands, list(equation.outvars)
+            continue
+        names = {id(variable): value for variable, value in zip(inner.invars, operands, strict=True)}
+        yield from _flatten(inner, names)
+        # Join the caller's variables for the results with those inside the call.
+        results = [_of_caller(each, names) for each in inner.outvars]
+        yield "call", results, list(equation.outvars)
+
+
+def _of_caller(variable: object, outer: Mapping[int, object]) -> object:
+    return outer.get(id(variable), variable)
+
+
+def _called(equation: JaxprEqn) -> Jaxpr | None:
+    """Return the jaxpr of a call; None for any other operation."""
+    if equation.primitive.name not in _CALLS:
+        return None
+    found = equation.params.get("jaxpr") or equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")
+    return getattr(found, "jaxpr", found)
+
+
+def _shape(variable: object) -> tuple[int, ...]:
+    return tuple(getattr(getattr(variable, "aval", None), "shape", ()))

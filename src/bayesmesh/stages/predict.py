@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.interval < 1:
         raise ConfigError(f"--interval {arguments.interval}: not between 0 and 1", "for example --interval 0.9")
     table = Path(arguments.table)
-    if not table.is_file():
+    if not table.exists():
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
     layout = ExperimentLayout(Path("results"), arguments.experiment)
     spec = find_spec(layout)

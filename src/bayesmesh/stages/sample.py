@@ -203,7 +203,8 @@ class _Programs(dict[str, Callable[..., Any]]):
             self[name] = made.compiled
             if not made.is_warm and self._peers.is_alone:
                 _log.warning(
-                    "cache miss: the program '%s' was compiled again; was it compiled on another device?", name
+                    "the program '%s' was compiled again: the cache keeps no program that calls Python, and none for another device",
+                    name,
                 )
 
     def __missing__(self, name: str) -> Callable[..., Any]:

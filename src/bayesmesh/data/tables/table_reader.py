@@ -250,7 +250,7 @@ class TableReader:
             _log.warning("warning: %s", warning)
         if self._left_out:
             _log.info(
-                "columns left out, without a name or with missing values: %s",
+                "columns that are left out, because they have no name or because rows lack values that nothing needs: %s",
                 ", ".join(map(repr, sorted(self._left_out))),
             )
         return {

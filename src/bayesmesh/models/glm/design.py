@@ -46,7 +46,7 @@ def latent_name(text: str) -> str:
     >>> latent_name("I(x ** 2):log(y / z)"), latent_name("site/plot")
     ('I(x to 2):log(y per z)', 'site per plot')
     """
-    for sign, word in (("**", "to"), ("*", "times"), ("/", "per"), ("+", "plus")):
+    for sign, word in (("**", "to"), ("^", "to"), ("*", "times"), ("/", "per"), ("+", "plus")):
         text = re.sub(rf" ?{re.escape(sign)} ?", f" {word} ", text)
     return re.sub(r"[^\w .:()-]", "_", text)
 

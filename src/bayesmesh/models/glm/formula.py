@@ -154,6 +154,7 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     outcome = _factor(left.strip().strip("`"), columns)
     others = [name for name in columns if name not in outcome.names]
     has_intercept, terms = _terms(" ".join(plain) or "1", columns, others, remarks)
+    remarks += _without_effect(plain, terms, columns, others)
     doubled = [g.group for i, g in enumerate(grouped) for h in grouped[:i] if h.group == g.group]
     if doubled:
         raise ConfigError(
@@ -164,6 +165,17 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     found = Formula(outcome, terms, has_intercept, tuple(grouped), tuple(dict.fromkeys(remarks)))
     _refuse_outcome(found)
     return found
+
+
+def _without_effect(
+    parts: Sequence[str], terms: Sequence[Term], columns: Collection[str], others: Collection[str]
+) -> Iterator[str]:
+    """Yield remarks on subtracted terms that the formula does not have, after checking that their columns exist."""
+    for part in (each for each in parts if each[0] == "-" and each[2:] not in ("0", "1")):
+        _terms(part[2:], columns, others, [])
+        rest = _terms(" ".join(each for each in parts if each is not part) or "1", columns, others, [])[1]
+        if [[factor.text for factor in term] for term in rest] == [[factor.text for factor in term] for term in terms]:
+            yield f"'{part}' has no effect: the formula has no such term"
 
 
 def _refuse_outcome(formula: Formula) -> None:
