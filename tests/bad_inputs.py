@@ -255,7 +255,6 @@ TABLES = (
     Bad("a line with a cell too few", ("data/bad.csv",), **_table(GOOD.replace("3.5,1,Bonn", "3.5,1"))),
     Bad("another delimiter", ("data/bad.csv", "no comma, but ';'"), **_table(GOOD.replace(",", ";"))),
     Bad("a column twice", ("data/bad.csv", "two columns are called 'x'"), **_table(GOOD.replace("x,y", "x,x", 1))),
-    Bad("a column without a name", ("key 'data.columns'",), **_table(GOOD.replace("x,y", ",y", 1))),
     Bad("a missing value", ("data/bad.csv", "row 3", "x", "missing: drop"), **_table(GOOD.replace("3.5", ""))),
     Bad("a column of missing values", ("data/bad.csv", "x"), **_table("x,y,town\n,1,Bonn\n,0,Aachen\n")),
     Bad("a NaN", ("data/bad.csv", "row 3", "x"), **_table(GOOD.replace("3.5", "nan"))),

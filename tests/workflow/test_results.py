@@ -105,8 +105,8 @@ def test_status_names_every_verdict_and_the_report(completed: Any) -> None:
     done = completed.run("bayesmesh.cli", "status")
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
-    assert lines["digits"][1:4] == ["fail", "4", "20/20"]
-    assert lines["films"][1:4] == ["fail", "4", "8/8"]
+    assert lines["digits"][1:6] == ["fail", "not", "checked", "4", "20/20"]
+    assert lines["films"][1:6] == ["fail", "not", "checked", "4", "8/8"]
     assert lines["report:"][1] == str(completed.results / "index.html")
 
 

@@ -34,7 +34,7 @@ _NAMES_FIELDS = (
     "formula", "weights", "offset", "exposure", "trials", "held_out_groups", "held_out_last", "replicates",
     "group", "future", "strata",
 )  # fmt: skip
-"""Keys of `data`, `model` and `k_fold` that name fields."""
+"""Keys of `data`, `model` and analyses that name fields."""
 
 _FIELD = re.compile(r"`[^`]+`|(?<!\w)[^\W\d]\w*(?![\w(])")
 """Matches names in a formula, other than those of functions."""
@@ -165,8 +165,8 @@ class ExperimentBase(Settings):
     def _name_needed_fields(cls, values: Any) -> Any:
         """Let rows be dropped only for missing values of fields that the formula of `glm` and other keys name."""
         match values:
-            case {"data": {"source": "table", "missing": "drop", **data}, "model": {"name": "glm", **model}}:
-                blocks = [block for block in (data, model, values.get("k_fold")) if isinstance(block, Mapping)]
+            case {"data": {"source": "table", "missing": "drop"}, "model": {"name": "glm"}}:
+                blocks = [block for block in values.values() if isinstance(block, Mapping)]
             case _:
                 return values
         texts = [str(block[key]) for block in blocks for key in _NAMES_FIELDS if block.get(key)]

@@ -112,8 +112,8 @@ def _check_scope(pattern: str, key: str) -> None:
     (base, levels), count = _base(pattern), 0
     if base.suffix == _STORE:
         return
-    if levels == math.inf and Path.home().is_relative_to(base.resolve()):
-        raise DataError(f"key '{key}': {pattern}: would search the whole of {base.resolve()}", _NARROWER)
+    if levels == math.inf and Path.home().is_relative_to(os.path.realpath(base)):
+        raise DataError(f"key '{key}': {pattern}: would search the whole of {os.path.realpath(base)}", _NARROWER)
     # Patterns follow links.
     for at, folders, files in os.walk(base, followlinks=True):
         count += len(folders) + len(files)

@@ -70,7 +70,7 @@ def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
     layout = dataclasses.make_dataclass("Layout", ["position_shapes"])(shapes)
     huge = dataclasses.make_dataclass("Huge", ["position", "dtype"])(layout, program.target.dtype)
     program = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])(huge, program.kernel, 64)
-    assert choose_lengths(program, 10.0, 1e-9, 1e-9) == (1, 1, 1)
+    assert choose_lengths(program, 10.0, 1e-9, 1e-9) == (1, 1)
 
 
 def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
