@@ -12,17 +12,16 @@ _FOLDER = re.compile(r"([^-]+)(?:-([^-]+)(?:-.+)?)?\.(?:dist|egg)-info")
 """``NAME-VERSION.dist-info``, in which neither has a hyphen (specification of recorded installed projects), or an older form."""
 
 
-def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, str]:
+def find_versions(names: Iterable[str]) -> dict[str, str]:
     """Return name -> version of distributions, from the first folder of the search path that has each.
 
     Args:
         names: of the distributions.
-        may_lack: leave out those that are not installed.
 
     Raises:
         PackageNotFoundError: one is not installed.
 
-    >>> find_versions(["NumPy", "no-such-distribution"], may_lack=True) == {"NumPy": metadata.version("numpy")}
+    >>> find_versions(["NumPy"]) == {"NumPy": metadata.version("numpy")}
     True
     """
     folders: dict[str, str | None] = {}
@@ -39,12 +38,8 @@ def find_versions(names: Iterable[str], *, may_lack: bool = False) -> dict[str, 
         if known := folders.get(_normal(name)):
             versions[name] = known
             continue
-        try:
-            # The distribution is in an archive, or in a folder whose name lacks the version.
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            if not may_lack:
-                raise
+        # The distribution is in an archive, or in a folder whose name lacks the version.
+        versions[name] = metadata.version(name)
     return versions
 
 

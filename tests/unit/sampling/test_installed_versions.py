@@ -38,7 +38,6 @@ def test_the_first_folder_of_the_search_path_counts(
     assert find_versions(["some-thing"]) == {"some-thing": version}
 
 
-def test_one_that_is_not_installed_is_an_error_unless_it_may_lack() -> None:
-    assert find_versions(["numpy", "no-such-distribution"], may_lack=True) == {"numpy": metadata.version("numpy")}
+def test_one_that_is_not_installed_is_an_error() -> None:
     with pytest.raises(metadata.PackageNotFoundError, match="no-such-distribution"):
         find_versions(["no-such-distribution"])
