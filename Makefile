@@ -19,9 +19,6 @@ samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/test_gates.py \
     $(addprefix tests/unit/sampling/test_, constrained.py initial.py program.py sampling_density.py sampling_unit_density.py)
 
-# Shared by all checkouts: mypy compares the hash of each file, and most files are those of libraries.
-types_cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/bayesmesh/mypy
-
 .PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
@@ -70,7 +67,7 @@ check-imports: dev-env
 
 check-types: dev-env
 	@.venv/bin/python tools/guide_examples.py .venv/examples
-	@.venv/bin/mypy --cache-dir "$(types_cache)" src .venv/examples
+	@.venv/bin/mypy src .venv/examples
 
 check-workflow: dev-env
 	@.venv/bin/snakefmt --check Snakefile workflow
