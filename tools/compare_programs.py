@@ -5,7 +5,7 @@
     tools/compare_programs.py --before OTHER/src --after src --kernel hmc --model softmax_regression --rate
 
 The trees take turns in fresh processes, so that a machine whose speed drifts slows both. A tree of before the flat
-position (decision 0023) has its modules elsewhere and four programs; it is measured by the same questions.
+position (decision 0001) has its modules elsewhere and four programs; it is measured by the same questions.
 """
 
 from __future__ import annotations

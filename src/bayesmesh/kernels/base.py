@@ -298,7 +298,7 @@ def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Posit
 
 
 def keep_computed[Tree](values: Tree) -> Tree:
-    """Return arrays unchanged; XLA would compute small ones again in every fused loop that uses them (record 0032)."""
+    """Return arrays unchanged; XLA would compute small ones again in every fused loop that uses them (record 0023)."""
     return jax.lax.optimization_barrier(values)
 
 

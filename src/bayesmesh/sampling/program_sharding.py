@@ -3,7 +3,7 @@
 By default the compiler infers the sums over devices (`sampling_density.Target` under `jax.jit` with `NamedSharding`).
 Here `jax.shard_map` runs the likelihood once per device, on its rows, local latents and chains, and one
 `jax.lax.psum` over the data axis sums values and gradients of shared latents. It follows TensorFlow
-Probability's tutorial "Distributed inference with JAX"; docs/decisions/0011-stated-collectives.md
+Probability's tutorial "Distributed inference with JAX"; docs/decisions/0001-one-program-on-all-meshes.md
 explains why it does not use TFP's `Sharded` distributions.
 """
 
