@@ -50,10 +50,12 @@ bundle: ## build a directory that installs without network (ACCELERATOR=cuda PYT
 	@tools/bootstrap.sh cpu
 	@.venv/bin/python tools/bundle.py --accelerator $(ACCELERATOR) --python $(PYTHON) --platform $(PLATFORM)
 
-release-check: dev-env ## is this checkout a release? versions, changelog, wheel, locks, links
+# is this checkout a release? versions, changelog, wheel, locks, links
+release-check: dev-env
 	@$(in_venv) .venv/bin/python tools/release_check.py
 
-bundle-test: dev-env ## build a bundle, install it and run it without network (root on Linux; 300 MB)
+# build a bundle, install it and run it without network (root on Linux; 300 MB)
+bundle-test: dev-env
 	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} .venv/bin/python -m pytest -q tests/bundle $(PYTEST_ARGS)
 
 check: check-style check-imports check-types check-workflow check-schema ## style, layers, types, workflow lint, drift of generated files
@@ -87,10 +89,12 @@ new-model: env ## write a model and its test, ready to run (NAME=my_model)
 verify-samplers: dev-env ## are the draws right? densities, integrator, invariance, calibration, known posteriors, and a table (10 minutes on two cores)
 	@$(in_venv) BAYESMESH_VERIFY=1 .venv/bin/python -m pytest -q -n $(PYTEST_WORKERS) $(samplers) $(PYTEST_ARGS)
 
-defects: dev-env ## seed eight defects of samplers, one at a time, and show that verify-samplers sees each
+# seed eight defects of samplers, one at a time, and show that verify-samplers sees each
+defects: dev-env
 	@$(in_venv) nice .venv/bin/python tests/mutants/run.py --table samplers --out $${TMPDIR:-/tmp}/defects.csv
 
-chaos: dev-env ## kill commits, stages and whole sessions KILLS times (300), and compare values with an undisturbed run
+# kill commits, stages and whole sessions KILLS times (300), and compare values with an undisturbed run
+chaos: dev-env
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
 nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 20 posteriors, 23 tables, 300 kills, samplers, mutants

@@ -57,7 +57,7 @@ def check_locks(root: Path) -> str:
 
 def check_wheel(root: Path) -> str:
     """Build the wheel, and return what it lacks or has too much, or nothing."""
-    sys.path.insert(0, str(root / "tests"))
+    sys.path.insert(0, str(root / "tests" / "support"))
     from wheels import build_wheel, differences
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """Print the tables of all posteriors and of all simulated tables with default settings.
 
-`PYTHONPATH=src:tests python -m posteriors [--chains 4 --kernel nuts] [NAME ...]`; chains and kernel are those of posteriors.
+`PYTHONPATH=src:tests:tests/support python -m posteriors [--chains 4 --kernel nuts] [NAME ...]`; chains and kernel are those of posteriors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Print whether runs with default settings pass and are right on the targets of the benchmark `convergence`.
 
-`PYTHONPATH=src:tests python -m posteriors.benchmark_targets [NAME ...]`; German credit needs `BAYESMESH_MIRROR`. A run passes
+`PYTHONPATH=src:tests:tests/support python -m posteriors.benchmark_targets [NAME ...]`; German credit needs `BAYESMESH_MIRROR`. A run passes
 with R-hat below 1.01 and a bulk effective sample size above 400 for every number of every latent, and is right if it meets
 the known moments as in the benchmark. No setting of a sampler was chosen by these targets but that of German credit.
 """

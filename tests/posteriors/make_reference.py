@@ -2,7 +2,7 @@
 
 Run it with the environment of `make peers-env`, which has NumPyro:
 
-    PYTHONPATH=src:tests:.venv/lib/python3.12/site-packages .venv-peers/bin/python -m posteriors.make_reference [NAME ...]
+    PYTHONPATH=src:tests:tests/support:.venv/lib/python3.12/site-packages .venv-peers/bin/python -m posteriors.make_reference [NAME ...]
 
 NumPyro gets the model's own log density in unconstrained space; its sampler, adaptation, starts and random numbers share
 nothing with Bayesmesh. A run is kept if R-hat is below 1.005 and no trajectory diverges.

@@ -1,6 +1,6 @@
 """Print what draws in turns save: gradients a draw of all chains, and seconds of the same draws in both ways.
 
-`PYTHONPATH=src:tests python -m posteriors.turns [NAME ...]`; a name may be that of `many_rows`. NUTS with default settings; both
+`PYTHONPATH=src:tests:tests/support python -m posteriors.turns [NAME ...]`; a name may be that of `many_rows`. NUTS with default settings; both
 programs draw in turns, three times each, from the same warmup.
 """
 

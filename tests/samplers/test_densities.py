@@ -85,7 +85,7 @@ def hidden_markov(case: Case, latents: Arrays, rows: Arrays) -> Terms:
 
 
 def log_density(case: Case, latents: Arrays, rows: Arrays) -> Terms:
-    """The autoregression of tests/functions.py."""
+    """The autoregression of tests/support/functions.py."""
     mean, slope, noise = (float(latents[name]) for name in ("mean", "slope", "noise"))
     y = rows["emissions"]
     before = np.concatenate([np.full((len(y), 1), mean), y[:, :-1]], axis=1)
@@ -94,7 +94,7 @@ def log_density(case: Case, latents: Arrays, rows: Arrays) -> Terms:
 
 
 def glm(case: Case, latents: Arrays, rows: Arrays) -> Terms:
-    """The regression of tests/cases.py, on columns as it has prepared them."""
+    """The regression of tests/support/cases.py, on columns as it has prepared them."""
     z, facts = {k: np.asarray(v) for k, v in latents.items()}, case.spec.constants
     sd = np.array([facts[f"sd_of_column_{i}"] for i in range(len(z["coefficients"]))])
     effects = z["effects_site"]
@@ -121,14 +121,14 @@ def neural_network(case: Case, latents: Arrays, rows: Arrays) -> Terms:
 
 
 def pymc(case: Case, latents: Arrays, rows: Arrays) -> Terms:
-    """The level of tests/pymc_functions.py."""
+    """The level of tests/support/pymc_functions.py."""
     noise = float(latents["noise"])
     prior = normal(latents["mean"], 0, 2) + float(stats.halfnorm(0, 1.5).logpdf(noise))
     return prior, normal(rows["emissions"], latents["mean"], noise)
 
 
 def groups(case: Case, latents: Arrays, rows: Arrays) -> Terms:
-    """Of tests/levels.py: latents that follow groups of rows, some of them positive."""
+    """Of tests/support/levels.py: latents that follow groups of rows, some of them positive."""
     group = case.spec.entries_of(np.arange(case.spec.num_rows))
     prior = normal(latents["centre"]) + normal(latents["levels"])
     prior += float(stats.lognorm(0.25).logpdf(latents["scales"]).sum())

@@ -116,7 +116,7 @@ def test_the_tests_import_what_the_extra_dev_declares() -> None:
     # Runs in the environment of the peers.
     files = [path for path in found if path.name != "make_reference.py"]
     # Scripts of tests/posteriors run in their folder, and import each other by name.
-    folders = (ROOT / "tests", ROOT / "tests" / "posteriors")
+    folders = (ROOT / "tests", *(ROOT / "tests" / name for name in ("posteriors", "support")), ROOT / "tools")
     own = {canonicalize_name(path.stem) for folder in folders for path in folder.iterdir()}
     dev = _names(EXTRAS["dev"])
     assert _imported(files) - own - DECLARED - _names(EXTRAS["pymc"]) - _names(EXTRAS["numpyro"]) == dev - TOOLS

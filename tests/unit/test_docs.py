@@ -77,11 +77,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the files of the page in it."""
     folder = tmp_path_factory.mktemp("documented")
     # With compiled modules, which are valid where the times of their sources are copied too.
-    for name in ("src", "config", "tests/contract", "tests/unit/sampling"):
+    for name in ("src", "config", "tests/contract", "tests/unit/sampling", "tests/support"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for path in (ROOT / "tests").glob("*.py"):
-        shutil.copy(path, folder / "tests")
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
     for name, text in example_files().items():
         path = folder / name
         assert not (ROOT / name).exists(), f"{name} is in the project already: take another name for the example"
@@ -157,7 +156,7 @@ COMPARED = f"{EXAMPLE}-wide"
 RUN_ANALYSIS = f"""
 import pathlib, shutil, sys
 import bayesmesh.cli
-sys.path.append("tests")
+sys.path.append("tests/support")
 from resealing import seal_as
 shutil.copytree("results/{EXAMPLE}/posterior.zarr", "results/{COMPARED}/posterior.zarr")
 shutil.copy("results/{EXAMPLE}/posterior.sha256", "results/{COMPARED}")

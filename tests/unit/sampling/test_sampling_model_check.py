@@ -1,4 +1,4 @@
-"""The models of the registry pass the checks that a user's model has to; what they refuse is in tests/hostile.py."""
+"""The models of the registry pass the checks that a user's model has to; what they refuse is in tests/support/hostile.py."""
 
 from __future__ import annotations
 

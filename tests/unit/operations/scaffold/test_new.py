@@ -193,11 +193,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with new components in it, written by the command."""
     folder = tmp_path_factory.mktemp("scaffolded")
     # With compiled modules, which are valid where the times of their sources are copied too.
-    for name in ("src", "config", "tests/contract"):
+    for name in ("src", "config", "tests/contract", "tests/support"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for path in (ROOT / "tests").glob("*.py"):
-        shutil.copy(path, folder / "tests")
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
     for kind, names in NAMES.items():
         for name in names[1:]:
             write_new(kind, name, folder)

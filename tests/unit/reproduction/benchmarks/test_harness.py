@@ -27,7 +27,7 @@ TESTS = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file in which contenders record their requests, and make their module importable."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS / "support"))
     return tmp_path / "record"
 
 

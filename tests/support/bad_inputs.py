@@ -1,7 +1,7 @@
 """Mistakes of a user in files, as data: configurations, sweeps, tables, arrays and code, each with its refusal.
 
 `tests/unit/test_bad_inputs.py` runs every case through the command line, in one process. Mistakes in the methods of a
-model are in `tests/hostile.py`.
+model are in `tests/support/hostile.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure where the seconds between the command and the verdict go, for small experiments in empty folders.
 
-`python tests/latency.py [--checkout DIR]... [--rounds N] [EXPERIMENT]...` runs each experiment with an empty cache and again
+`python tools/latency.py [--checkout DIR]... [--rounds N] [EXPERIMENT]...` runs each experiment with an empty cache and again
 with the programs of that run, checkouts in turns, and prints a table of medians: wall seconds, and processor seconds of all
 processes, up to the verdict and to the end, by job and by phase. Not a test: how long something takes is not asserted.
 """

@@ -1,6 +1,6 @@
 """Measure the time from the command to the verdict for 30 small models, and NumPyro's whole run of the same models beside it.
 
-`python tests/verdict_times.py [--checkout DIR]... [--peers PYTHON] [NAME ...]` runs each model as `tests/latency.py` does, with
+`python tools/verdict_times.py [--checkout DIR]... [--peers PYTHON] [NAME ...]` runs each model as `tools/latency.py` does, with
 NUTS and defaults: with an empty cache, and with the programs of that run. `PYTHON` is that of `make peers-env`: NumPyro
 samples as many chains and draws of the same log density, from its import to its table. Models are those of
 `tests/posteriors`, 20 with a reference and 10 with 10,000 rows. A name that begins like several models means all of them.
@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import latency
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 SOURCE = '''
 """Rows of a posterior of the tests."""
@@ -109,7 +111,7 @@ print(json.dumps(of_model))
 
 def models(names: list[str]) -> Iterator[tuple[str, str, str]]:
     """Yield name, module and class of the models, without importing them."""
-    folder = Path(__file__).with_name("posteriors")
+    folder = TESTS / "posteriors"
     for module in ("regressions", "hierarchies", "series", "shapes", "many_rows"):
         text = (folder / f"{module}.py").read_text()
         for cls, name in re.findall(
@@ -122,9 +124,8 @@ def models(names: list[str]) -> Iterator[tuple[str, str, str]]:
 def lay_out(folder: Path, checkout: Path, key: str, module: str, cls: str) -> None:
     """Write a folder as a user has it, with one posterior as a source, a model and an experiment."""
     latency.copy_package(folder, checkout)
-    tests = Path(__file__).parent
-    shutil.copytree(tests / "posteriors", folder / "src" / "posteriors")
-    shutil.copy(tests / "cases.py", folder / "src")
+    shutil.copytree(TESTS / "posteriors", folder / "src" / "posteriors")
+    shutil.copy(TESTS / "support" / "cases.py", folder / "src")
     for part, text in (("data/sources", SOURCE), ("models", MODEL)):
         (folder / "src/bayesmesh" / part / f"{key}.py").write_text(text.format(module=module, name=cls))
     code = ROWS.format(module=module, name=cls)
@@ -153,9 +154,10 @@ def measure_numpyro(python: str, module: str, cls: str) -> tuple[float, float]:
 
     given = SamplingSettings()
     text = NUMPYRO.format(module=module, name=cls, chains=given.chains, warmup=given.warmup, draws=given.draws)
-    tests, begun, before = Path(__file__).parent, time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     site = next(path for path in sys.path if path.endswith("site-packages"))
-    environment = {**os.environ, "PYTHONPATH": f"{tests.parent / 'src'}:{tests}:{site}", "JAX_PLATFORMS": "cpu"}
+    folders = (TESTS.parent / "src", TESTS, TESTS / "support", site)
+    environment = {**os.environ, "PYTHONPATH": ":".join(map(str, folders)), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([python, "-c", text], env=environment, capture_output=True, text=True, check=True)
     if done.returncode:
         raise SystemExit(done.stderr)

@@ -21,7 +21,7 @@ from bayesmesh.files import atomic_path
 from bayesmesh.running.fork_client import ADDRESS
 from zygote import zygote
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 DIGITS = {
     "title": "Digits & <b>tags</b>",
