@@ -79,6 +79,14 @@ def masked(y: Any, x: Any) -> None:
         numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
 
+def two_outcomes(y: Any, x: Any) -> None:
+    """Two sites observed in each row."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+        numpyro.sample("x", dist.Normal(mean, 1), obs=x[:, 0])
+
+
 def half_observed(y: Any, x: Any) -> None:
     """Rows whose outcome is missing, as NumPyro's `obs_mask` has them."""
     mean = numpyro.sample("mean", dist.Normal(0, 1))

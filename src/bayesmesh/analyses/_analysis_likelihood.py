@@ -68,7 +68,10 @@ def check_rows(key: str, model: Model, spec: DataSpec) -> None:
     if model.row_problem:
         raise unsuitable(key, f"model {name}: {model.row_problem}")
     if not model.has_predictions:
-        raise unsuitable(key, f"model {name} has no outcome, so that rows of two models cannot be compared")
+        raise unsuitable(
+            key,
+            f"model {name} does not have exactly one outcome in each row, so that rows of two models cannot be compared",
+        )
 
 
 class RowLikelihood:

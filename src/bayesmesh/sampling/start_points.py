@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import math
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,9 @@ from bayesmesh.sampling.sampling_density import Target
 
 ReadBlocks = Callable[[], Iterator[Mapping[str, np.ndarray]]]
 """Returns an iterator over all training rows in blocks, field -> (row, ...)."""
+
+MOST_BYTES = 2**30
+"""Bytes of a file of points, once it is decompressed."""
 
 _UNIFORM = functools.partial(jax.random.uniform, minval=-2, maxval=2)
 _NOISE: Mapping[str, Callable[..., jax.Array]] = {
@@ -224,16 +228,22 @@ def _read(key: str, path: Path) -> dict[str, np.ndarray]:
     if path.suffix not in (".json", ".npz"):
         raise ConfigError(f"{key}: the ending is neither .json nor .npz", remedy)
     try:
-        # Opened by Python, so that the file is recorded among those that the job has read.
-        with path.open("rb") as handle:
-            if path.suffix == ".json":
-                found = {name: np.asarray(value, np.float64) for name, value in json.load(handle).items()}
-            else:
-                with np.load(handle, allow_pickle=False) as archive:
-                    found = {name: np.asarray(archive[name], np.float64) for name in archive.files}
+        if path.suffix == ".json":
+            num_bytes = path.stat().st_size
+        else:
+            with zipfile.ZipFile(path) as listed:
+                num_bytes = sum(member.file_size for member in listed.infolist())
+        if num_bytes > MOST_BYTES:
+            raise ConfigError(f"{key}: holds {num_bytes:,} bytes, more than {MOST_BYTES:,}", "write fewer points")
+        if path.suffix == ".json":
+            entries = json.loads(path.read_bytes())
+            found = {name: np.asarray(value, np.float64) for name, value in entries.items()}
+        else:
+            with np.load(path, allow_pickle=False) as archive:
+                found = {name: np.asarray(archive[name], np.float64) for name in archive.files}
     except OSError as error:
         raise ConfigError(f"{key}: cannot be read: {error.strerror or error}", remedy) from error
-    except (ValueError, TypeError, AttributeError, LookupError, EOFError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         said = " ".join(str(error).split())[:200]
         raise ConfigError(f"{key}: is not latents with numbers: {said}", remedy) from error
     return found

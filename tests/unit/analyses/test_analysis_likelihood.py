@@ -22,7 +22,7 @@ from bayesmesh.models.glm.families import FAMILIES
         ({"takes_all_rows": True}, {}, "takes all rows as one"),
         ({"local_latents": {"users": 0}}, {}, r"has latents for each row \(users\)"),
         ({}, {"roles": {"weights": "n"}}, r"rows have weights \('n'\)"),
-        ({"has_predictions": False}, {}, "has no outcome"),
+        ({"has_predictions": False}, {}, "does not have exactly one outcome"),
         ({"row_problem": "rows are masked"}, {}, "rows are masked"),
     ],
 )

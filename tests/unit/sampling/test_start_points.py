@@ -17,6 +17,7 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
+from bayesmesh.sampling import start_points
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.start_points import (
@@ -227,3 +228,16 @@ def test_a_wrong_file_is_named_with_its_latent(tmp_path: Path, name: str, text: 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none.json: cannot be read: No such file"):
         points_of(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("name", ["start.json", "start.npz"])
+def test_a_file_is_not_read_beyond_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(start_points, "MOST_BYTES", 1000)
+    file = tmp_path / name
+    if name == "start.json":
+        file.write_text(json.dumps({"mean": [0.5] * 1000}))
+    else:
+        np.savez_compressed(file, mean=np.zeros(1000))
+    with pytest.raises(ConfigError, match="more than 1,000") as caught:
+        points_of(file)
+    assert caught.value.remedy == "write fewer points"

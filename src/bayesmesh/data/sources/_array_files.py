@@ -126,7 +126,10 @@ class _Member:
         version = np.lib.format.read_magic(self._stream)
         if version not in reads:
             raise ValueError(f"'{name}': not an array of numbers")
-        self.shape, self._is_fortran, self.dtype = reads[version](self._stream)
+        try:
+            self.shape, self._is_fortran, self.dtype = reads[version](self._stream)
+        except ValueError as error:
+            raise ValueError(f"'{name}': its header does not describe an array") from error
         self._start, num_bytes = self._stream.tell(), math.prod(self.shape) * self.dtype.itemsize
         if self.dtype.hasobject:
             raise ValueError(f"'{name}': holds pickled Python objects, which can run code")

@@ -61,7 +61,7 @@ class Sites:
         row_sites: name of each observed site -> row axis of its log density; None where all data are one row.
         predicted: name of the one site observed in the rows, whose first axis they are, with a distribution; None without one.
         is_masked: whether a mask takes rows out of the likelihood.
-        row_problem: why an observed row is not one observation: masks or weights; empty otherwise.
+        row_problem: why an observed row is not one observation: masks, weights or several sites; empty otherwise.
         has_proper_prior: whether draws of the latents follow the prior: none is improper, masked or scaled, and no factor
             changes their density.
 
@@ -113,7 +113,9 @@ class Sites:
         in_rows = [each for each, axis in self.row_sites.items() if axis == 0 and not few[each]["is_factor"]]
         self.predicted = in_rows[0] if len(in_rows) == len(self.row_sites) == 1 else None
         self.is_masked = any(few[each]["is_masked"] for each in self.row_sites)
-        self.row_problem = ""
+        names = ", ".join(f"'{each}'" for each in self.row_sites)
+        several = f"several sites are observed in each row ({names}), so that a row is more than one observation"
+        self.row_problem = several if len(self.row_sites) > 1 else ""
         for each in self.row_sites:
             if few[each]["is_masked"]:
                 self.row_problem = f"a mask takes rows of '{each}' out of the likelihood, and they are not observations; leave these rows out of the data"

@@ -129,6 +129,7 @@ def test_weights_and_masks_of_rows_are_named_where_rows_are_scored() -> None:
         assert problem in model.row_problem
         assert model.has_predictions is (name == "weighted"), "outcomes of masked rows are not compared with the data"
     assert make("without_plate")[0].row_problem == ""
+    assert "several sites are observed in each row ('y', 'x')" in make("two_outcomes")[0].row_problem
     assert not make("flat")[0].has_proper_prior, "draws do not follow a density that is masked or scaled"
 
 
