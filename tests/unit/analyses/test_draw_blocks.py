@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.analyses._draw_blocks import DrawBlocks, blocks_of_rows
+from bayesmesh.analyses._draw_blocks import DrawBlocks
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior
@@ -73,12 +72,3 @@ def test_blocks_have_one_shape_and_repeat_the_last_row(tmp_path: Path) -> None:
     assert (last.rows["y"].dtype, last.rows["code"].dtype) == (np.float32, np.int16)
     np.testing.assert_array_equal(np.concatenate([each.outcome for each in blocks]), 2 * ROWS["y"])
     assert jnp.asarray(last.outcome).shape == (2,)
-
-
-def test_fields_that_rows_lack_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="key 'own': model Doubled asks for 'z'; the rows have code, y"):
-        list(draws(tmp_path, 1, "z").blocks(read, NUM_ROWS, 4))
-
-
-def test_without_an_outcome_there_is_none() -> None:
-    assert [each.outcome.size for each in blocks_of_rows(SPEC, read, NUM_ROWS, 8)] == [0, 0]

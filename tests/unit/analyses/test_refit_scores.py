@@ -79,8 +79,3 @@ def test_the_error_of_the_sum_is_its_spread_over_posteriors_where_rows_share_dra
         found.append((one.elpd.sum(), one.monte_carlo_error))
     sums, errors = np.array(found).T
     np.testing.assert_allclose(errors.mean(), sums.std(), rtol=0.15)
-
-
-def test_nothing_is_scored_without_held_out_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "held_out_blocks", lambda *_: iter(()))
-    assert module.score_held_out(SimpleNamespace(num_draws=8), SimpleNamespace(path=None)) is None

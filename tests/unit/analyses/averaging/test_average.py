@@ -7,14 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.averaging import average_probabilities
 from bayesmesh.analyses.averaging.average import _score_average, _score_singles, _table_row, average, draw_counts
 from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.average_uncertainty import entropy
 from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
-from bayesmesh.errors import UserError
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 from bayesmesh.store.draw_chunks import iterate_chunks
 
@@ -92,43 +90,6 @@ def _block_sums(draws, labels, groups, num_bins):
     return average_probabilities.BlockSums(draws.sum(axis=0), scores, calibration, entropy(draws).sum(axis=0))
 
 
-def test_one_row_has_no_error(model, spec, write_posterior, latents, test_rows, files):
-    one = {name: values[:1] for name, values in test_rows.items()}
-    assert np.isnan(average(model, spec, write_posterior(latents), one, SETTINGS, files)["gain_brier_se"])
-
-
-def test_predictions_are_stored_with_names_and_labels(model, spec, write_posterior, latents, test_rows, direct, files):
-    posterior = write_posterior(latents)
-    for _ in range(2):  # the second run replaces the first
-        average(model, spec, posterior, test_rows, SETTINGS, files)
-    group = zarr.open_group(files["predictions.zarr"], mode="r")
-    probabilities = group["probabilities"]
-    assert probabilities.dtype == np.float32
-    assert probabilities.metadata.dimension_names == ("row", "class")
-    assert group["label"].metadata.dimension_names == ("row",)
-    assert group.attrs["num_draws"] == 14
-    np.testing.assert_allclose(probabilities[...], direct.mean(axis=0), atol=2e-6)
-    np.testing.assert_array_equal(group["label"][...], test_rows["label"])
-    assert sorted(p.name for p in files["scores.csv"].parent.iterdir()) == ["predictions.zarr", "scores.csv"]
-
-
-def test_the_least_certain_rows_are_stored_with_their_images(
-    model, spec, write_posterior, latents, test_rows, direct, files
-):
-    average(model, spec, write_posterior(latents), test_rows, SETTINGS, files, image_shape=(2, 3))
-    group = zarr.open_group(files["predictions.zarr"], mode="r")
-    total, of_draws = entropy(direct.mean(axis=0)), entropy(direct).mean(axis=0)
-    np.testing.assert_allclose(group["entropy"][...], total, atol=2e-6)
-    np.testing.assert_allclose(group["entropy_of_draws"][...], of_draws, atol=2e-6)
-    assert (total >= of_draws - 1e-9).all(), "concavity"
-    cases = group["case"][...]
-    assert len(cases) == 24
-    assert total[cases].min() >= np.delete(total, cases).max() - 2e-6
-    np.testing.assert_array_equal(group["image"][...], test_rows["features"][cases])
-    average(model, spec, write_posterior(latents), test_rows, SETTINGS, files, image_shape=(2, 2))
-    assert "image" not in zarr.open_group(files["predictions.zarr"], mode="r"), "of another size"
-
-
 @pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
 def test_bounded_blocks_and_tiles_give_the_same(
     model, spec, write_posterior, latents, test_rows, files, work_bytes, block_bytes
@@ -181,37 +142,6 @@ def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, tes
     average(model, spec, write_posterior(one), test_rows, SETTINGS, files)
     stored = zarr.open_group(files["predictions.zarr"], mode="r")["probabilities"][...]
     np.testing.assert_allclose(stored, (2 * direct[0] + direct[2]) / 3, atol=2e-6)
-
-
-def test_refuses_data_without_test_rows(model, spec, write_posterior, latents, files):
-    with pytest.raises(UserError, match="key 'averaging': the dataset has no test rows"):
-        average(model, spec, write_posterior(latents), {}, SETTINGS, files)
-
-
-def test_refuses_local_latents(model, spec, write_posterior, latents, test_rows, files):
-    class Local(SoftmaxRegression):
-        local_latents = {"biases": 0}  # noqa: RUF012
-
-    with pytest.raises(UserError, match=r"Local has latents for each training row \(biases\)") as caught:
-        average(Local(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
-    assert "averaging" in caught.value.remedy
-
-
-def test_refuses_what_is_not_categorical(spec, write_posterior, latents, test_rows, files):
-    class Continuous(SoftmaxRegression):
-        def predict(self, latents, inputs):
-            return tfp.distributions.Normal(self._logits(latents, inputs), np.float32(1))
-
-    with pytest.raises(UserError, match="model Continuous predicts Normal") as caught:
-        average(Continuous(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
-    assert caught.value.remedy == "remove the key 'averaging' from the experiment"
-    assert not files["scores.csv"].exists()
-
-
-def test_refuses_labels_outside_the_classes(model, spec, write_posterior, latents, test_rows, files):
-    wrong = {**test_rows, "label": np.full_like(test_rows["label"], 3)}
-    with pytest.raises(UserError, match="labels from 0 to 2"):
-        average(model, spec, write_posterior(latents), wrong, SETTINGS, files)
 
 
 def test_blocks_end_at_every_point(write_posterior, latents):

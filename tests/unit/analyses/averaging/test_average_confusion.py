@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.averaging.average_confusion import MOST_CLASSES, read_mistakes, wilson
+from bayesmesh.analyses.averaging.average_confusion import read_mistakes, wilson
 from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
 from bayesmesh.store.zarr_arrays import open_group
 
@@ -33,15 +33,6 @@ def test_counts_shares_and_cases(tmp_path: Path) -> None:
     assert first.image.startswith("data:image/png;base64,")
     assert [case.row for case in found.cases] == [3, 1, 0, 2]
     assert found.cases[-1].share == 0, "nothing is uncertain"
-
-
-def test_predictions_of_earlier_versions_have_no_cases_and_many_classes_no_matrix(tmp_path: Path) -> None:
-    open_group(tmp_path, "w")
-    found = read_mistakes(tmp_path, PROBABILITIES, LABELS)
-    assert found is not None
-    assert (found.cases, list(found.names)) == ([], ["0", "1", "2"])
-    many = np.full((2, MOST_CLASSES + 1), 1 / (MOST_CLASSES + 1))
-    assert read_mistakes(tmp_path, many, np.array([0, 1])) is None
 
 
 def test_wilson_s_interval_is_that_of_scipy() -> None:

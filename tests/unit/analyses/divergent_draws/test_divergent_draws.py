@@ -69,26 +69,3 @@ def test_divergences_anywhere_are_not_placed(tmp_path: Path, seed: int) -> None:
     files = store(tmp_path, np.random.default_rng(seed).random(SHAPE) < 0.03, seed)
     assert "do not gather along any latent" in build_section(files).body
     assert describe(files) == ""
-
-
-@pytest.mark.parametrize("num", [1, 4])
-def test_of_few_divergences_it_is_shown_where_they_lie(tmp_path: Path, num: int) -> None:
-    diverging = np.zeros(SHAPE, bool)
-    diverging[1, :num] = True
-    files = store(tmp_path, diverging)
-    assert read_places(files["divergent.csv"])["num_divergent"].unique().tolist() == [num]
-    page = build_section(files).body
-    assert f"{num} draw{'s are' if num > 1 else ' is'} divergent: too few to say" in page
-    assert "<svg" in page
-    assert describe(files) == ""
-
-
-def test_where_all_draws_diverge_nothing_is_compared(tmp_path: Path) -> None:
-    assert build_section(store(tmp_path, np.ones(SHAPE, bool))) is None
-
-
-def test_without_divergences_nothing_is_shown(tmp_path: Path) -> None:
-    for i, diverging in enumerate((None, np.zeros(SHAPE, bool))):
-        files = store(tmp_path / str(i), diverging)
-        assert build_section(files) is None
-        assert describe(files) == ""

@@ -25,18 +25,18 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.evidence.bridge_sampling import bridge, fit_normal, meet
+from bayesmesh.analyses.evidence.bridge_sampling import bridge
 from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
-from bayesmesh.analyses.evidence.section import build_section, describe, sentences
+from bayesmesh.analyses.evidence.section import build_section, describe
 from bayesmesh.analyses.evidence.settings import Options
-from bayesmesh.analyses.evidence.tempered_evidence import combine_groups, tempered_evidence
+from bayesmesh.analyses.evidence.tempered_evidence import combine_groups
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.evidence_table import Estimate, best_estimate, read_evidence
+from bayesmesh.figures.evidence_table import read_evidence
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Options as TemperedOptions
@@ -44,7 +44,7 @@ from bayesmesh.kernels.tempered_smc import TemperedSmc
 from bayesmesh.models.base import Model
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import create_array, open_group, write_array
+from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
@@ -239,20 +239,6 @@ def test_draws_of_the_prior_reveal_a_mode_that_no_chain_met(tmp_path: Path) -> N
     assert not build_section(path).doubts
 
 
-def test_groups_with_equal_estimates_are_as_many_as_they_are(tmp_path: Path) -> None:
-    """Chains of a group lie in one shard."""
-    layout = ExperimentLayout(tmp_path, "one")
-    root = open_group(layout.posterior, "w")
-    write_array(root.create_group("posterior"), "level", np.zeros((8, 10)), (CHAIN, DRAW))
-    statistics = root.create_group("sample_stats")
-    create_array(statistics, "log_evidence", (8, 10), "float64", (CHAIN, DRAW), chunks=(1, 5), shards=(2, 5))[
-        ...
-    ] = -40.0
-    found = tempered_evidence(open_posterior(layout.posterior))
-    assert found is not None
-    assert (found.num_parts, found.log_evidence, found.error, found.is_usable) == (4, -40.0, 0.0, True)
-
-
 def run_tempered(bound: BoundModel, num_groups: int, num_chains: int, num_draws: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the log evidence of each group, and positions (chain, draw, coordinate) after warmup."""
     density, num_warmup = LogDensity(bound), 160
@@ -331,37 +317,6 @@ def test_errors_of_bridge_sampling_are_those_of_repeated_estimates() -> None:
     assert (np.abs(off) < 3 * errors).mean() >= 0.95
     assert 0.5 < np.sqrt((errors**2).mean()) / off.std(ddof=1) < 2
     assert abs(off.mean()) < 4 * off.std(ddof=1) / math.sqrt(40)
-
-
-def test_an_iteration_that_has_not_converged_has_no_result() -> None:
-    """Points that never meet the draws: each step moves the constant by the same factor."""
-    found = meet(np.full((4, 50), 900.0), np.full(200, -900.0))
-    assert np.isnan(found).all()
-
-
-def test_a_normal_is_fitted_to_few_draws_and_to_constant_coordinates() -> None:
-    draws = np.random.default_rng(1).standard_normal((30, 20))
-    draws[:, 3] = 7
-    normal = fit_normal(draws)
-    assert np.isfinite(normal.log_density(normal.sample(np.random.default_rng(2), 5))).all()
-    assert normal.factor[3, 3] < 1e-6
-    many = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.999], [0.999, 1]], 4000)
-    np.testing.assert_allclose(fit_normal(many).factor @ fit_normal(many).factor.T, np.cov(many.T, ddof=0), rtol=1e-9)
-    assert fit_normal(many).log_density(many[:2]) == pytest.approx(
-        stats.multivariate_normal(many.mean(0), np.cov(many.T, ddof=0)).logpdf(many[:2])
-    )
-
-
-def test_what_the_estimates_say_follows_from_their_errors() -> None:
-    one, far = Estimate("bridge", -40.0, 0.05), Estimate("tempered", -41.0, 0.1)
-    assert "agree within their errors" in " ".join(sentences([one, far._replace(log_evidence=-40.1)]))
-    assert "more than their errors allow" in " ".join(sentences([one, far]))
-    few = combine_groups(np.array([-40.0]), 64)
-    assert "1 chain group is too few to tell the error" in " ".join(sentences([one, few]))
-    assert best_estimate([one, few]) == one
-    said = " ".join(sentences([one._replace(error=3.0, num_left_out=5, num_draws=95)]))
-    assert "not known well enough" in said
-    assert "leaves out 5.0% of the draws" in said
 
 
 def test_a_prior_without_an_integral_is_refused(tmp_path: Path) -> None:

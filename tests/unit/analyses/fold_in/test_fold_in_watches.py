@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.fold_in import fold_in_watches as module
-from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
 from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
-from bayesmesh.analyses.recommendation.film_list_logits import new_user
 
 NUM_COPIES = 4000
 
@@ -78,13 +76,6 @@ def test_the_mode_has_no_gradient_and_depends_neither_on_start_nor_on_tiles(monk
     np.testing.assert_allclose(fold_in(films, watched, 1.0, generator).mode, found, atol=0.01)
 
 
-def test_one_user_has_the_mode_that_it_has_among_many() -> None:
-    films, generator = make_films(50, 3, -1.0), np.random.default_rng(3)
-    watched = generator.random((9, 50)) < 0.2
-    one, many = (fold_in(films, some, 1.0, generator).mode for some in (watched[:1], watched))
-    np.testing.assert_allclose(one[0], many[0], atol=0.01)
-
-
 def test_latents_are_carried_over_when_embeddings_turn() -> None:
     old, generator = make_films(80, 4, -1.0), np.random.default_rng(4)
     turn, _ = np.linalg.qr(generator.normal(size=(4, 4)))
@@ -95,15 +86,3 @@ def test_latents_are_carried_over_when_embeddings_turn() -> None:
     # A ridge of one in eighty films.
     np.testing.assert_allclose(after, before, atol=0.25)
     assert np.abs(new.design @ latents.T + new.offset[:, None] - before).max() > 2
-
-
-def test_a_new_user_has_a_draw_for_each_draw_of_the_films() -> None:
-    generator = np.random.default_rng(6)
-    embeddings, biases = generator.normal(size=(30, 40, 2)), generator.normal(-1, 0.1, (30, 40))
-    draws = FactorDraws(embeddings, biases, np.zeros(0), np.zeros(0))
-    is_watched = np.arange(40) < 10
-    found = new_user(draws, is_watched, 1.0, generator)
-    assert found.logits.shape == (30, 40)
-    assert 0.5 < found.acceptance <= 1
-    # Watched films have larger logits than those films have for users at large.
-    assert (found.logits - biases)[:, :10].mean() > (found.logits - biases)[:, 10:].mean() + 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._refit_scores import log_mean_density
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds, read_sums
@@ -32,7 +30,7 @@ from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.score_store import RowScores, read_pointwise, write_pointwise
+from bayesmesh.store.score_store import read_pointwise
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 tfd = tfp.distributions
@@ -197,25 +195,6 @@ def test_scores_are_the_exact_predictive_densities(options: Options, tmp_path: P
     assert ("A standard error over 6 groups is itself uncertain" in said) == bool(options.group)
 
 
-def test_failed_folds_are_named_and_importance_sampling_is_compared(tmp_path: Path) -> None:
-    options = Options(folds=2)
-    folds = folds_of(tmp_path, options)
-    files = run(tmp_path, options, {fold: stays for fold, (_, stays) in folds.items()}, "fail")
-    scores = read_pointwise(files["pointwise.zarr"])["left_out"]
-    assert scores.failed == ("own-fold-1-of-2", "own-fold-2-of-2")
-    single = dataclasses.replace(scores, elpd=scores.elpd + 0.5, scheme="single rows", failed=(), sum_mcse=2.0)
-    write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", single, None)
-    assert describe(files).endswith("(failed: own-fold-1-of-2, own-fold-2-of-2)")
-    section = build_section(files)
-    assert "The chains of own-fold-1-of-2, own-fold-2-of-2 have failed their gates" in section.body
-    error = np.hypot(2, scores.monte_carlo_error)
-    assert f"cross-validation differs from it by −{len(GROUP) / 2:.1f} ± {error:.1f} nats" in section.body
-    assert [number.state for number in section.numbers] == ["", "warn"]
-    # Other outcomes are not compared.
-    write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", dataclasses.replace(single, digest="other"), None)
-    assert "importance sampling" not in build_section(files).body
-
-
 def test_an_outcome_that_depends_on_the_rows_that_stay_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,19 +213,3 @@ def test_an_outcome_that_depends_on_the_rows_that_stay_is_refused(
         match=r"key 'k_fold': model Effects has outcome .* where it is left out, .* its unit depends on the rows",
     ):
         run(tmp_path, options, {fold: stays for fold, (_, stays) in folds_of(tmp_path, options).items()})
-
-
-def test_densities_that_are_not_numbers_or_zero_have_no_score() -> None:
-    with np.errstate(divide="ignore"):
-        values = np.log(np.array([[[0.2, 0.4]], [[0.0, 0.4]], [[0.0, 0.0]], [[np.nan, 0.1]]]))
-    score, error = log_mean_density(values)
-    np.testing.assert_allclose(score, [np.log(0.3), np.log(0.2), -np.inf, -np.inf])
-    assert np.isfinite(error).tolist() == [True, True, False, False]
-
-
-def test_a_standard_error_over_groups_counts_groups() -> None:
-    """Rows of a group that all have one score say no more than one row."""
-    elpd, cluster = np.repeat([1.0, 2.0, 4.0], 5), np.repeat([0.0, 1.0, 2.0], 5)
-    assert RowScores(elpd, "", False, 1, cluster=cluster).total[1] == pytest.approx(
-        np.sqrt(3) * np.std([5, 10, 20], ddof=1)
-    )

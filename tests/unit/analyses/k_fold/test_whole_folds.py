@@ -15,7 +15,6 @@ from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import BoundModel, Subject
-from bayesmesh.analyses.k_fold import joint_folds
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds
 from bayesmesh.analyses.k_fold.joint_fold_models import SomeRows
@@ -150,40 +149,8 @@ def test_rows_that_cannot_be_left_out_are_refused(
     assert "key 'k_fold" in str(error.value)
 
 
-def test_scores_of_different_functions_are_comparable_only_where_their_outcome_is_stated(tmp_path: Path) -> None:
-    """A field `y` may be a column of the model: without a statement, nothing says that it is the outcome."""
-    rows = np.arange(NUM_ROWS)
-    unknown, stated = (
-        [
-            joint_folds._outcomes(bound(tmp_path, f"{function}-{bool(more)}", function, **more), rows)[0]
-            for function in ("regression", "walk")
-        ]
-        for more in ({}, {"outcome_field": "y"})
-    )
-    assert unknown[0] != unknown[1]
-    assert stated[0] == stated[1]
-    with pytest.raises(ConfigError, match=r"key 'model.outcome_field': the data have no field 'z'"):
-        bound(tmp_path, "missing", outcome_field="z")
-
-
 def test_the_future_of_rows_that_depend_on_each_other_can_be_left_out(tmp_path: Path) -> None:
     KFold(Options(future="time")).check(bound(tmp_path, "own", "walk"), {})
-
-
-def numpyro_regression(x, y):
-    import numpyro
-
-    slope = numpyro.sample("slope", numpyro.distributions.Normal(0, 1))
-    numpyro.sample("y", numpyro.distributions.Normal(slope * x, NOISE).to_event(1), obs=y)
-
-
-def pymc_regression(rows):
-    import pymc
-
-    with pymc.Model() as model:
-        slope = pymc.Normal("slope", 0, 1)
-        pymc.Normal("y", slope * rows["x"], NOISE, observed=rows["y"])
-    return model
 
 
 @pytest.mark.nightly

@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
-from bayesmesh.analyses.loo.loo_sums import summarise
-from bayesmesh.analyses.loo.section import LEVEL, draw_pit, sentences
+from bayesmesh.analyses.loo.section import LEVEL
 from bayesmesh.diagnostics.uniformity_diagnostic import assess_uniformity
 from bayesmesh.store.score_store import RowScores
 
@@ -66,14 +65,3 @@ def test_a_wrong_model_is_flagged_and_a_right_one_is_not(case: str) -> None:
     print(f"{case}: right {flagged['right']}, wrong {flagged['wrong']} of {NUM_REPEATS}")
     assert flagged["wrong"] >= NUM_WRONG_FLAGGED
     assert flagged["right"] <= NUM_RIGHT_FLAGGED
-
-
-def test_the_page_says_what_is_wrong_with_the_predictions() -> None:
-    generator = np.random.default_rng(1)
-    found = scores(generator.negative_binomial(4, 0.5, NUM_ROWS), fit_poisson, generator)
-    sums = summarise(found, None)
-    assert "not uniform" in sentences(sums)[-1]
-    assert "predictions are too narrow" in sentences(sums)[-1]
-    assert "Distribution function of LOO-PIT" in draw_pit(found.pit).svg
-    right = summarise(scores(generator.poisson(4, NUM_ROWS), fit_poisson, generator), None)
-    assert "LOO-PIT values are compatible with a uniform distribution" in sentences(right)[-1]

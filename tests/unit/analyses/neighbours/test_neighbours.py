@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.neighbours.neighbour_cosines import cosines, embedding_of, find_neighbours
-from bayesmesh.analyses.neighbours.section import build_section
+from bayesmesh.analyses.neighbours.neighbour_cosines import embedding_of, find_neighbours
 from bayesmesh.analyses.neighbours.settings import Options
-from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.errors import ConfigError
 from bayesmesh.models.matrix_factorization import MatrixFactorization
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
@@ -85,34 +84,10 @@ def test_a_planted_pair_is_found_and_agrees_with_a_direct_computation(find: Find
     assert table.attrs["count"] == CHAINS * DRAWS
 
 
-def test_no_film_is_its_own_neighbour_and_there_are_no_more_than_others(find: Find) -> None:
-    table = find(films=[3], num_neighbours=50)
-    assert len(table) == FILMS - 1
-    assert 3 not in set(table["neighbour"])
-
-
 def test_blocks_of_one_draw_give_the_same(find: Find) -> None:
     pd.testing.assert_frame_equal(find(films=[1, 6], block_bytes=1), find(films=[1, 6]))
     assert find(films=[1], draws=20, block_bytes=1).attrs["count"] == 20
     pd.testing.assert_frame_equal(find(films=[1], draws=20, block_bytes=1), find(films=[1], draws=20))
-
-
-def test_the_films_that_are_watched_most_come_by_default(find: Find) -> None:
-    assert list(dict.fromkeys(find(num_films=3)["film"])) == [5, 1, 0]
-
-
-def test_the_films_that_are_rated_most_come_by_default(find: Find, bound: BoundModel) -> None:
-    films = [np.array(each, np.int32) for each in ([2, 6, 6], [6, 2, 0])]
-    bound.shards.fields, bound.shards.blocks = {"film": None}, lambda: iter([{"film": each} for each in films])  # type: ignore[misc, assignment, method-assign]
-    assert list(dict.fromkeys(find(num_films=3)["film"])) == [6, 2, 0]
-    bound.shards.fields = {"x": None}  # type: ignore[dict-item, assignment]
-    with pytest.raises(ConfigError, match="no field 'watched' or 'film'"):
-        find()
-
-
-def test_an_embedding_of_length_zero_is_close_to_nothing() -> None:
-    found = cosines(np.array([[[0.0, 0.0], [1.0, 1.0]]]), np.array([0, 1]))
-    np.testing.assert_allclose(found, [[[0.0, 0.0], [0.0, 1.0]]], atol=1e-12)
 
 
 def test_films_that_do_not_exist_and_models_without_embeddings_are_refused(find: Find) -> None:
@@ -121,26 +96,3 @@ def test_films_that_do_not_exist_and_models_without_embeddings_are_refused(find:
     model: Any = SimpleNamespace(blocks={"films": {"film_biases": 0}})
     with pytest.raises(ConfigError, match="key 'neighbours': model SimpleNamespace has no latent"):
         embedding_of(model, {"film_biases": np.zeros(3)})
-
-
-def test_the_section_says_how_many_are_close_beyond_their_uncertainty(find: Find, files: dict[str, Path]) -> None:
-    assert build_section(files) is None
-    find(films=[1], num_neighbours=FILMS - 1)
-    table = pd.read_csv(files["neighbours.csv"])
-    clear = int((table["q5"] > 0).sum())
-    assert 1 <= clear < FILMS - 1
-    section = build_section(files)
-    assert section is not None
-    assert f"For {clear} of {FILMS - 1} listed pairs, the 90% interval of the cosine lies above 0." in section.body
-    assert section.body.count('class="s0 light"') == FILMS - 1 - clear
-    files["neighbours.csv"].write_text("film\n1\n")
-    with pytest.raises(StoreError, match=r"neighbours\.csv"):
-        build_section(files)
-
-
-def test_films_with_one_title_keep_lists_of_their_own(find: Find, files: dict[str, Path]) -> None:
-    table = find(films=[1, 4], num_neighbours=2)
-    table.assign(title="Hamlet").to_csv(files["neighbours.csv"], index=False)
-    section = build_section(files)
-    assert section is not None
-    assert section.body.count("<h3>Hamlet</h3>") == 2

@@ -26,26 +26,6 @@ def stored(folder: Path, rows: Mapping[str, np.ndarray], labels: Mapping[str, tu
     return Shards(layout.shards)
 
 
-def test_labels_that_are_names_of_other_columns_are_told_apart(tmp_path: Path) -> None:
-    rows = {
-        "a": GENERATOR.standard_normal(NUM), "b": GENERATOR.standard_normal((NUM, 2)),
-        "c": GENERATOR.standard_normal((NUM, 2)),
-    }  # fmt: skip
-    shards = stored(tmp_path, rows, {"b": ("a", "z"), "c": ("z", "own")})
-    found = {each.name: each.codes for each in bin_columns(shards, OUTCOME)}
-    assert list(found) == ["a", "b: a", "b: z", "c: z", "own"]
-    for name, values in [("a", rows["a"]), ("b: a", rows["b"][:, 0]), ("c: z", rows["c"][:, 0])]:
-        np.testing.assert_array_equal(found[name], bin_numbers(name, values).codes)
-
-
-def test_labels_tell_bins_apart() -> None:
-    """Dates written as numbers differ in their last digits only."""
-    days = np.array([20240101.0, 20240102.0])[np.arange(NUM) % 2]
-    assert bin_numbers("day", days).labels == ("20240101", "20240102")
-    many = bin_numbers("day", 20240000.0 + np.arange(NUM)).labels
-    assert len(set(many)) == len(many) == 6
-
-
 def test_columns_are_taken_until_enough_vary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Constant columns and the outcome itself count for nothing; the last columns of 100 are not read."""
     rows = {f"same_{i:02}": np.full(NUM, 1.0 * i) for i in range(40)}

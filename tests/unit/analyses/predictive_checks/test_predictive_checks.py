@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -16,23 +15,20 @@ from bayesmesh.analyses.predictive_checks.predictive_quantities import add_sums,
 from bayesmesh.analyses.predictive_checks.predictive_residuals import simultaneous_band
 from bayesmesh.analyses.predictive_checks.section import (
     build_section,
-    calibrations,
     describe,
     prior_sentence,
     read_bins,
     read_checks,
-    sentence,
 )
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
-from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
-from bayesmesh.report.learned.learned_outcomes import choose_outcomes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
@@ -142,109 +138,6 @@ def test_counts_are_counts_wherever_the_large_ones_lie(
     )
 
 
-def test_a_standardised_outcome_is_shown_in_the_unit_of_the_table(tmp_path: Path) -> None:
-    generator = np.random.default_rng(6)
-    x = generator.standard_normal(200)
-    y = x / np.sqrt(2) + generator.standard_normal(200) / np.sqrt(2)
-    shape = (2, 200)
-    latents = {
-        "intercept": 0.05 * generator.standard_normal(shape), "sigma": np.full(shape, 0.71),
-        "coefficients": 0.71 + 0.05 * generator.standard_normal((*shape, 1)),
-    }  # fmt: skip
-    about = {"y": Variable("number", mean=1000.0, scale=70.0), "x": Variable("number")}
-    files = check(tmp_path, Dataset({"y": y, "x": x}, variables=about), Options(formula="y ~ x"), latents, 400)
-    table = read_checks(files["checks.csv"]).set_index("quantity")
-    assert table.loc["mean", "observed"] == pytest.approx(1000 + 70 * y.mean())
-    assert table.loc["standard deviation", "simulated_mean"] == pytest.approx(70, rel=0.1)
-    assert table["p_value"].min() > 0.01
-    bins = read_bins(files["bins.csv"])
-    of_x = bins[bins["variable"] == "x"]
-    assert of_x["observed"].between(800, 1200).all()
-    assert of_x["middle_low"].between(700, 1200).all()
-
-
-def test_bins_outside_a_band_that_is_too_narrow_are_not_called_a_bias() -> None:
-    row = {
-        "variable": "(predicted)",
-        "label": "1",
-        "num_rows": 9,
-        "predicted": 2.0,
-        "observed": 3.0,
-        "low": 1.5,
-        "high": 2.5,
-    }
-    bins = pd.DataFrame([row])
-    checks = {"low": 0.0, "high": 1.0, "simulated_mean": 0.5, "largest_for": "", "proposed": ""}
-    of_residuals = {**checks, "quantity": "residuals by prediction", "observed": 0.5}
-    (panel,) = calibrations(bins, pd.DataFrame([{**of_residuals, "p_value": 0.5}]))
-    assert panel.note.startswith("1 of 1 bins lies outside the band")
-    assert panel.note.endswith("the bins show no bias (p = 0.50).")
-    (panel,) = calibrations(bins, pd.DataFrame([{**of_residuals, "p_value": 0.001}]))
-    assert "no bias" not in panel.note
-    missed = {**checks, "quantity": "mean", "observed": 2.0, "p_value": 0.001}
-    next_one = {**of_residuals, "quantity": "residuals by column", "largest_for": "site", "p_value": 0.03}
-    others = [{**of_residuals, "quantity": f"q{n}", "p_value": 0.5} for n in range(4)]
-    assert sentence(pd.DataFrame([missed, next_one, *others])).endswith("is 0.030, for residuals by column (site).")
-    assert "p values" not in sentence(pd.DataFrame([missed, *others]))
-
-
-def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And neither the outcome in another unit, nor the column of weights is a predictor."""
-    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.KEPT_CELLS", 3500 * 70)
-    generator = np.random.default_rng(5)
-    num = 300
-    site, x, z = (
-        generator.integers(0, 6, num).astype(np.int32),
-        generator.standard_normal(num),
-        generator.standard_normal(num),
-    )
-    y = 1 + 0.5 * x + np.array([0, 0, 0, 0, 0, 1.5])[site] + generator.standard_normal(num)
-    rows = {"y": y, "x": x, "z": z, "site": site, "thousands": 1000 * y, "kg": generator.random(num) + 0.5}
-    variables = {
-        "site": Variable("category", tuple("abcdef")),
-        **{name: Variable("number") for name in ("y", "z", "thousands", "kg")},
-        "x": Variable("number", mean=10.0, scale=2.0),
-    }
-    shape = (2, 100)
-    latents = {
-        "intercept": y.mean() + 0.07 * generator.standard_normal(shape), "sigma": np.full(shape, 1.14),
-        "coefficients": 0.5 + 0.07 * generator.standard_normal((*shape, 1)),
-    }  # fmt: skip
-    files = check(
-        tmp_path, Dataset(rows, variables=variables, roles={"weights": "kg"}), Options(formula="y ~ x"), latents, 200
-    )
-    table = read_checks(files["checks.csv"]).set_index("quantity")
-    assert table.loc["residuals by column", "p_value"] < 0.004
-    assert table.loc["residuals by column", ["largest_for", "proposed"]].tolist() == ["site", "(1 | site)"]
-    bins = read_bins(files["bins.csv"])
-    assert set(bins["variable"]) == {"(predicted)", "x", "z", "site"}
-    of_site = bins[bins["variable"] == "site"].set_index("label")
-    assert of_site["num_rows"].tolist() == np.bincount(site).tolist()
-    assert of_site.loc["f", "observed"] == pytest.approx(y[site == 5].mean())
-    assert of_site.loc["f", "observed"] > of_site.loc["f", "high"]
-    assert (of_site["low"] < of_site["predicted"]).all()
-    of_x = bins[bins["variable"] == "x"]
-    middles = [np.quantile(each, (0.05, 0.95)) for each in np.array_split(y[np.argsort(x)], 10)]
-    np.testing.assert_allclose(of_x[["middle_low", "middle_high"]], middles)
-    np.testing.assert_allclose(of_x["at"], [10 + 2 * each.mean() for each in np.array_split(np.sort(x), 10)])
-    # Of all rows of a bin together: in the outer bins, the slope adds to the scatter of single rows.
-    widths = (of_x["interval_high"] - of_x["interval_low"]).to_numpy() / (2 * 1.645 * 1.14)
-    np.testing.assert_allclose(widths[1:-1], 1, rtol=0.06)
-    assert (widths[[0, -1]] > 1.01).all()
-    section = build_section(files)
-    figures = choose_outcomes([section], {"model": {"formula": "y ~ x"}})
-    assert figures is not None
-    assert [panel.title for panel in figures.panels] == ["y by x"]
-    assert figures.panels[0].note == f"x ranges from {10 + 2 * x.min():.4g} to {10 + 2 * x.max():.4g} in the data."
-    assert len(choose_outcomes([section], {}).panels) == 3, "without a formula, the first columns"
-    page = section.body
-    assert "Outcomes differ from their predictions in a way that depends on the column site" in page
-    assert "Observed minus predicted, by site" in page
-    assert "by thousands" not in page
-
-
 def test_a_band_holds_all_bins_of_a_draw_together() -> None:
     generator = np.random.default_rng(6)
     sets = generator.standard_normal((4000, 12)) + generator.standard_normal((4000, 1))
@@ -253,34 +146,6 @@ def test_a_band_holds_all_bins_of_a_draw_together() -> None:
     assert share == pytest.approx(0.99, abs=0.01)
     one_by_one = np.quantile(sets[:2000], 0.995, axis=0)
     assert (high > one_by_one).all()
-
-
-@pytest.mark.parametrize("family", ["categorical", "ordinal"])
-def test_of_classes_the_shares_are_checked(tmp_path: Path, family: str) -> None:
-    generator = np.random.default_rng(3)
-    codes, x = generator.integers(0, 3, 60).astype(np.int32), generator.standard_normal(60)
-    variables = {"kind": Variable("category", ("low", "mid", "high")), "x": Variable("number")}
-    latents = {
-        "categorical": {
-            "intercept": np.broadcast_to([0.0, -3.0], (2, 30, 2)),
-            "coefficients": np.zeros((2, 30, 1, 2)),
-        },
-        "ordinal": {
-            "baseline": np.broadcast_to([0.488, 0.488, 0.024], (2, 30, 3)),
-            "coefficients": np.zeros((2, 30, 1)),
-        },
-    }[family]
-    options = Options(formula="kind ~ x", family=family)
-    files = check(tmp_path, Dataset({"kind": codes, "x": x}, variables=variables), options, latents, 1000)
-    table = read_checks(files["checks.csv"]).set_index("quantity")
-    assert list(table.index) == [
-        *(f"share of class {i}" for i in range(3)),
-        "residuals by prediction",
-        "residuals by column",
-        "residuals by term",
-    ]
-    assert table["simulated_mean"].tolist()[:3] == pytest.approx([0.488, 0.488, 0.024], abs=0.02)
-    assert table.loc["share of class 2", "p_value"] < 0.05
 
 
 def test_outcomes_of_the_prior_are_compared_too(tmp_path: Path) -> None:

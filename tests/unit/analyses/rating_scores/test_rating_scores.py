@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +23,6 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
 )
 from bayesmesh.analyses.rating_scores.rating_baselines import PENALTIES, choose_biases, fit_biases, joined
 from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
-from bayesmesh.analyses.rating_scores.section import build_section, compare_errors, describe, describe_coverage
 from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
@@ -115,29 +113,6 @@ def test_users_are_resampled_whole() -> None:
     np.testing.assert_allclose(found[:, 0].mean(), ratio, atol=0.2 * error)
 
 
-def test_one_user_has_no_interval() -> None:
-    found = resample(Users(np.array([[3.0], [1.0]]), np.array([4])), 100, seed=1)
-    assert np.isnan(found).all()
-    row: dict[Any, Any] = {"probability": 0.9, "covered": 1.0, "covered_low": np.nan, "covered_high": np.nan}
-    (said,) = describe_coverage([row])
-    assert "not clearly too many or too few" in said
-
-
-def test_no_more_draws_are_used_than_asked_for(experiment: tuple[BoundModel, Posterior], tmp_path: Path) -> None:
-    bound, posterior = experiment
-    wanted = posterior.num_chains * posterior.num_draws - 1
-    found = {name: tmp_path / name for name in ("scores.csv", "coverage.csv")}
-    score_ratings(bound, posterior, Options(draws=wanted, resamples=100), found)
-    assert pd.read_csv(found["scores.csv"])["num_draws"].max() <= wanted
-
-
-def test_a_rating_counts_with_its_part_between_the_tails() -> None:
-    below, up_to = np.array([0.0, 0.03, 0.5, 0.9, 0.96, 0.02]), np.array([0.04, 0.07, 0.5, 1.0, 0.96, 0.98])
-    zero = np.zeros(6)
-    found = holds(Predicted(zero, zero, zero, below, up_to, zero), 0.9)
-    np.testing.assert_allclose(found, [0, 0.5, 1, 0.5, 0, 0.9 / 0.96])
-
-
 def test_intervals_of_right_discrete_distributions_hold_their_probability() -> None:
     random = np.random.default_rng(8)
     masses = random.dirichlet(np.ones(5), 20_000)
@@ -168,42 +143,6 @@ def test_scores_are_those_of_the_ratings(experiment: tuple[BoundModel, Posterior
     coverage = pd.read_csv(files["coverage.csv"])
     assert coverage["probability"].tolist() == [0.5, 0.8, 0.9]
     np.testing.assert_allclose(coverage["covered"], [holds(found, p).mean() for p in (0.5, 0.8, 0.9)])
-
-
-def test_the_page_says_which_prediction_is_better(files: dict[str, Path]) -> None:
-    section = build_section(files)
-    assert section is not None
-    assert "The posterior average predicts" in section.body
-    assert section.numbers[0].name == "RMSE of hidden ratings"
-    assert describe(files).startswith("RMSE ")
-
-    def row(name: str, low: float, high: float) -> dict[Any, Any]:
-        return {
-            "prediction": name, "rmse": 0.9, "rmse_low": 0.8, "rmse_high": 1.0, "num_ratings": 50, "num_users": 7,
-            "rmse_less_average_low": low, "rmse_less_average_high": high,
-        }  # fmt: skip
-
-    said = compare_errors(
-        [
-            row("posterior_average", 0, 0),
-            row("single_draw", 0.1, 0.2),
-            row("biases", -0.1, 0.1),
-            row("mean", -0.3, -0.2),
-        ]
-    )
-    assert "predicts 50 hidden ratings of 7 users with a root mean square error of 0.900 (0.800 to 1.000)" in said
-    assert "better than a single draw (0.100 to 0.200); worse than the mean of all ratings (−0.300 to −0.200)" in said
-    assert "not clearly better or worse than biases of users and items (−0.100 to 0.100)" in said
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [(0.91, 0.95, "too many"), (0.8, 0.85, "too few"), (0.88, 0.93, "not clearly too many or too few")],
-)
-def test_the_page_says_whether_intervals_hold(low: float, high: float, words: str) -> None:
-    row: dict[Any, Any] = {"probability": 0.9, "covered": (low + high) / 2, "covered_low": low, "covered_high": high}
-    (said,) = describe_coverage([row])
-    assert words in said
 
 
 def test_what_cannot_be_scored_is_refused(experiment: tuple[BoundModel, Posterior]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, choose_runs, read_factors
 from bayesmesh.analyses.recommendation.film_list import list_films
 from bayesmesh.analyses.recommendation.recommended_films import read_watched
-from bayesmesh.errors import DataError, StoreError
+from bayesmesh.errors import StoreError
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import chunk_file, create_array, open_group
 
@@ -79,30 +79,6 @@ def test_films_are_named_by_id_or_title(tmp_path: Path) -> None:
     assert read_watched(path, COLUMNS, 4) == [0, 3, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "problem", "remedy"),
-    [
-        ("Alien\nSolaris\n", r"watched.txt, line 2: 'Solaris' is the title of 2 films", r"Solaris \(1972\); Solaris \(2002\)"),
-        ("\nAlein\n", r"watched.txt, line 2: no film 'Alein'", r"did you mean 'Alien \(1979\)'"),
-        ("Alien\n6\n", r"line 2: '6' is the film of .*line 1", "remove one"),
-        ("# none\n", r"watched.txt: names no film", "a title or an id on each line"),
-        ("\xff", r"watched.txt: is not text in UTF-8", "save it as UTF-8"),
-    ],
-)  # fmt: skip
-def test_unclear_lines_are_refused_with_their_place(tmp_path: Path, text: str, problem: str, remedy: str) -> None:
-    path = tmp_path / "watched.txt"
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(DataError, match=f"(?s){problem}.*remedy: .*{remedy}"):
-        read_watched(path, COLUMNS, 4)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.txt: no such file"):
-        read_watched(tmp_path / "none.txt", COLUMNS, 4)
-    with pytest.raises(DataError, match=r"(?s)is not a file.*remedy: name a text file"):
-        read_watched(tmp_path, COLUMNS, 4)
-
-
 @pytest.fixture
 def logits() -> np.ndarray:
     """Of 400 draws of six films: the last is the best on average, the third is the most often first."""
@@ -138,7 +114,3 @@ def test_thompson_lists_follow_single_draws(logits: np.ndarray) -> None:
     first = [list_films(logits, free, 2, 2, "thompson", generator)[0].film for _ in range(400)]
     share = (np.where(free, -np.inf, logits).argmax(axis=1) == 2).mean()
     assert abs(np.mean(np.array(first) == 2) - share) < 4 * np.sqrt(share * (1 - share) / 400)
-
-
-def test_a_user_who_watched_all_has_an_empty_list(logits: np.ndarray) -> None:
-    assert list_films(logits, np.ones(6, bool), 3, 2, "mean", np.random.default_rng(0)) == []

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.recommendation import film_logits as logits_module
 from bayesmesh.analyses.recommendation import held_out_recommendation
@@ -16,7 +15,6 @@ from bayesmesh.analyses.recommendation.recommendation_ranking import rank_films
 from bayesmesh.analyses.recommendation.recommendation_scores import entropy
 from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.data.base import Dataset
-from bayesmesh.errors import StoreError, UserError
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 
 NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
@@ -193,29 +191,6 @@ def test_tables_are_consistent(model, posterior, shards, files, dataset):
     assert sorted(p.name for p in files["top.csv"].parent.iterdir()) == [f"{name}.csv" for name in sorted(TABLES)]
 
 
-def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dataset, files):
-    shards = write_shards(dataset, 0.0)
-    recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
-    scores = tables(files)["scores"]
-    assert len(scores) == 0
-    assert list(scores.columns)[:6] == ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se"]
-    assert all(tables(files)[name].empty for name in ("differences", "activity", "calibration", "new_users"))
-
-
-def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, files):
-    watched = np.eye(NUM_USERS, NUM_FILMS, dtype=np.uint8)
-    watched[3] = 1
-    shards = write_shards(Dataset({"watched": watched}, kind="interactions"), 0.0)
-    recommend(model, shards.spec(), posterior, shards, RecommendationOptions(), files)
-    found = tables(files)
-    assert found["users"].iloc[0].to_dict() == {
-        "user": 3, "user_id": 3, "activity": "most", "num_watched": NUM_FILMS, "entropy": 0.0, "entropy_sd": 0.0,
-        "entropy_minus_first": 0.0, "entropy_minus_first_sd": 0.0,
-        "entropy_top": 0.0, "num_films_ever_best": 0, "num_draws": 22,
-    }  # fmt: skip
-    assert 3 not in found["top"].user.tolist()
-
-
 def test_most_and_least_active_users_are_the_first_of_their_like():
     users = choose_users(np.array([3, 1, 9, 1, 9]), (), ["a", "b", "c", "d", "e"])
     assert [(u.row, u.user_id, u.activity, u.place) for u in users] == [(2, "c", "most", 0), (1, "b", "least", 1)]
@@ -227,12 +202,6 @@ def test_counts_do_not_depend_on_the_block(shards):
         watched = training(shards) | hidden_matrix(shards)
         np.testing.assert_array_equal(per_user, watched.sum(axis=1))
         np.testing.assert_array_equal(per_film, training(shards).sum(axis=0))
-
-
-def test_users_are_read_in_the_order_asked_for(shards):
-    users = np.array([20, 3, 28, 4])
-    rows = logits_module.read_users(shards, users, block_rows=5)
-    np.testing.assert_array_equal(rows["watched"], training(shards)[users])
 
 
 def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_posterior):
@@ -254,39 +223,3 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
     found_scores = held_out_recommendation.score_held_out(model, turned, shards, popularity, "float32", 5)
     for name, scores in expected_scores.items():
         np.testing.assert_allclose(found_scores[name].scores, scores.scores)
-
-
-def test_refuses_users_who_are_not_there(model, posterior, shards, files):
-    settings = RecommendationOptions(users=(3, 29, -1))
-    with pytest.raises(UserError, match=r"key 'recommendation.users': no user 29, -1; there are users 0 to 28"):
-        recommend(model, shards.spec(), posterior, shards, settings, files)
-
-
-def test_refuses_a_model_without_user_latents(posterior, shards, files):
-    class Global(MatrixFactorization):
-        local_latents = {}  # noqa: RUF012
-
-    with pytest.raises(UserError, match="Global has no latents per user") as caught:
-        recommend(Global(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
-    assert caught.value.remedy == "remove the key 'recommendation' from the experiment"
-
-
-def test_refuses_a_table_of_rows(model, posterior, write_shards, files):
-    shards = write_shards(Dataset({"watched": np.zeros((5, NUM_FILMS), np.uint8)}), 0.0)
-    with pytest.raises(UserError, match="key 'recommendation': the dataset is of kind 'rows'"):
-        recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
-
-
-def test_refuses_what_is_not_bernoulli(posterior, shards, files):
-    class Counts(MatrixFactorization):
-        def predict(self, latents, inputs):
-            return tfp.distributions.Poisson(log_rate=self.logits(latents))
-
-    with pytest.raises(UserError, match="model Counts predicts Poisson"):
-        recommend(Counts(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
-
-
-def test_refuses_a_posterior_of_other_users(model, write_posterior, latents, shards, files):
-    fewer = {name: v[:, :, :-1] if name.startswith("user") else v for name, v in latents.items()}
-    with pytest.raises(StoreError, match="has 28 users, the data 29"):
-        recommend(model, shards.spec(), write_posterior(fewer), shards, SETTINGS, files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +22,6 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.hashes import write_hashes
@@ -156,56 +154,3 @@ def test_users_whom_the_chains_have_not_seen_are_predicted_from_some_of_their_ra
     section = build_section(files)
     assert section is not None
     assert "The chains have not seen these" in section.body
-
-
-RATED = "film,rating\n"
-
-
-MISTAKES = (
-    (f"{RATED}Film 001,4\nFilm 999,3\n", "mine.csv, line 3: no film 'Film 999'"),
-    (f"{RATED}Film 001,4\n\n1,3\n", "mine.csv, line 4: '1' is the film of mine.csv, line 2"),
-    (f"{RATED}Film 001,40\n", "mine.csv, line 2: the rating of 'Film 001' is '40', and ratings of the data lie between"),
-    (f"{RATED}Film 001,nan\n", "line 2: the rating of 'Film 001' is 'nan', and ratings of the data lie between"),
-    (f"{RATED}Film 001,good\n", "line 2: the rating of 'Film 001' is 'good', which is not a number"),
-    (f"{RATED}Film, 001,4\n", "line 2: 3 values, and 2 columns"),
-    (RATED, "mine.csv: holds no rating"),
-    ("", "mine.csv: holds no rating"),
-    ("title,rating\nFilm 001,4\n", "mine.csv, line 1: the first line names the columns title, rating, and not 'film'"),
-    (None, "mine.csv: no such file"),
-)  # fmt: skip
-"""Text of a file, and what is said of it."""
-
-
-def test_mistakes_in_a_file_are_named(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
-    for text, message in MISTAKES:
-        if text is not None:
-            Path("mine.csv").write_text(text)
-        else:
-            Path("mine.csv").unlink()
-        assert main(["recommend", "stars", "--rated", "mine.csv"]) == 3
-        said = capsys.readouterr().err
-        assert message in said
-        assert "remedy" in said
-    Path("mine.csv").mkdir()
-    assert main(["recommend", "stars", "--rated", "mine.csv"]) == 3
-    assert "mine.csv: is not a file\n  remedy: name a CSV file" in capsys.readouterr().err
-
-
-def test_without_a_user_the_ways_to_name_one_are_listed(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("config/experiments").mkdir(parents=True)
-    Path("config/config.yaml").write_text("experiments: [stars]")
-    Path("config/experiments/stars.yaml").write_text(json.dumps(CONFIG))
-    assert main(["recommend", "stars"]) == 2
-    said = capsys.readouterr().err
-    assert "no user is given" in said
-    assert "--user ID" in said
-    assert "--rated FILE" in said
-
-
-def test_mistakes_in_a_call_are_named(stars: Stars) -> None:
-    with pytest.raises(ConfigError, match="--user 7: no such user in the data of 'stars'"):
-        bm.recommend("stars", 7)
-    with pytest.raises(ConfigError, match="--watched: the data of 'stars' are ratings"):
-        bm.recommend("stars", watched=["Film 001"])
-    with pytest.raises(DataError, match="no film is rated"):
-        bm.recommend("stars", rated={})

@@ -11,9 +11,7 @@ import pytest
 
 from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.recommendation.film_logits import check_recommendation
 from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
-from bayesmesh.analyses.recommendation.ranked_lists import list_first
 from bayesmesh.analyses.recommendation.recommend_films import recommend
 from bayesmesh.analyses.recommendation.recommendation_calibration import (
     bin_cells,
@@ -29,7 +27,7 @@ from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source
-from bayesmesh.errors import ConfigError, DataError, StoreError
+from bayesmesh.errors import StoreError
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.posterior_reader import Posterior
@@ -87,14 +85,6 @@ def test_the_fingerprint_covers_users_who_left(split: Shards) -> None:
     with pytest.raises(StoreError, match="damaged"):
         split.verify()
     given.write_bytes(content)
-
-
-def test_a_split_into_users_needs_a_watch_matrix(tmp_path: Path) -> None:
-    rows = Dataset({"x": np.arange(10.0)})
-    with pytest.raises(DataError, match=r"key 'data\.held_out_users': the dataset is of kind 'rows'"):
-        shard(rows, SPLIT, DataLayout(tmp_path, "rows", "split"))
-    with pytest.raises(ValueError, match="none of their films are held out"):
-        DataSettings(held_out_users=0.2)
 
 
 def true_logits(club: Dataset, rows: np.ndarray) -> np.ndarray:
@@ -181,21 +171,6 @@ def test_the_analysis_writes_tables_of_new_users(
     assert (of_average["films_from"].to_numpy()[1:] > of_average["films_to"].to_numpy()[:-1]).all()
     mean = (of_average["ndcg"] * of_average["num_users"]).sum() / of_average["num_users"].sum()
     assert mean == pytest.approx(scores.loc["posterior_average", "ndcg"])
-
-
-def test_unseen_users_need_a_model_that_folds_in(split: Shards) -> None:
-    class Other(MatrixFactorization):
-        folds_in = False
-
-    with pytest.raises(ConfigError, match="model Other does not declare `folds_in`"):
-        check_recommendation(Other(Options(), split.spec()), {}, split)
-
-
-def test_lists_equal_a_stable_sort() -> None:
-    generator = np.random.default_rng(2)
-    scores, watched = generator.integers(0, 6, (40, 30)).astype(float), generator.random((40, 30)) < 0.3
-    expected = np.argsort(-np.where(watched, -np.inf, scores), axis=1, kind="stable")[:, :7]
-    np.testing.assert_array_equal(list_first(scores, watched, 7), expected)
 
 
 def test_the_integral_transform_of_counts_is_uniform() -> None:

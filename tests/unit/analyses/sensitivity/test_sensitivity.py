@@ -14,7 +14,6 @@ from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.sensitivity.power_scaling import (
     POWERS,
     THRESHOLD,
-    Sensitive,
     _sensitivity,
     _weights,
     scale_powers,
@@ -99,10 +98,3 @@ def test_a_flat_prior_has_no_sensitivity_and_ties_are_not_smoothed() -> None:
     for weights, power in zip(tied, POWERS, strict=True):
         assert weights[draws > 0][0] / weights[draws < 0][0] == pytest.approx(np.exp(power - 1))
     assert _sensitivity(draws, tied) > 0
-
-
-def test_what_moves_is_named_and_the_rest_is_counted() -> None:
-    rows = [Sensitive(f"a[{i}]", 0.1 + i, 0.2) for i in range(8)]
-    assert {each.diagnosis for each in rows} == {"conflict"}
-    assert Sensitive("b", 0.2, 0.01).diagnosis == "weak data"
-    assert Sensitive("b", float("nan"), 1.0).diagnosis == ""
