@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from bayesmesh.figures import formats
-from bayesmesh.report.background_section import dump_settings
-from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, worst_first
-from bayesmesh.report.fact_rows import list_facts
+from bayesmesh.report.diagnostics_tables import read_least_efficient
 from bayesmesh.report.report_convergence import draw_ranks, rank_reach
 from bayesmesh.report.report_draws import rank_difference, thin_by_extremes
-from bayesmesh.store.layout import ExperimentLayout
-
-
-def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
-    return Coordinate(variable, (0,), 0.0, 1.0, 0.01, r_hat, ess, ess)
-
-
-def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Callable[..., ExperimentLayout]) -> None:
-    lines = [f"{name},0,,0.1,1.0,0.02,1.002,900,800" for name in ("biases", "weights", "biases")]
-    found = read_summary(minimal(summary="\n".join(lines)).summary, 2)
-    assert [(c.variable, c.is_summary) for c in found] == [("biases", True), ("weights", True), ("biases", False)]
 
 
 def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:
@@ -38,17 +22,6 @@ def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:
     assert [each.label for each in found] == ["c", "b[elm]"]
     assert (found[1].ess_local, found[1].interval) == (90, 0.95)
     assert math.isnan(found[0].nested_r_hat)
-
-
-def test_a_coordinate_bears_the_names_of_levels_where_it_has_them(minimal: Callable[..., ExperimentLayout]) -> None:
-    layout = minimal(summary='b_species,1,"elm, wild",0.1,1.0,0.02,1.002,900,800')
-    (found,) = read_summary(layout.summary, 1)
-    assert (found.label, found.numbered, found.index) == ("b_species[elm, wild]", "b_species[1]", (1,))
-
-
-def test_what_is_not_a_number_is_the_worst() -> None:
-    rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
-    assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
 
 
 def test_rank_panels_that_are_compared_share_one_scale() -> None:
@@ -79,17 +52,6 @@ def test_rank_band_holds_chains_that_agree_and_shows_one_that_does_not(demo: obj
     assert np.abs(stuck.difference[3]).max() > 3 * stuck.band
 
 
-@pytest.mark.parametrize("draws", [np.zeros((1, 50)), np.full((2, 50), np.nan), np.zeros((2, 2))])
-def test_there_is_no_rank_plot_without_chains_to_compare(draws: np.ndarray) -> None:
-    assert rank_difference(draws) is None
-
-
-def test_constant_draws_have_a_flat_rank_plot() -> None:
-    found = rank_difference(np.ones((3, 40)))
-    assert found is not None
-    assert np.abs(found.difference).max() == 0
-
-
 def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
     values = np.random.default_rng(0).normal(size=10_000)
     values[[17, 5000]] = [40.0, -30.0]
@@ -98,41 +60,3 @@ def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
     assert at.size == 200
     assert (kept.max(), kept.min()) == (40.0, -30.0)
     assert (np.diff(at) > 0).all()
-
-
-def test_facts_are_bounded_and_in_words() -> None:
-    facts = dict(
-        list_facts(
-            {"a": {"b": None, "peak_bytes": 3 << 40}, "n": 10**21, "ok": True, "x": float("nan"), "t": "y" * 999}
-        )
-    )
-    assert facts["a · b"] == "not recorded"
-    assert facts["a · peak"] == "3.0 TiB"
-    assert facts["n"] == "1.00 × 10²¹"
-    assert facts["ok"] == "yes"
-    assert facts["x"] == "not a number"
-    assert facts["t"].endswith("(999 characters)")
-    assert len(list_facts({str(n): n for n in range(10_000)})) <= 201
-    *_, last, rest = list_facts({"files": [{"rows": n} for n in range(23)]})
-    assert (last, rest) == (("files 20 · rows", "19"), ("files", "3 more: see the file"))
-
-
-@pytest.mark.parametrize(
-    "format_fn", [formats.real, formats.count, formats.quantity, formats.duration, formats.size, formats.share]
-)
-def test_every_format_has_words_and_takes_huge_numbers(format_fn: Callable[[float | None], str]) -> None:
-    assert format_fn(None) == "not recorded"
-    assert format_fn(math.nan) == "not a number"
-    assert format_fn(-math.inf) == "−infinite"
-    for value in (0, 0.0, 1e-300, 1e300, 10**18):
-        assert format_fn(value)
-        assert "nan" not in format_fn(value)
-
-
-def test_settings_that_yaml_does_not_know_are_written_as_text() -> None:
-    assert dump_settings({"path": ExperimentLayout, "when": {1: "é"}}).endswith("when:\n  '1': é\n")
-
-
-def test_the_worst_few_are_the_first_of_all() -> None:
-    every = [coordinate(f"x{i}", r_hat) for i, r_hat in enumerate([1.0, math.nan, 1.2, 1.1])]
-    assert worst_first(every, 2) == worst_first(every)[:2]

@@ -25,14 +25,6 @@ def test_unasked_checks_are_named_with_their_keys() -> None:
     assert mark_fit([], ["loo"], NONE).lead == "The requested checks have no results."
 
 
-def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
-    passed = FitCheck("predictive checks", "pass")
-    assert mark_fit([passed], BOTH, NONE).lead == "No check refutes the model (predictive checks)."
-    mark = mark_fit([passed], ["predictive_checks"], NONE)
-    assert (mark.state, mark.badge, mark.caveat) == ("pass", "✓ not refuted", "")
-    assert mark.lead.endswith("Add `loo: {}` to check more.")
-
-
 def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:
     mark = mark_fit([NARROW, FitCheck("Pareto k", "pass")], BOTH, POISSON)
     assert (mark.state, mark.badge) == ("fail", "✗ refuted")
@@ -42,46 +34,6 @@ def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:
     assert "found no bias" in mark.consequences[1]
     assert mark.remedies == ["Try `family: negative_binomial`."]
     assert mark.caveat == " ".join(mark.consequences)
-
-
-def test_a_bias_that_another_check_finds_is_not_cleared() -> None:
-    biased = FitCheck("LOO-PIT", "fail", "Too large.", {"bias": 5.0})
-    mark = mark_fit([NARROW, biased], BOTH, POISSON)
-    assert "biased" in mark.consequences[0]
-    assert not any("found no bias" in each for each in mark.consequences)
-    assert len(mark.remedies) == 2
-
-
-@pytest.mark.parametrize("asked", [BOTH, ["loo"]])
-def test_doubts_are_no_refutation(asked: list[str]) -> None:
-    mark = mark_fit([FitCheck("Pareto k", "warn", "High.")], asked, NONE)
-    assert (mark.state, mark.badge, mark.caveat) == ("warn", "! doubtful", "")
-    assert ("Add `predictive_checks: {}`" in mark.lead) == (asked == ["loo"])
-
-
-def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> None:
-    measured = FitCheck("LOO-PIT", "fail", "Too narrow.", {"narrow": 8.0}, spread=1.55)
-    (first, *_), (unmeasured, *_) = (mark_fit([each], BOTH, NONE).consequences for each in (measured, NARROW))
-    assert first.startswith("Outcomes scatter about 1.6 times as widely as the model allows.")
-    assert first.endswith("if rows are independent, and wider still if rows come in groups.")
-    assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
-    assert unmeasured.endswith("likely too narrow.")
-    wide = FitCheck("another check", "fail", "Too wide.", {"wide": 9.0}, spread=0.6)
-    assert mark_fit([wide, measured], BOTH, NONE).widening == 1.55, "of the check that found them too narrow"
-
-
-def test_checks_that_the_configuration_forbids_are_not_proposed() -> None:
-    assert (
-        "Add `predictive_checks: {}` to the experiment: this check uses"
-        in mark_fit([], [], NONE, ["predictive_checks"]).lead
-    )
-    assert "none is possible" in mark_fit([], [], NONE, []).lead
-    assert (
-        "Add"
-        not in mark_fit(
-            [FitCheck("predictive checks", "pass")], ["predictive_checks"], NONE, ["predictive_checks"]
-        ).lead
-    )
 
 
 REMEDIES = ModelDescription(

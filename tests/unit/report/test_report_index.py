@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.analyses.averaging.analysis import Averaging
-from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.report_index import read_index_row, write_index
-from bayesmesh.report.report_page import render
 from bayesmesh.stages.report import run_index
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -31,15 +28,6 @@ def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) 
     page = {"experiment": "everything", "analyses": ASKED}
     assert read_index_row(complete.results, page)["score"] == "NDCG × 1.87 ± 0.03 of popularity"
     assert read_index_row(complete.results, {"experiment": "everything"})["score"] == "", "files of an earlier request"
-
-
-def test_a_cell_that_fails_leaves_the_others(complete: ExperimentLayout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Averaging, "cell", lambda self, files: 1 / 0)
-    row = read_index_row(complete.results, {"experiment": "everything", "analyses": ASKED})
-    assert row["score"].startswith(
-        "Averaging: failed (ZeroDivisionError: division by zero (test_report_index.py, line "
-    )
-    assert row["score"].endswith("), NDCG × 1.87 ± 0.03 of popularity")
 
 
 def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., ExperimentLayout]) -> None:
@@ -97,19 +85,6 @@ def test_damaged_results_are_named_instead_of_shown_and_older_ones_marked(
     text = write_index(layout.results, [{"experiment": "small"}]).read_text(encoding="utf-8")
     assert "1 damaged" in text
     assert "verdict.json: is damaged" in text
-
-
-def test_the_fit_of_each_page_is_shown_beside_its_verdict(complete: ExperimentLayout) -> None:
-    fit = FitBadge("fail", "✗ refuted", ("Two estimates differ.",))
-    assert read_index_row(complete.results, {"experiment": "everything"})["fit_text"] == "not checked"
-    complete.page.write_text(render("base.html", title="page", stored_fit=fit.stored()))
-    text = write_index(complete.results, [{"experiment": "everything"}]).read_text(encoding="utf-8")
-    assert '<span class="badge fail">✗ refuted</span>' in text
-    assert "Two estimates differ." in text
-
-
-def test_index_without_experiments(tmp_path: Path) -> None:
-    assert "No experiment has been run yet" in write_index(tmp_path, []).read_text(encoding="utf-8")
 
 
 def test_report_imports_nothing_heavy() -> None:

@@ -27,15 +27,6 @@ Minimal = Callable[..., ExperimentLayout]
 
 ATTACK = "<script>alert('$x$')</script><img src=x onerror=alert(1)>"
 
-SECTIONS = {
-    "averaging": ("averaging", 'id="averaging"'),
-    "recommendations": ("recommendations", 'id="recommendation"'),
-    "ledger": ("ledger", 'class="bars"'),
-    "program": ("program", 'id="program"'),
-    "posterior.zarr": ("posterior.zarr", 'class="card"'),
-    "specs": ("specs", "Frozen settings"),
-}
-
 
 ANALYSES = ("averaging", "recommendation")
 
@@ -94,26 +85,6 @@ def test_page_has_every_section_in_the_order_of_the_flow(whole_page: str) -> Non
     assert "NVIDIA H200" in page
 
 
-@pytest.mark.parametrize("name", sorted(SECTIONS))
-def test_a_section_is_left_out_with_its_files(complete: ExperimentLayout, whole_page: str, name: str) -> None:
-    folder, marker = SECTIONS[name]
-    assert marker in whole_page
-    shutil.rmtree(complete.folder / folder)
-    if name != "posterior.zarr":
-        without_drawings(complete)
-    page = write(complete, analyses=tuple(each for each in ANALYSES if name.startswith(each)))
-    assert marker not in page
-    others = {marker for other, (_, marker) in SECTIONS.items() if other in {"ledger", "program", "specs"} - {name}}
-    assert all(marker in page for marker in others), "the other sections stay"
-
-
-def test_page_of_verdict_and_summary_alone(minimal: Minimal) -> None:
-    page = write(minimal())
-    assert "logits[0]" in page
-    assert "no traces" in page
-    assert 'id="averaging"' not in page
-
-
 @pytest.mark.parametrize("name", ["verdict", "summary"])
 def test_page_needs_verdict_and_summary(minimal: Minimal, name: str) -> None:
     layout = minimal()
@@ -123,27 +94,12 @@ def test_page_needs_verdict_and_summary(minimal: Minimal, name: str) -> None:
     assert not layout.page.exists()
 
 
-def test_statistics_of_any_kernel_are_shown_with_unit_and_meaning(whole_page: str) -> None:
-    row = re.search(r'<tr><th scope="row" class="mono">bounces</th>.*', whole_page)
-    assert row is not None
-    assert "<td>1/step</td>" in row[0]
-    assert '<td class="num">0.500 to 1.50</td><td class="words">Reflections at x&lt;0.</td>' in row[0]
-
-
 def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentLayout, demo: SimpleNamespace) -> None:
     demo.write_recommendations(complete, first_title=ATTACK)
     page = write(without_drawings(complete), title=ATTACK, caption=ATTACK)
     assert page.count("<script") == 1, "that of the page"
     assert "<img src=x" not in page
     assert page.count(html.escape(ATTACK, quote=False).split("alert")[0]) >= 5
-
-
-def test_variable_names_are_escaped(minimal: Minimal) -> None:
-    page = write(
-        minimal(summary=f'"{ATTACK}",0,,0.1,1.0,0.02,1.002,900,800', where=ATTACK, message=ATTACK, verdict="fail")
-    )
-    assert page.count("<script") == 1, "that of the page"
-    assert "<img" not in page
 
 
 def test_only_the_script_of_the_page_may_run(whole_page: str) -> None:
@@ -254,27 +210,6 @@ def test_a_failed_run_says_what_failed_where_and_what_to_do(minimal: Minimal) ->
         assert phrase in text_of(top)
 
 
-def test_a_warning_is_no_failure(minimal: Minimal) -> None:
-    page = write(minimal(verdict="warn", severity="warn", value=1.02))
-    assert 'class="verdict warn"' in page
-    assert "gave a warning (R-hat), and none failed" in page
-
-
-def test_missing_values_are_words(minimal: Minimal) -> None:
-    page = text_of(write(minimal(verdict="fail", value=None, summary="logits,0,,NaN,NaN,NaN,NaN,NaN,inf")))
-    assert "not a number" in page
-    assert "infinite" in page
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-
-
-def test_posterior_attributes_are_shown_when_the_groups_are_absent(complete: ExperimentLayout) -> None:
-    shutil.rmtree(complete.posterior / "summaries")
-    shutil.rmtree(complete.posterior / "sample_stats")
-    page = write(complete, analyses=())
-    assert "no traces" in page
-    assert "5f1c0a9e7b42" in page
-
-
 def test_a_missing_chunk_is_an_error_that_names_the_array(complete: ExperimentLayout) -> None:
     shutil.rmtree(complete.posterior / "summaries" / "logits" / "c")
     with pytest.raises(StoreError, match="summaries/logits"):
@@ -287,20 +222,6 @@ def test_a_damaged_verdict_is_an_error_that_names_the_file(minimal: Minimal, dam
     layout.verdict.write_text(damage, encoding="utf-8")
     with pytest.raises(StoreError, match=re.escape(str(layout.verdict))):
         write(layout)
-
-
-def test_numbers_in_drawings_are_not_cut(whole_page: str) -> None:
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", whole_page)
-    assert "0.9263" in texts
-
-
-def test_warnings_of_the_compile_stage_stand_below_the_verdicts(complete: ExperimentLayout, whole_page: str) -> None:
-    assert "Warnings of the compile stage" not in whole_page
-    assert "249.3 MiB" in whole_page
-    complete.audit.write_text('{"warnings": ["own.py, line 3 sums an array of shape (20, 20)"]}', encoding="utf-8")
-    page = write(without_drawings(complete), analyses=())
-    assert "<li>own.py, line 3 sums an array of shape (20, 20).</li>" in page
-    assert page.index('id="verdict"') < page.index("Warnings of the compile stage") < page.index('id="gates"')
 
 
 @pytest.mark.parametrize("returned", ["nothing", "text"])

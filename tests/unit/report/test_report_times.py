@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.files import atomic_path
 from bayesmesh.report.background_section import build_timing
-from bayesmesh.report.report_index import read_index_row
 from bayesmesh.report.report_times import (
     COLUMNS,
     OtherAttempts,
@@ -146,35 +144,6 @@ def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampl
     assert timing["sentence"].endswith(f"The times of {lost} are missing: no ledger has them.")
 
 
-def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) -> None:
-    layout = ExperimentLayout(tmp_path, "some")
-    attempt(layout, "sample-group-000", {"sample": 40.0, "write": 30.0, "look": 20.0}, identity="new")
-    attempt(layout, "compile", {"compile": 10.0})
-    timing = build_timing(read_time(layout, CONFIG, ORIGIN))
-    assert timing is not None
-    assert timing["sentence"].startswith("The jobs that produced these results took 50.0 s")
-    assert [(bar["job"], bar["seconds"], [width for _, width, *_ in bar["segments"]]) for bar in timing["bars"]] == [
-        ("compile", "10.0 s", [25.0]), ("sample-group-000", "40.0 s", [100.0])
-    ]  # fmt: skip
-    assert timing["full_bar"] == "40.0 s"
-    assert [row[1] for row in timing["rows"]] == ["compile", "sample", "write", "look"]
-
-
-def test_the_end_of_a_job_belongs_to_its_attempt(tmp_path: Path) -> None:
-    layout = ExperimentLayout(tmp_path, "some")
-    undisturbed(layout)
-    first = read_time(layout, CONFIG, ORIGIN)
-    of_sample = next(phase for phase in first.phases if phase.job == "sample-group-000")
-    part = Ledger(layout.ledger_part("slurm"), "slurm")
-    for name in (of_sample.attempt, "another"):
-        part.add("teardown", 2.0)
-        part.rows[-1] |= {"job": "sample-group-000", "attempt": name, "identity": "new"}
-    part.save()
-    found = read_time(layout, CONFIG, ORIGIN)
-    assert len(found.phases) == len(first.phases) + 1
-    assert [(each.job, each.seconds) for each in found.others] == [("sample-group-000", 2.0)]
-
-
 def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None:
     groups = [f"chains/x/group-{k:03d}" for k in range(4)]
     origin = {"identity": demo.IDENTITY, "groups": groups}  # type: ignore[attr-defined]
@@ -194,22 +163,6 @@ def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None
     assert "ledger.csv: differs" in line
 
 
-def test_the_index_shows_the_same_time(complete: ExperimentLayout) -> None:
-    before = read_index_row(complete.results, {"experiment": complete.experiment})["seconds"]
-    assert before == "6 min 20 s"
-    attempt(complete, "sample-group-000", {"sample": 600.0}, identity="old")
-    attempt(complete, "sample-group-001", {"sample": 600.0}, is_finished=False)
-    assert read_index_row(complete.results, {"experiment": complete.experiment})["seconds"] == before
-
-
-@pytest.mark.parametrize("line", ['{"phase"', "[1]", "\x00", '{"phase": "\xff"}'])
-def test_ledger_refuses_a_line_without_a_phase(complete: ExperimentLayout, line: str) -> None:
-    complete.ledger_part("odd").write_bytes(b'{"phase": "run"}\n\n' + line.encode("latin-1") + b"\n")
-    with pytest.raises(StoreError, match=r"odd\.jsonl, line 3: not a phase") as caught:
-        read_time(complete, {}, {})
-    assert "run the job again" in caught.value.remedy
-
-
 def test_a_ledger_without_phases_or_text_is_named(complete: ExperimentLayout) -> None:
     path = complete.ledger_part("odd")
     path.write_text('{"seconds": 3}\n', encoding="utf-8")
@@ -219,18 +172,6 @@ def test_a_ledger_without_phases_or_text_is_named(complete: ExperimentLayout) ->
     path.mkdir()
     with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read"):
         read_time(complete, {}, {})
-
-
-def test_phases_take_what_was_not_measured() -> None:
-    lines = [
-        {"phase": "run", "seconds": None, "detail": 7},
-        {"phase": "write", "seconds": float("nan"), "bytes": "many"},
-    ]
-    odd = [Phase.model_validate({"job": "odd", **json.loads(json.dumps(line))}) for line in lines]
-    assert [(phase.seconds, phase.bytes, phase.detail) for phase in odd] == [(None, None, "7"), (None, None, "")]
-    timing = build_timing(TimeSpent(odd, [], []))
-    assert timing is not None
-    assert timing["bars"][0]["segments"] == []
 
 
 def test_a_file_that_a_killed_writer_left_is_no_ledger(tmp_path: Path) -> None:

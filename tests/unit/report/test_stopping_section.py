@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.config.config_blocks import ReportSettings
-from bayesmesh.errors import StoreError
 from bayesmesh.report.report_page import write_page
-from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.store.layout import ExperimentLayout
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,20 +58,6 @@ def page(layout: ExperimentLayout, config: dict[str, Any]) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", path.read_text(encoding="utf-8"))))
 
 
-def test_without_a_rule_there_is_no_section(write: Callable[..., Any]) -> None:
-    for stops, rule in (
-        ((None,), None),
-        ((_stop(9),), None),
-        ((None,), {"min_ess_bulk": 1}),
-        ((), {"min_ess_bulk": 1}),
-    ):
-        layout, config = write(*stops, rule=rule)
-        assert build_stopping(layout, config) is None
-        assert "When sampling stopped" not in page(layout, config)
-        layout.sampled("group-000").unlink(missing_ok=True)
-    assert build_stopping(layout, {"title": "A"}) is None
-
-
 def test_looks_targets_cost_and_what_was_measured_are_shown(write: Callable[..., Any]) -> None:
     layout, config = write(_stop(1234))
     text = page(layout, config)
@@ -88,54 +72,3 @@ def test_looks_targets_cost_and_what_was_measured_are_shown(write: Callable[...,
     assert raw.count('aria-label="Bulk ESS at each look, target 400"') == 1
     assert 'href="#stopping"' in raw
     assert "bias<es>" not in raw, "names come from models"
-
-
-@pytest.mark.parametrize(
-    ("stop", "said"),
-    [
-        (_stop(2000, "draws"), "no look met every target before the limit of 2,000 draws"),
-        (_stop(640, "seconds", max_seconds=600.0), "the time limit of 10 min 00 s (sampling.stop.max_seconds) was reached"),
-    ],
-)  # fmt: skip
-def test_other_reasons_are_told(write: Callable[..., Any], stop: dict[str, Any], said: str) -> None:
-    assert said in page(*write(stop))
-
-
-def test_a_look_that_went_no_further_says_so(write: Callable[..., Any]) -> None:
-    stop = _stop(1234)
-    stop["looks"][0]["targets"] = stop["looks"][0]["targets"][:1]
-    text = page(*write(stop))
-    assert "3 not a number not evaluated not evaluated 10.0 ms not met" in text
-    assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓" in text
-    assert "does not evaluate the other summaries" in text
-
-
-def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> None:
-    layout, config = write(_stop(506), _stop(225), _stop(2000, "draws"))
-    found = build_stopping(layout, config)
-    assert found is not None
-    assert found["sentence"].startswith("Sampling of group-001 ended at 225 draws")
-    assert "3 chain groups stopped by itself (1 at the limit on draws, 2 by its targets)" in found["groups"]
-    assert "keeps as many draws as the shortest group, group-001; the longest has 2,000" in found["groups"]
-    assert [row["draws"] for row in found["rows"]] == [3, 225]
-    assert len(found["panels"]) == 3
-
-
-def test_a_run_that_ended_before_its_first_look_has_no_table(write: Callable[..., Any]) -> None:
-    text = page(*write({**_stop(50, "seconds", max_seconds=1.0), "looks": []}))
-    assert "was reached after 50 draws" in text
-    assert "All targets" not in text
-
-
-def test_a_damaged_manifest_is_named(write: Callable[..., Any]) -> None:
-    layout, config = write({"looks": []})
-    with pytest.raises(StoreError, match=r"group-000\.json"):
-        build_stopping(layout, config)
-
-
-def test_the_numbers_that_the_page_quotes_are_those_of_the_record() -> None:
-    (path,) = (ROOT / "docs" / "decisions").glob("*-stopping.md")
-    record = path.read_text(encoding="utf-8")
-    numbers = re.findall(r"\d[\d.,]*\d", MEASURED)
-    assert len(numbers) >= 5
-    assert [n for n in numbers if n not in record] == []

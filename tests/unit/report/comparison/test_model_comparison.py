@@ -68,22 +68,6 @@ def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_pa
     assert sum(member.num_draws for member in found.members) == 1000
 
 
-def test_errors_on_held_out_groups_are_those_over_groups(base: np.ndarray) -> None:
-    """All rows of a group differ by the same: there are 5 differences and not 50."""
-    group = np.repeat(np.arange(5), 10)
-    gap = np.array([0.3, -0.1, 0.2, 0.5, 0.1])[group]
-    one, two = (scores(base, held_out=base[:50]), scores(base - 0.5, held_out=base[:50] - gap))
-    for each in (one, two):
-        each["held_out"] = dataclasses.replace(each["held_out"], cluster=group)
-    found = compare_models({"one": one, "two": two}).members[1].held_out_difference
-    assert found is not None
-    assert found.error == pytest.approx(np.sqrt(5) * (10 * gap[::10]).std(ddof=1))
-    for each, noise in ((one, 3.0), (two, 4.0)):
-        each["held_out"] = dataclasses.replace(each["held_out"], sum_mcse=noise)
-    noisy = compare_models({"one": one, "two": two}).members[1].held_out_difference
-    assert noisy.error == pytest.approx(np.hypot(found.error, 5.0))
-
-
 def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
     """Each of two models is right about other rows: their average beats both, on held-out rows too."""
     is_first = np.arange(NUM_ROWS) % 2 == 0
@@ -96,21 +80,6 @@ def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
     assert stacked.held_out.difference == pytest.approx(expected)
     assert "stacking weights is better than" in sentences(found)[-1]
     assert found.residual < 1e-6
-
-
-def test_the_average_is_also_compared_with_the_best_on_held_out_rows(base: np.ndarray) -> None:
-    """The best on rows left out in turn need not be; and where a model has no scores of held-out rows, that is said."""
-    is_first = np.arange(NUM_ROWS) % 2 == 0
-    one, two = base - np.where(is_first, 0, 2), base - np.where(is_first, 2.1, 0)
-    found = compare_models({"one": scores(one, held_out=base - 0.5), "two": scores(two, held_out=base)})
-    name, gap = found.held_out_best
-    assert (found.members[0].name, name) == ("one", "two")
-    assert gap.difference == pytest.approx(found.averages[0].held_out.difference - base.sum())
-    said = sentences(found)[-1]
-    assert "one on the rows that determined its weights, which favours it" in said
-    assert "The model with the highest sum on the 400 held-out rows is two: the average is worse than it" in said
-    lacking = compare_models({"one": scores(one, held_out=base), "two": scores(two)})
-    assert "Held-out rows are not compared: two has no scores for them." in sentences(lacking)
 
 
 def test_the_best_of_many_equal_models_is_not_called_better() -> None:
@@ -177,19 +146,6 @@ def test_weights_may_vary_with_a_feature(base: np.ndarray, tmp_path: Path) -> No
     for values, said in ((group[:-1], r"has shape \(399,\)"), (np.full(NUM_ROWS, np.nan), "not finite")):
         with pytest.raises(ConfigError, match=said):
             compare_models(both, feature=Feature("x", values))
-
-
-def test_a_feature_of_all_rows_is_read_at_those_that_are_scored(base: np.ndarray) -> None:
-    """Of cross-validation by time, the first rows have no scores."""
-    row = np.arange(NUM_ROWS // 2, NUM_ROWS)
-    both = {
-        name: {"left_out": dataclasses.replace(scores(elpd)["left_out"], row=row)}
-        for name, elpd in {"one": base[row], "two": base[row] - np.where(row % 2, 3, -3)}.items()
-    }
-    found = compare_models(both, feature=Feature("odd", np.arange(NUM_ROWS) % 2, ("even", "odd")))
-    assert [count for _, count, _ in found.by_cell.rows] == [NUM_ROWS // 4] * 2
-    with pytest.raises(ConfigError, match=r"has shape \(399,\)"):
-        compare_models(both, feature=Feature("odd", np.arange(NUM_ROWS - 1)))
 
 
 def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:

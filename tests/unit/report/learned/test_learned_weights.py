@@ -57,18 +57,6 @@ def test_pixels_speak_for_and_against_a_class(tmp_path: Path) -> None:
     assert all((np.delete(image[..., 3].ravel(), 1) == 0).all() for image in pixels), "noise is empty"
 
 
-@pytest.mark.parametrize(("shape", "is_summary"), [((2, 2), False), ((2, 3), True)])
-def test_other_arrays_are_no_images(tmp_path: Path, shape: tuple[int, int], is_summary: bool) -> None:
-    assert made(tmp_path, shape, is_summary=is_summary) is None
-
-
-def test_a_weight_with_a_draw_that_is_not_a_number_stays_empty(tmp_path: Path) -> None:
-    found = made(tmp_path, (2, 3), one_draw=np.nan)
-    assert found is not None
-    assert found.largest == pytest.approx(2.0, abs=0.02)
-    assert [int(image[1, 1, 3]) for image in pixels_of(found)] == [0, 0, 0]
-
-
 def test_hidden_units_are_those_of_one_draw_the_largest_first(tmp_path: Path) -> None:
     draws = np.zeros((2, 3, 6, 4))
     draws[0, 2, 1, 3], draws[0, 2, 4, 0] = 2.0, -1.0

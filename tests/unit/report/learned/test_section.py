@@ -11,8 +11,7 @@ import pytest
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
-from bayesmesh.report.learned import section as module
+from bayesmesh.report.diagnostics_tables import read_summary
 from bayesmesh.report.learned.section import Learned, build_learned
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.layout import ExperimentLayout
@@ -73,27 +72,6 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     assert [item.variable for item in found.others] == ["unused"]
 
 
-def test_an_intercept_does_not_stretch_the_axis_of_the_other_coefficients(tmp_path: Path) -> None:
-    b = np.random.default_rng(3).normal([500.0, 1.0, 2.0, 3.0, 4.0], 0.5, (4, 300, 5))
-    layout = ExperimentLayout(tmp_path, "one")
-    root = open_group(layout.posterior, "w")
-    root.attrs["shown"] = [{"name": "b", "heading": "Coefficients", "reference": 0.0, "apart": ["intercept"]}]
-    write_array(root.require_group("summaries"), "b", b, ("chain", "draw", "column"))
-    write_texts(root["summaries"], "column", ["intercept", "u", "v", "w", "x"], ["column"])
-    write_array(root.require_group("posterior"), "unused", b[..., 0], ("chain", "draw"))
-    write_array(root.require_group("sample_stats"), "lp", b[..., 0], ("chain", "draw"))
-    root["sample_stats"].attrs["statistics"] = []
-    verdict = diagnose(layout.posterior, GateSettings(), layout)
-    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
-    found = build_learned(coordinates, verdict, DrawReader(layout.posterior))
-    assert found is not None
-    (coefficients,) = found.findings
-    assert [panel.title for panel in coefficients.densities] == ["intercept"]
-    (forest,) = coefficients.panels
-    assert "intercept" not in forest.svg
-    assert len(coefficients.rows) == 5, "the table has it"
-
-
 def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(tmp_path: Path) -> None:
     levels = ["site 1", "site 10", "site 2"]
     effects = np.random.default_rng(3).normal([1.0, 2.0, 3.0], 0.1, (4, 300, 3))
@@ -122,36 +100,9 @@ def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(
     assert found.meanings == [("effects_site", "what sites add")]
 
 
-def test_levels_with_commas_in_their_names_have_their_own_rows(tmp_path: Path) -> None:
-    root = open_group(tmp_path / "posterior.zarr", "w")
-    root.attrs["level_rows"] = {"town": {"Paris": 7, "Paris, TX": 8}}
-    effects = np.zeros((4, 300, 2, 1))
-    write_array(root.require_group("posterior"), "effects_town", effects, ("chain", "draw", "town", "effect"))
-    names = ["Paris,intercept", "Paris, TX,intercept"]
-    items = [
-        Coordinate("effects_town", (i, 0), *[0.0] * 6, is_summary=False, names=name) for i, name in enumerate(names)
-    ]
-    found = module._level_rows(items, DrawReader(tmp_path / "posterior.zarr"))
-    assert found == {items[0].label: 7, items[1].label: 8}
-
-
 def test_a_run_that_failed_is_not_to_be_trusted_and_nothing_is_said(build: Build) -> None:
     found, verdict = build(is_stuck=True)
     assert verdict.verdict == "fail"
     assert "do not trust these numbers" in found.trust
     assert [each.sentences for each in found.findings] == [[], []]
     assert len(found.findings[0].unsettled) == 2
-
-
-def test_the_truth_is_a_column(build: Build) -> None:
-    found, _ = build(truth={"b": np.array([3.0, 900.0])})
-    coefficients, effects = found.findings
-    assert (coefficients.has_truth, effects.has_truth) == (True, False)
-    assert not any("generated the data" in each for each in coefficients.sentences), "too few for a count"
-
-
-def test_intervals_of_too_many_values_are_those_of_the_table(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_VALUES", 1000)
-    effects = build()[0].findings[1]
-    assert (len(effects.rows), len(effects.panels)) == (20, 1)
-    assert effects.note.endswith("the intervals of the others were not computed, because there are too many.")
