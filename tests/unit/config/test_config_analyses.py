@@ -10,7 +10,6 @@ import yaml
 from bayesmesh.config.config_loading import load_configuration, load_experiment
 from bayesmesh.config.config_registry import forget_files
 from bayesmesh.config.declarations import declared
-from bayesmesh.errors import ConfigError
 
 CODE = """
 from bayesmesh.analyses.base import Analysis, Subject
@@ -137,16 +136,3 @@ def test_two_with_one_name_are_refused_in_one_experiment_and_in_two(project: Pat
     assert f"is also that of '{NAME}' of experiment 'one'" in found.broken["two"].message
     write({NAME: {"level": 0.8}}, name="two")
     assert list(load_configuration(Path("config")).experiments) == ["one", "two"], "the same one may be asked for twice"
-
-
-def test_members_of_a_sweep_differ_in_its_options(project: Path) -> None:
-    write({NAME: {}}, sweep={"grid": {f"analyses.{NAME}.level": [0.8, 0.9]}})
-    found = load_configuration(Path("config")).experiments
-    levels = {name: each.analyses[NAME]["level"] for name, each in found.items()}
-    assert levels == {"one-level-0p8": 0.8, "one-level-0p9": 0.9}
-
-
-def test_many_datasets_have_no_analyses(project: Path) -> None:
-    write({NAME: {}}, data={"source": "gaussian", "replicates": "x"})
-    with pytest.raises(ConfigError, match=rf"key 'analyses\.{NAME}': does not go together with data\.replicates"):
-        load_experiment(Path("config/experiments/one.yaml"))

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayesmesh.config.config_errors import locate
 from bayesmesh.config.config_loading import load_experiment
-from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.errors import ConfigError
 
 Refused = Callable[..., ConfigError]
@@ -61,34 +59,6 @@ def test_a_misspelt_key_is_named_with_the_nearest_one(refused: Refused, key: str
     assert not INTERNAL.search(str(error))
 
 
-def test_options_of_a_model_that_is_built_in_lie_beside_its_name(refused: Refused) -> None:
-    error = refused(_with("model.options", {"prior_scale": 2}))
-    assert "unknown key 'model.options'" in error.message
-    assert error.remedy.startswith("write what it holds directly below 'model'; valid: ")
-
-
-def test_a_renamed_key_is_named_with_its_present_name(refused: Refused) -> None:
-    error = refused(_with("kernel.preconditioner", "none"))
-    assert error.message.endswith(": key 'kernel.preconditioner' was renamed to 'metric'")
-    assert (
-        error.remedy == "write\n    kernel:\n      metric: ...\n  `none` is now `identity`; `diagonal` keeps its name"
-    )
-    assert "unknown key 'model.preconditioner'" in refused(_with("model.preconditioner", "none")).message
-
-
-def test_a_word_in_place_of_a_list_comes_with_the_list(refused: Refused) -> None:
-    error = refused(_with("sampling.stop", {"max_r_hat": 1.1, "summaries": "mean"}))
-    assert "key 'sampling.stop.summaries': should be a list, found the word 'mean'" in error.message
-    assert error.remedy.startswith(
-        "write\n    sampling:\n      stop:\n        summaries: [mean]\n  summaries: Summaries for"
-    )
-
-
-def test_every_block_has_a_misspelt_case() -> None:
-    blocks = {key.partition(".")[0] for key, _ in MISSPELT}
-    assert {"data", "model", "kernel", *ExperimentBase.model_fields} - {"title", "analyses"} <= blocks
-
-
 WRONG = [
     ("sampling.chains", -3, "should be greater than or equal to 1, found -3", "chains: Total number of chains."),
     ("sampling.chains", True, "should be a valid integer, found True", "Total number of chains"),
@@ -130,18 +100,6 @@ def test_a_wrong_value_is_named_with_what_is_wanted(
     assert said is None or f"key '{key}': {said}" in error.message
     assert remedy in error.remedy
     assert not INTERNAL.search(str(error))
-
-
-def test_a_number_in_place_of_a_text_asks_for_quotes(refused: Refused) -> None:
-    error = refused(_with("title", 7))
-    assert "key 'title': should be a valid string, found 7" in error.message
-    assert error.remedy.startswith("put it in quotes, such as '7'")
-
-
-def test_an_item_of_a_list_is_named_by_its_position(refused: Refused) -> None:
-    assert "key 'recommendation.users[1]': should be a valid integer, found 'x'" in str(
-        refused(_with("recommendation.users", [1, "x"]))
-    )
 
 
 @pytest.mark.parametrize("key", ["data", "model"])
@@ -204,36 +162,6 @@ def test_keys_that_do_not_go_together(
     assert remedy in error.remedy
 
 
-def test_an_analysis_without_a_value_is_refused(refused: Refused, good: str) -> None:
-    """In YAML `loo:` is no value, which reads like a wish and runs nothing."""
-    error = refused(f"{good}loo:\n")
-    assert ": key 'loo': holds nothing, so that the analysis would not run" in error.message
-    assert "write `loo: {}`" in error.remedy
-
-
-def test_superchains_that_do_not_divide_the_chains_are_refused_before_sampling(refused: Refused, good: str) -> None:
-    error = refused(f"{good}sampling: {{chains: 8}}\ngates: {{efficiency: true, superchains: 3}}\n")
-    assert ": key 'gates.superchains': 3 superchains do not divide 8 chains evenly" in error.message
-    assert "one of 1, 2, 4, 8" in error.remedy
-
-
-def test_the_other_wrong_keys_are_listed(refused: Refused, good: str) -> None:
-    error = refused(good + "sampling: {chains: -1, drwas: 4}\ngates: {rhat: 1}\n")
-    assert "unknown key 'sampling.drwas'" in error.message
-    assert "(also wrong: gates.rhat, sampling.chains)" in error.message
-
-
-def test_a_misspelt_required_key_is_a_misspelling_first(refused: Refused, good: str) -> None:
-    error = refused(good.replace("model:", "modle:"))
-    assert "unknown key 'modle' (also wrong: model)" in error.message
-
-
-def test_an_unknown_key_beside_a_missing_one_may_mean_it(refused: Refused) -> None:
-    error = refused(_with("data", {"source": "table", "path": "flights.csv"}))
-    assert "unknown key 'data.path' (also wrong: data.files)" in error.message
-    assert error.remedy.startswith("did you mean 'files', which is missing? valid: ")
-
-
 @pytest.mark.parametrize(
     ("model", "said", "remedy"),
     [
@@ -255,20 +183,6 @@ def test_priors_whose_size_the_model_knows_are_left_to_it(tmp_path: Path) -> Non
     assert load_experiment(path).model.priors == priors
 
 
-def test_a_long_value_is_shortened(refused: Refused) -> None:
-    assert len(refused(_with("sampling.mode", "x" * 10_000)).message) < 500
-
-
-def test_the_user_wrote_no_label_of_a_union() -> None:
-    cls = experiment_class()
-    assert locate(cls, ("kernel", "chees", "max_leapfrog_steps")).key == "kernel.max_leapfrog_steps"
-    assert locate(cls, ("data", "digits", "digits")).key == "data.digits"
-    assert locate(cls, ("compute", "row_tile", "constrained-int")).key == "compute.row_tile"
-    assert locate(cls, ("averaging", "points_per_decade")).key == "averaging.points_per_decade"
-    assert locate(cls, ("model", "module:attribute", "options")).key == "model.options"
-    assert locate(cls, ()).key == ""
-
-
 def test_a_gate_is_a_number_or_a_block(tmp_path: Path, good: str) -> None:
     path = tmp_path / "gates.yaml"
     path.write_text(good + "gates: {r_hat: 1.05, ess_bulk: {limit: 100, severity: warn}, ess_tail: 50}\n")
@@ -283,7 +197,3 @@ def test_the_block_of_a_gate_is_checked(refused: Refused) -> None:
     error = refused(_with("gates.r_hat", {"limit": 1.01, "severity": "panic"}))
     assert "key 'gates.r_hat.severity': should be 'fail' or 'warn', found 'panic'" in error.message
     assert "key 'gates.r_hat.limit' is missing" in refused(_with("gates.r_hat", {"severity": "warn"})).message
-
-
-def test_a_gate_is_no_switch(refused: Refused) -> None:
-    assert "key 'gates.r_hat'" in str(refused(_with("gates.r_hat", True)))

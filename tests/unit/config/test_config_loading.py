@@ -9,19 +9,15 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bayesmesh.config.config_loading import (
     load_all,
-    load_configuration,
     load_experiment,
     load_run,
     refuse_folder,
-    refuse_overrides,
 )
-from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from bayesmesh.errors import ConfigError
 
@@ -99,19 +95,6 @@ def test_plain_words_mean_what_they_mean_in_yaml_1_2(tmp_path: Path, text: str, 
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("title: a\ntitle: b\n", "keep one of the two keys"),
-        ("title: &a x\ndata: *a\n", "repeat the value"),
-        ("", "title: My experiment"),
-        ("- a\n", "title: My experiment"),
-    ],
-)
-def test_the_remedy_says_what_to_write(refused: Refused, text: str, remedy: str) -> None:
-    assert remedy in refused(text).remedy
-
-
 def test_the_experiment_that_messages_show_loads(tmp_path: Path, refused: Refused) -> None:
     path = tmp_path / "pasted.yaml"
     path.write_text(textwrap.dedent(refused("").remedy.partition("for example\n")[2]))
@@ -124,12 +107,6 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("pipe.yaml", "endless.yaml"):
         with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
             read_yaml(tmp_path / name)
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_bytes(b"\xef\xbb\xbftitle: a\n")
-    assert read_yaml(path) == {"title": "a"}
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
@@ -153,16 +130,6 @@ def test_names_of_targets_rules_and_folders_are_taken(refused: Refused, good: st
     error = refused(good, f"{name}.yaml")
     assert f"'{name}' is taken" in error.message
     assert name in error.remedy
-
-
-def test_every_rule_is_a_reserved_name(tmp_path: Path, good: str) -> None:
-    for rules in (ROOT / "workflow" / "rules").glob("*.smk"):
-        for line in rules.read_text().splitlines():
-            if line.startswith("rule ") and line != "rule:":
-                path = tmp_path / f"{line[5:].rstrip(':')}.yaml"
-                path.write_text(good)
-                with pytest.raises(ConfigError, match="is taken"):
-                    load_experiment(path)
 
 
 DIGITS = "title: A test\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
@@ -261,52 +228,11 @@ def test_a_file_with_another_ending_is_refused_and_not_ignored(tmp_path: Path, g
     assert f"rename it to {name.partition('.')[0]}.yaml" in caught.value.remedy
 
 
-def test_what_editors_and_people_leave_is_no_experiment(tmp_path: Path, good: str) -> None:
-    folder = _config(tmp_path, "experiments: [one]\n", one=good)
-    for name in (".one.yaml.swp", ".hidden.yml", "one.yaml~", "README.md", "one.yaml.bak"):
-        (folder / "experiments" / name).write_text("- no experiment")
-    assert list(load_all(folder)[1]) == ["one"]
-
-
-def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"config\.yaml: cannot be read: No such file") as caught:
-        load_all(tmp_path / "config")
-    assert "does not exist" in caught.value.remedy
-    assert "start in the folder of the project" in caught.value.remedy
-    (tmp_path / "config.yml").write_text("experiments: [one]\n")
-    with pytest.raises(ConfigError) as caught:
-        load_all(tmp_path)
-    assert caught.value.remedy == f"rename {tmp_path / 'config.yml'} to config.yaml"
-    (tmp_path / "config.yml").rename(tmp_path / "config.yaml")
-    with pytest.raises(ConfigError, match="experiments: no such folder") as caught:
-        load_all(tmp_path)
-    assert "title: My experiment" in caught.value.remedy
-
-
-def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    own = tmp_path / "config.yaml"
-    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {})
-    refuse_overrides(SimpleNamespace(config={}, configfiles=[own]), own, {})
-    with pytest.raises(ConfigError, match="--config experiments=x seed=1: is not read") as caught:
-        refuse_overrides(SimpleNamespace(config={"experiments": "x", "seed": 1}, configfiles=[]), own, {})
-    assert "write it into" in caught.value.remedy
-    with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
-        refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own, {})
-    own.write_text("experiments: [one]\n")
-    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {"experiments": ["one"]})
-    with pytest.raises(ConfigError, match="config with keys experiments, of a Snakefile or a module: is not read"):
-        refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {"experiments": ["two"]})
-
-
 @pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", '"x"', "a\\b", "{x}", "a:b", "a\nb"])
 def test_a_project_folder_that_a_shell_would_interpret_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="which shells or Snakemake would interpret") as caught:
         refuse_folder(Path("/home/me") / name)
     assert "rename the folder" in caught.value.remedy
-
-
-def test_a_project_folder_with_spaces_quotes_and_letters_is_accepted() -> None:
-    refuse_folder(Path("/home/me/a 'b' ü;& %s #"))
 
 
 @pytest.mark.parametrize("key", ["experiments", "reproduce"])
@@ -358,19 +284,3 @@ def test_loading_imports_neither_jax_nor_tensorflow() -> None:
     number, _, loaded = done.stdout.strip().partition(" ")
     assert int(number) >= 7
     assert loaded == "[]"
-
-
-def test_the_registries_are_not_empty() -> None:
-    assert {"digits", "films", "gaussian", "mnist", "movielens"} <= set(list_components("source"))
-    assert {"gaussian", "matrix_factorization", "softmax_regression"} <= set(list_components("model"))
-    assert {"chees", "hmc"} <= set(list_components("kernel"))
-
-
-def test_two_files_of_one_name_with_other_endings_are_both_refused(tmp_path: Path, good: str) -> None:
-    folder = _config(tmp_path, "experiments: [one]\n", one=good)
-    for name in ("more.json", "more.yml"):
-        (folder / "experiments" / name).write_text(good)
-    broken = load_configuration(folder)[2]
-    assert [error.message.partition(": an")[0] for error in broken.values()] == [
-        str(folder / "experiments" / name) for name in ("more.json", "more.yml")
-    ]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_loading import load_configuration
-from bayesmesh.config.config_refit_settings import Folds, LeftOut
-from bayesmesh.config.config_refits import make_refits
-from bayesmesh.errors import ConfigError
+from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_specs import split_name
 from bayesmesh.planning.planned_jobs import job_of
@@ -67,11 +62,6 @@ def test_no_fold_is_compiled_before_the_whole_experiment_has_been_checked(folder
     assert audit not in map(str, compiled({"experiment": "trial"}))
 
 
-def test_folds_of_many_datasets_are_refused(folder: Path) -> None:
-    with pytest.raises(ValidationError, match=r"left_out.*not together with replicates"):
-        DataSettings(replicates="g", left_out=LeftOut())
-
-
 def test_folds_of_a_sweep_are_those_of_each_member(folder: Path) -> None:
     path = folder / "experiments" / "trial.yaml"
     path.write_text(f"{path.read_text()}sweep: {{grid: {{sampling.seed: [1, 2]}}}}\n")
@@ -79,15 +69,6 @@ def test_folds_of_a_sweep_are_those_of_each_member(folder: Path) -> None:
     assert list(found.refits) == ["trial-seed-1", "trial-seed-2"]
     assert len(found.experiments) == 8
     assert list(found.sweeps["trial"].members) == ["trial-seed-1", "trial-seed-2"]
-
-
-def test_an_experiment_that_is_not_valid_with_others_leaves_no_refits(folder: Path) -> None:
-    path = folder / "experiments" / "trial.yaml"
-    path.rename(folder / "experiments" / f"{'a' * 60}.yaml")
-    (folder / "config.yaml").write_text(f"experiments: [{'a' * 60}]\n")
-    found = load_configuration(folder)
-    assert found.experiments == {}
-    assert "would be the name of a refit" in found.broken["a" * 60].message
 
 
 def test_taken_names_and_refits_of_refits_are_refused(folder: Path, good: str) -> None:
@@ -99,29 +80,6 @@ def test_taken_names_and_refits_of_refits_are_refused(folder: Path, good: str) -
     (folder / "experiments" / f"{NAMES[0]}.yaml").unlink()
     path.write_text(path.read_text().replace("data: {", "data: {left_out: {fold: 1}, "))
     assert "key 'data.left_out': not together with k_fold" in load_configuration(folder).broken["trial"].message
-
-
-def test_fields_exclude_each_other_and_folds_are_numbered() -> None:
-    with pytest.raises(ValidationError, match="not together with future"):
-        Folds(group="a", future="b")
-    with pytest.raises(ValidationError, match="there are 3 folds, found 4"):
-        LeftOut(folds=3, fold=4)
-    assert LeftOut(rows=(3,), asked_by="loo").words == "without row 3"
-    assert LeftOut(rows=tuple(range(1000))).words == "without 1000 rows"
-    with pytest.raises(ValidationError, match="without `future`, all rows are scored"):
-        Folds(first_share=0.8)
-    assert Folds(future="a", first_share=0.8).first_share == 0.8
-    assert list(Folds(folds=10).left_out())[::9] == ["fold-01-of-10", "fold-10-of-10"]
-
-
-def test_two_analyses_with_refits_of_one_name_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folds of one would otherwise be scored as those of the other."""
-    experiment = load_configuration(folder).experiments["trial"]
-    asked = {"k_fold": Folds(folds=3), "own:Folds": Folds(folds=3, group="y")}
-    monkeypatch.setattr(type(experiment), "requested_analyses", lambda self: asked)
-    said = f"key 'analyses.own:Folds': another analysis has refits of the same name, '{NAMES[0]}'"
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        make_refits(folder / "trial.yaml", "trial", experiment)
 
 
 def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder: Path) -> None:

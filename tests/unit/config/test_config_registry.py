@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import pytest
 from pydantic import ValidationError
 
@@ -23,11 +21,8 @@ from bayesmesh.config.config_registry import (
     load_component,
     parse_classes,
     read_options,
-    resolve_component,
 )
 from bayesmesh.config.declarations import read_offers
-from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_fingerprints import stage_files
@@ -75,21 +70,6 @@ def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, sai
         read_options(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
-
-
-def test_the_string_below_an_option_is_its_description(tmp_path: Path) -> None:
-    path = tmp_path / "component.py"
-    path.write_text(
-        'class Options(Settings):\n    """Options."""\n    first: int = 1\n    """Begins\n    and goes on."""\n'
-        '    second: Argument[float] = Field(2.0, gt=0)\n    """A number."""\n'
-        '    third: int = Field(3, description="Its own.")\n    """Not taken."""\n    fourth: int = 4\n'
-    )
-    options = read_options(path)
-    described = {name: field.description for name, field in options.model_fields.items()}
-    assert described == {"first": "Begins\nand goes on.", "second": "A number.", "third": "Its own.", "fourth": None}
-    assert numeric_options(options()) == {"second": 2.0}
-    with pytest.raises(ValidationError):
-        options(second=0.0)
 
 
 def test_options_may_build_on_those_of_hamiltonian_kernels(tmp_path: Path) -> None:
@@ -144,26 +124,6 @@ def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tupl
     assert offering("()") == ()
     assert offering("()", "offering_file:Base") is None, "an annotation alone says nothing"
     assert offering("()", "offering_file:Elsewhere") is None, "a class that is imported there"
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("('averging',)", "unknown word 'averging'\n  remedy: did you mean 'averaging'?"),
-        ("'averaging'", "should be a tuple of words"),
-        ("(1,)", "should be a tuple of words"),
-        ("tuple(OFFERS)", "should be a tuple of words"),
-        ("print('run')", "should be a tuple of words"),
-    ],
-)
-def test_offers_that_cannot_be_read_are_named(
-    offering: Callable[..., tuple[str, ...] | None], value: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        offering(value)
-    assert "offering_file.py, line 6: offers" in str(caught.value)
-    assert said in str(caught.value)
-    assert capsys.readouterr().out == "", "the value was run"
 
 
 @pytest.mark.parametrize("kind", ["source", "model"])
@@ -230,17 +190,6 @@ def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
     path_before = list(sys.path)
     assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
     assert sys.path == [*path_before, str(own_package)], "installed modules come first"
-
-
-def test_the_module_of_a_function_is_imported_before_anything_is_traced(own_package: Path) -> None:
-    """Arrays that a module makes in a traced call would be the tracers of that call."""
-    (own_package / "own_package" / "held.py").write_text(
-        "import jax.numpy as jnp\nX = jnp.ones(3)\ndef f(y): return y + X\n"
-    )
-    _, options = resolve_component("model", "numpyro", {"function": "own_package.held:f"})
-    assert "own_package.held" in sys.modules
-    function = load_function(options.function)  # type: ignore[attr-defined]
-    assert jax.eval_shape(function, 1.0).shape == jax.eval_shape(function, 2.0).shape == (3,)
 
 
 SOURCE = """
@@ -318,15 +267,6 @@ def test_a_wrong_model_of_ones_own(refused: Callable[..., ConfigError], good: st
         assert part in error
 
 
-@pytest.mark.usefixtures("own_package")
-def test_an_attribute_that_is_no_model() -> None:
-    with pytest.raises(ConfigError, match="is not a subclass of bayesmesh"):
-        load_component("model", "own_package.models:NO_MODEL")
-    with pytest.raises(ConfigError, match="has no Mien") as caught:
-        load_component("model", "own_package.models:Mien")
-    assert "did you mean 'Mine'?" in caught.value.remedy
-
-
 def _with_function(function: str) -> str:
     return f"{{name: log_density, function: '{function}', prior: {{x: 'normal(0, 1)'}}}}"
 
@@ -372,23 +312,3 @@ def test_what_a_file_defines_are_its_own_functions_or_classes(
     assert error.remedy == "did you mean 'Ordered'? valid: Options, Ordered"
     error = refused(_experiment(good, "{name: 'own_package.series:Ordered', options: {scale: 1}}"))
     assert error.remedy == "remove it: this block takes no keys"
-
-
-def test_a_mistake_in_the_file_of_one_model_concerns_those_who_name_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Path(config_registry.__file__).parents[1]
-    for folder in ("data/sources", "models", "kernels", "analyses"):
-        shutil.copytree(package / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "models" / "broken.py").write_text("def (\n")
-    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
-    experiment_class.cache_clear()
-    try:
-        for name in ("gaussian", "broken"):
-            text = f"title: A\ndata: {{source: gaussian}}\nmodel: {{name: {name}}}\nkernel: {{name: hmc}}\n"
-            (tmp_path / f"{name}.yaml").write_text(text)
-        assert load_experiment(tmp_path / "gaussian.yaml").model.name == "gaussian"
-        with pytest.raises(ConfigError, match=r"broken\.yaml: key 'model\.name': .*broken\.py, line 1: invalid Python"):
-            load_experiment(tmp_path / "broken.yaml")
-    finally:
-        experiment_class.cache_clear()

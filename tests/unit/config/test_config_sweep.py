@@ -36,15 +36,6 @@ def test_a_grid_and_cases_make_members_with_readable_names(folder: Path, good: s
     assert last.sweep is None
 
 
-def test_cases_may_be_named_and_long_names_lose_their_keys(folder: Path, good: str) -> None:
-    cases = "[{name: wide, sampling.initial.spread: 2}, {sampling.initial.climbers: 3, sampling.initial.steps: 40000, sampling.draws: 500}]"
-    grid = "{sampling.initial.learning_rate: [0.01], sampling.initial.widening: [0.125]}"
-    found = load_configuration(_write(folder, good, f"{{grid: {grid}, cases: {cases}}}").parents[1])
-    names = ["trial-wide-learning_rate-0p01-widening-0p125", "trial-3-40000-500-0p01-0p125"]
-    assert list(found.sweeps["trial"].members) == names
-    assert found.experiments[names[1]].sampling.initial.steps == 40000
-
-
 def test_members_and_sweeps_can_be_listed_and_a_sweep_is_not_an_experiment(folder: Path, good: str) -> None:
     path = _write(folder, good, "{grid: {sampling.seed: [1, 2]}}")
     (folder / "config.yaml").write_text("experiments: [trial, trial-seed-2]\n")

@@ -9,7 +9,6 @@ import pytest
 
 from bayesmesh.cli import make_parser
 from bayesmesh.config import config_registry
-from bayesmesh.config.config_analyses import check_readable
 from bayesmesh.config.declarations import (
     EXPERIMENT_FOLDERS,
     OTHER_VERBS,
@@ -18,9 +17,6 @@ from bayesmesh.config.declarations import (
     declared,
     list_analyses,
     offer_words,
-    read_conditions,
-    read_flag,
-    read_trait,
 )  # fmt: skip
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
@@ -61,20 +57,6 @@ def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:
     assert (found.templates, found.caption, found.names_others, offer_words()) == ([], None, False, [])
 
 
-@pytest.mark.parametrize("broken", ["broken.py", "broken/analysis.py"])
-@pytest.mark.parametrize("text", [TEXT + "\nclass Other(:\n", TEXT.replace('("table.csv", "draws.zarr")', "()")])
-def test_an_analysis_that_cannot_be_read_concerns_those_alone_who_ask_for_it(
-    analyses: Path, broken: str, text: str
-) -> None:
-    (analyses / "some_analysis.py").write_text(TEXT)
-    (analyses / broken).parent.mkdir(exist_ok=True)
-    (analyses / broken).write_text(text)
-    assert [each.name for each in list_analyses()] == ["some_analysis"]
-    check_readable(Path("a.yaml"), {"title": "A", "some_analysis": {}})
-    with pytest.raises(ConfigError, match=rf"a.yaml: key 'broken': .*{broken}, line \d+: (invalid Python|outputs)"):
-        check_readable(Path("a.yaml"), {"title": "A", "broken": {}})
-
-
 def test_a_folder_has_its_section_templates_and_caption_beside_the_class(analyses: Path) -> None:
     folder = analyses / "some"
     folder.mkdir()
@@ -110,25 +92,6 @@ def test_a_wrong_declaration_is_named(analyses: Path, more: str, said: str) -> N
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "said", "remedy"),
-    [
-        *(
-            (name, "", f"the name '{name}'", f"to my_{name}")
-            for name in ("report", "index", "status", "sample", "logs")
-        ),
-        ("some", '    verb = "sample"\n', "the verb 'sample'", '`verb = "run_sample"`'),
-        ("some", '    folder = "chains"\n', "the folder 'chains'", '`folder = "my_chains"`'),
-    ],
-)
-def test_a_name_of_the_workflow_is_refused(analyses: Path, name: str, more: str, said: str, remedy: str) -> None:
-    (analyses / f"{name}.py").write_text(TEXT + more)
-    with pytest.raises(ConfigError, match=f"{said} belongs to a stage") as caught:
-        list_analyses()
-    assert str(analyses / f"{name}.py") in caught.value.message
-    assert remedy in caught.value.remedy
-
-
 def test_every_stage_verb_and_folder_is_reserved(tmp_path: Path) -> None:
     verbs = {each.verb for each in list_analyses()}
     assert set(STAGES) - verbs == STAGE_NAMES
@@ -138,20 +101,3 @@ def test_every_stage_verb_and_folder_is_reserved(tmp_path: Path) -> None:
     inside = {path.relative_to(layout.folder).parts[0] for path in vars(layout).values() if isinstance(path, Path)
               and path.is_relative_to(layout.folder) and path != layout.folder}  # fmt: skip
     assert {name for name in inside if "." not in name} <= EXPERIMENT_FOLDERS
-
-
-@pytest.mark.parametrize(("written", "number"), [("4", 4), ("True", None), ("2 + 2", None), ('"4"', None)])
-def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, number: int | None) -> None:
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "some.py").write_text(f"class Some(Kernel):\n    min_chains = {written}\n")
-    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
-    assert read_trait("kernel", "some", "min_chains") == number
-    assert read_flag("kernel", "some", "min_chains") == (written == "True")
-
-
-@pytest.mark.parametrize("written", ['"averaging"', '{"averaging": 3}', "{[]: 1}", '{"averaging": {"task": x}}'])
-def test_conditions_of_another_form_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "some.py").write_text(f"class Some(Model):\n    offers_only_with = {written}\n")
-    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
-    assert read_conditions("model", "some", ["averaging"]) == {}

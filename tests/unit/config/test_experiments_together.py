@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.config_loading import check_named, load_all, load_configuration
+from bayesmesh.config.config_loading import check_named, load_configuration
 from bayesmesh.errors import ConfigError
 
 
@@ -26,10 +26,6 @@ def experiments(**named: list[str]) -> dict[str, Any]:
 def check(**named: list[str]) -> None:
     for name in named:
         check_named(Path(f"{name}.yaml"), name, experiments(**named), {})
-
-
-def test_what_is_there_is_accepted() -> None:
-    check(a=["b", "c"], b=[], c=["b"])
 
 
 @pytest.mark.parametrize(
@@ -78,26 +74,3 @@ def test_an_invalid_file_leaves_the_others_as_they_are(folder: Path) -> None:
         "two": f"{folder}/experiments/two.yaml: unknown key 'smapling'",
         "three": f"{folder}/experiments/three.yml: an experiment is a file NAME.yaml; this one would be ignored",
     }
-
-
-def test_all_experiments_load_or_none(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"three\.yml: an experiment is a file"):
-        load_all(folder)
-    (folder / "experiments" / "three.yml").unlink()
-    with pytest.raises(ConfigError, match=r"two\.yaml: unknown key 'smapling'"):
-        load_all(folder)
-
-
-def test_an_invalid_file_that_is_listed_is_there(folder: Path) -> None:
-    (folder / "config.yaml").write_text("experiments: [two, three]\n")
-    assert load_configuration(folder).broken.keys() == {"two", "three"}
-    (folder / "config.yaml").write_text("experiments: [four]\n")
-    with pytest.raises(ConfigError, match="experiments: no experiment 'four'"):
-        load_configuration(folder)
-
-
-def test_a_file_of_a_wrong_name_beside_the_right_one_is_not_the_experiment(folder: Path) -> None:
-    (folder / "experiments" / "one.yml").write_text("")
-    found = load_configuration(folder)
-    assert list(found.experiments) == ["one"]
-    assert "one.yml" in found.broken

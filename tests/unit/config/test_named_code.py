@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config.named_code import check_arguments, load_function, load_named
+from bayesmesh.config.named_code import load_function, load_named
 from bayesmesh.errors import ConfigError
 
 
@@ -52,21 +52,3 @@ def test_what_is_not_there_or_cannot_be_called_is_named(name: str, said: str, re
     with pytest.raises(ConfigError, match=said) as refused:
         load_function(name)
     assert refused.value.remedy.startswith(remedy)
-
-
-@pytest.mark.usefixtures("project")
-def test_a_function_takes_what_it_is_called_with() -> None:
-    check_arguments("model.function", "later_models:density", ("latents", "data", "data_spec"))
-    with pytest.raises(
-        ConfigError, match="takes \\(latents, rows, data_spec\\): missing a required argument: 'data_spec'"
-    ) as e:
-        check_arguments("model.function", "later_models:density", ("latents", "data"))
-    assert str(e.value).startswith("key 'model.function': 'later_models:density'")
-    assert e.value.remedy == "define density(latents, data)"
-
-
-@pytest.mark.usefixtures("project")
-def test_a_module_that_ends_the_process_is_named(project: Path) -> None:
-    (project / "ends.py").write_text("raise SystemExit(3)\n")
-    with pytest.raises(ConfigError, match=r"importing ends ends the process: exit\(3\)"):
-        load_named("ends:model")

@@ -42,12 +42,6 @@ def test_what_needs_one_dataset_is_refused(block: str, values: Any, key: str) ->
     assert raised.value.remedy
 
 
-def test_devices_may_outnumber_the_chains_of_a_dataset() -> None:
-    """They are spread over datasets."""
-    made = check_experiment(Path("many.yaml"), with_("compute", {"mesh": {"chain": 3}}))
-    assert made.data.replicates == "site"
-
-
 def test_the_same_shards_serve_with_and_without_it() -> None:
     many = check_experiment(Path("many.yaml"), EXPERIMENT)
     one = check_experiment(Path("one.yaml"), with_("data", {"replicates": None}))
