@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import re
 
 import numpy as np
-import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.config_registry import component_path, read_options
-from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_left_out import deal, leave_out
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import DataError
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.store.layout import DataLayout
 
@@ -62,22 +58,6 @@ def test_later_rows_are_neither_left_out_nor_kept() -> None:
     assert (scored == (TIME >= 4)).all()
 
 
-@pytest.mark.parametrize(
-    ("about", "said"),
-    [
-        ({"folds": 13}, "left_out.folds': 12 rows for 13 folds"),
-        ({"folds": 5, "group": "group"}, "left_out.group': 4 values of 'group' for 5 folds"),
-        ({"folds": 8, "future": "time"}, "left_out.future': 'time' has 8 different values, and 8 folds need 9"),
-        ({"folds": 13, "asked_by": "k_fold"}, "key 'k_fold.folds': 12 rows for 13 folds"),
-        ({"rows": (12,), "asked_by": "loo"}, "key 'loo': row 12 of 12"),
-        ({"rows": (12,)}, "left_out.rows': row 12 of 12"),
-    ],
-)  # fmt: skip
-def test_more_folds_than_there_are_rows_groups_or_times_are_refused(about: dict[str, object], said: str) -> None:
-    with pytest.raises(DataError, match=re.escape(said)):
-        chosen(**about)
-
-
 def test_folds_of_a_time_that_many_rows_share_begin_at_the_next_ones() -> None:
     """As the quantiles of the rows, all folds would begin at the value of most of them."""
     time = np.array([0, 1, *[2] * 30, 3, 4, 5])
@@ -88,33 +68,6 @@ def test_folds_of_a_time_that_many_rows_share_begin_at_the_next_ones() -> None:
         ]
         assert [time[out].tolist() for out, _ in masks] == expected
         assert all((stays == (time < time[out].min())).all() for out, stays in masks)
-
-
-MONTHS = Dataset(
-    {"month": np.array([0, 1, 2, 0, 1, 2, 3, 1]), "y": np.arange(8.0)},
-    variables={"month": Variable("category", ("Apr", "Aug", "Dec", "(missing)"))},
-)
-
-
-def test_the_order_of_a_category_is_that_which_is_given(layout: DataLayout) -> None:
-    for about in (
-        {"held_out_last": "month", "held_out_fraction": 0.2},
-        {"left_out": LeftOut(folds=2, future="month", asked_by="k_fold")},
-    ):
-        with pytest.raises(DataError, match=r"'month' is a category, .* alphabetical order \(Apr, Aug, Dec\)") as error:
-            shard(MONTHS, DataSettings(**about), layout)
-        assert "k_fold.future" in error.value.message or "data.held_out_last" in error.value.message
-        assert "levels:" in error.value.remedy
-        shard(dataclasses.replace(MONTHS, ordered=["month"]), DataSettings(**about), layout)
-
-
-def test_rows_without_a_group_are_not_one_group(layout: DataLayout) -> None:
-    dataset = dataclasses.replace(MONTHS, absent={"month": (MONTHS.rows["month"] == 3).astype(float)})
-    with pytest.raises(
-        DataError, match=r"'data.held_out_groups': 1 rows hold no 'month', the first of them row 7, counted from 1"
-    ):
-        shard(dataset, DataSettings(held_out_groups="month", held_out_fraction=0.2), layout)
-    shard(dataset, DataSettings(left_out=LeftOut(folds=2, strata="month")), layout)
 
 
 def test_shards_hold_the_rows_that_stay_beside_those_of_a_fold_and_their_numbers(layout: DataLayout) -> None:
@@ -153,13 +106,3 @@ def test_codes_that_only_a_fold_has_are_counted(layout: DataLayout) -> None:
         assert spec.constants["levels_of_group_0"] == 10
         if local == "group":
             assert spec.entry_counts == (0, 0, 3, 0, 4, 0, 0, 2, 0, 0)
-
-
-def test_a_missing_field_and_a_watch_matrix_are_refused(layout: DataLayout) -> None:
-    with pytest.raises(DataError, match=re.escape("key 'data.left_out.group': 'z' is not a field with one number")):
-        shard(Dataset({"x": np.arange(9.0)}), DataSettings(left_out=LeftOut(folds=3, group="z")), layout)
-    watched = Dataset({"watched": np.eye(4, dtype=np.uint8)}, kind="interactions")
-    with pytest.raises(DataError, match="kind 'interactions', whose rows are not observations to leave out"):
-        shard(watched, DataSettings(left_out=LeftOut(folds=2)), layout)
-    with pytest.raises(DataError, match="leaves 1 rows to sample from"):
-        shard(Dataset({"x": np.arange(3.0)}), DataSettings(left_out=LeftOut(folds=2)), layout)

@@ -12,12 +12,11 @@ import zarr
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import data_sharding
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.data_sharding import check_counts, row_chunks, shard
+from bayesmesh.data.data_sharding import row_chunks, shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
-from bayesmesh.store.sealed import read_sealed
 
 WATCHED = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], np.uint8)
 
@@ -36,11 +35,6 @@ def categories(codes: list[int]) -> Dataset:
     return table(
         rows={"soil": np.array(codes, np.int32)}, columns={}, variables={"soil": Variable("category", ("clay", "sand"))}
     )
-
-
-def test_counts_of_a_watch_matrix() -> None:
-    dataset = Dataset(rows={"watched": WATCHED}, kind="interactions")
-    assert check_counts(dataset) == {"rows": 3, "test_rows": 0, "columns": 3, "interactions": 5}
 
 
 @pytest.mark.parametrize(
@@ -75,16 +69,6 @@ def test_wrong_counts_and_values_are_named(dataset: Dataset, message: str, layou
         shard(dataset, DataSettings(), layout)
     assert not layout.shards.exists()
     assert not layout.sharded.exists()
-
-
-def test_a_matrix_may_have_the_name_of_one_of_its_columns(layout: DataLayout) -> None:
-    """The field `soil` then holds the codes of the column beside other numbers."""
-    matrix = np.array([[0.0, 5.6], [1.0, 6.2], [0.0, 7.1]])
-    dataset = dataclasses.replace(
-        categories([0]), rows={"soil": matrix}, labels={"soil": ("soil", "ph")}, declared_counts={}
-    )
-    shard(dataset, DataSettings(), layout)
-    np.testing.assert_array_equal(Shards(layout.shards).read_rows(0, 3)["soil"], matrix)
 
 
 def test_chunks_divide_shards_and_stay_small() -> None:
@@ -197,11 +181,6 @@ def test_names_of_columns_and_levels_are_kept_and_part_of_the_fingerprint(layout
     assert len({first, *(shard(each, DataSettings(), layout)["fingerprint"] for each in others)}) == 4
 
 
-def test_labels_must_be_those_of_the_last_axis(layout: DataLayout) -> None:
-    with pytest.raises(DataError, match="labels of 'x': 3 names"):
-        shard(Dataset(rows={"x": np.zeros((4, 2))}, labels={"x": ("a", "b", "c")}), DataSettings(), layout)
-
-
 def test_written_group_is_plain_checksummed_zarr(layout: DataLayout) -> None:
     shard(table(), DataSettings(held_out_fraction=0.2), layout)
     group = zarr.open_group(str(layout.shards), mode="r", zarr_format=3)
@@ -219,21 +198,6 @@ def test_written_group_is_plain_checksummed_zarr(layout: DataLayout) -> None:
         "shards.sha256",
         "shards.zarr",
     ]
-
-
-def test_manifest(layout: DataLayout) -> None:
-    manifest = shard(table(), DataSettings(held_out_fraction=0.4, split_seed=7), layout)
-    assert read_sealed(layout.sharded, must_have_digest=True) == manifest
-    assert manifest["counts"] == {"rows": 5, "test_rows": 0, "training_rows": 3, "held_out": 2}
-    assert manifest["split"] == {"seed": 7, "held_out_fraction": 0.4}
-
-
-def test_manifest_of_a_watch_matrix_has_its_activity(layout: DataLayout) -> None:
-    dataset = Dataset(rows={"watched": WATCHED}, kind="interactions")
-    activity = shard(dataset, DataSettings(held_out_fraction=0.5), layout)["activity"]
-    assert activity["interactions"] == 5
-    assert activity["most_active"] == {"user": 2, "films": 3}
-    assert activity["least_active"] == {"user": 1, "films": 0, "users_with_as_many": 1}
 
 
 def test_writing_again_replaces_and_reproduces(layout: DataLayout) -> None:

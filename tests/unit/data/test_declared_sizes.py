@@ -139,13 +139,3 @@ def test_large_contents_may_expand_as_data_do_and_are_read_in_pieces(tmp_path: P
         check_size(tmp_path, "'x'", 2**30 + 1, 1)
     with pytest.raises(DataError, match="read in pieces of 536,870,913 bytes"):
         check_size(tmp_path, "'x'", 2**30, 2**30, piece=2**29 + 1)
-
-
-def test_rows_of_an_archive_are_read_in_any_order(tmp_path: Path) -> None:
-    x = np.arange(12.0).reshape(6, 2)
-    np.savez_compressed(tmp_path / "x.npz", c=x, f=np.asfortranarray(x), n=np.int64(3))
-    with open_arrays(tmp_path / "x.npz") as arrays:
-        for name in ("c", "f"):
-            np.testing.assert_array_equal(arrays[name][2:4], x[2:4])
-            np.testing.assert_array_equal(arrays[name][:3], x[:3])
-        assert arrays["n"][()] == 3  # type: ignore[index]

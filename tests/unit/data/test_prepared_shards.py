@@ -14,7 +14,7 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import prepared_shards
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_sharding import shard
-from bayesmesh.data.prepared_shards import PreparedShards, prepare_rows, prepared
+from bayesmesh.data.prepared_shards import PreparedShards, prepared
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Condensed
 from bayesmesh.store.layout import DataLayout
@@ -121,14 +121,6 @@ def test_condensed_rows_take_the_place_of_rows(path: Path) -> None:
     with pytest.raises(IndexError, match="of 3"):
         condensed.read_rows(0, 4)
     assert prepared(path, prepare("group")).condensed().num_rows == 7
-
-
-@pytest.mark.parametrize("group_field", [None, "group"])
-def test_rows_in_memory_are_prepared_alike(path: Path, group_field: str | None) -> None:
-    stored, plain = prepared(path, prepare(group_field)), Shards(path)
-    spec, rows = prepare_rows(prepare(group_field), plain.spec("float64"), plain.read_rows(0, 7))
-    assert spec == stored.spec("float64")
-    np.testing.assert_array_equal(rows["twice"], stored.read_rows(0, 7)["twice"])
 
 
 def test_blocks_hold_every_row_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Preparation
 from bayesmesh.store.layout import DataLayout
 
@@ -51,25 +50,3 @@ def test_rows_that_a_model_prepares_lie_by_dataset_too(path: Path) -> None:
     np.testing.assert_array_equal(found.read_rows(0, 6)["twice"], [2, 6, 10, 0, 4, 8])
     assert set(found.spec().fields) == {"twice"}
     assert found.spec().constants["mean"] == 2.5
-
-
-def test_a_model_of_all_rows_takes_datasets_of_one_length(path: Path) -> None:
-    found = ReplicatedShards(Shards(path), "year", is_whole=True)
-    assert (found.num_rows, found.spec().dataset_counts, found.fields["wide"].shape) == (2, (1, 1), (3, 2))
-    np.testing.assert_array_equal(found.read_rows(0, 2)["x"], [[1, 3, 5], [0, 2, 4]])
-    with pytest.raises(ConfigError, match="datasets have 1 to 3 rows") as raised:
-        ReplicatedShards(Shards(path), "site", is_whole=True)
-    assert raised.value.remedy
-
-
-@pytest.mark.parametrize("field", ["sites", "wide"])
-def test_another_field_is_refused_with_the_ones_that_there_are(path: Path, field: str) -> None:
-    with pytest.raises(ConfigError, match=f"key 'data.replicates': '{field}' is not a field") as raised:
-        ReplicatedShards(Shards(path), field, is_whole=False)
-    assert "valid: site, x, year" in raised.value.remedy or "valid: site, year, x" in raised.value.remedy
-
-
-def test_effects_that_follow_the_rows_are_refused(path: Path) -> None:
-    sorted_rows = prepared(path, lambda spec, read: Preparation(lambda rows, _: dict(rows), {}, "site", 5))
-    with pytest.raises(ConfigError, match="sorts rows by a group"):
-        ReplicatedShards(sorted_rows, "year", is_whole=False)

@@ -56,18 +56,6 @@ def test_a_user_does_not_depend_on_the_others(watched: np.ndarray) -> None:
     np.testing.assert_array_equal(whole[20:40], part[20:])
 
 
-def test_the_argument_is_left_alone(watched: np.ndarray) -> None:
-    before = watched.copy()
-    hold_out_interactions(watched, 0.5, 0)
-    np.testing.assert_array_equal(watched, before)
-
-
-def test_nothing_watched_gives_empty_arrays() -> None:
-    _, hidden = hold_out_interactions(np.zeros((3, 4), np.uint8), 0.5, 0)
-    assert hidden.indices.shape == (0,)
-    assert hidden.indptr.tolist() == [0, 0, 0, 0]
-
-
 def test_rows_are_divided() -> None:
     kept, hidden = hold_out_rows(103, 0.1, 5)
     assert len(hidden) == 10

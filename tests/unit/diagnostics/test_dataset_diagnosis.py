@@ -72,25 +72,3 @@ def test_each_dataset_has_the_gates_that_it_has_alone(
     worst = verdict.gate("finite")
     assert worst.where.startswith("dataset 30, log_density")
     assert worst.message.startswith("1 of 3 datasets misses it; the worst is dataset 30: ")
-
-
-def test_few_ancestors_warn_for_each_dataset(groups: dict[str, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    groups["sample_stats"]["num_relatives"] = np.ones((CHAINS, DRAWS, DATASETS), np.int32)
-    groups["sample_stats"]["num_relatives"][:, -1, 1] = CHAINS
-    layout = ExperimentLayout(tmp_path / "many", "many")
-    verdict = diagnose(write(tmp_path / "many.zarr", groups), GateSettings(), layout)
-    table = pd.read_csv(layout.verdicts)
-    assert table["verdict"].tolist()[0] == "warn"
-    assert ["ancestors" in missed.split() for missed in table["missed"]] == [True] * DATASETS
-    found = verdict.gate("ancestors")
-    assert (found.where, found.value) == ("dataset 20", 1)
-
-
-def test_verdicts_of_datasets_that_are_no_more_are_removed(
-    groups: dict[str, dict[str, np.ndarray]], tmp_path: Path
-) -> None:
-    layout = ExperimentLayout(tmp_path / "results", "one")
-    diagnose(write(tmp_path / "many.zarr", groups), GateSettings(), layout)
-    assert layout.verdicts.exists()
-    diagnose(write(tmp_path / "one.zarr", groups, 0), GateSettings(), layout)
-    assert not layout.verdicts.exists()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-import threading
 import tracemalloc
 from pathlib import Path
 
@@ -24,9 +21,7 @@ from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.report.diagnostics_tables import read_summary, worst_first
 from bayesmesh.report.report_opening import say_scope
-from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.layout import FAST_PATH, FIXED, ROUNDED, ROUNDED_LIKELIHOOD, UNADJUSTED, ExperimentLayout
-from bayesmesh.store.posterior_coordinates import drawn_arrays
+from bayesmesh.store.layout import FIXED, ROUNDED, ROUNDED_LIKELIHOOD, ExperimentLayout
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write
 
@@ -74,32 +69,6 @@ def test_round_trip(run, layout) -> None:
     assert [path.name for path in layout.summary.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_chains_that_warmup_restarted_are_counted_once(run) -> None:
-    restarted = np.zeros((CHAINS, 30), bool)
-    restarted[1, [9, 19]] = restarted[0, 19] = True
-    content, _ = run(good_posterior() | {"warmup_sample_stats": {"restarted": restarted}})
-    assert (content["num_restarted"], content["verdict"]) == (2, "pass")
-    assert run(good_posterior())[0]["num_restarted"] == 0
-
-
-def test_a_target_acceptance_that_warmup_raised_is_said(run) -> None:
-    posterior, warmup = good_posterior(), np.full((CHAINS, 30), 0.8)
-    posterior["sample_stats"]["target_acceptance"] = np.full((CHAINS, DRAWS), 0.9)
-    warmup[:, 20:] = 0.9
-    content, _ = run(posterior | {"warmup_sample_stats": {"target_acceptance": warmup}})
-    assert content["raised_target_acceptance"] == 0.9
-    warmup[:] = 0.9
-    content, _ = run(posterior | {"warmup_sample_stats": {"target_acceptance": warmup}})
-    assert content["raised_target_acceptance"] is None
-
-
-def test_a_kernel_without_accept_step_is_named_in_the_verdict(tmp_path, layout) -> None:
-    path = write(tmp_path / "posterior.zarr", good_posterior())
-    assert diagnose(path, GateSettings(), layout).verdict == "pass"
-    open_group(path, "a")["sample_stats"].attrs[UNADJUSTED] = True
-    assert [gate.name for gate in diagnose(path, GateSettings(), layout).missed] == ["accept_step"]
-
-
 def test_fixed_entries_are_left_out_of_the_gates_and_stuck_ones_are_not(tmp_path, layout) -> None:
     groups = good_posterior()
     groups["summaries"]["logits"][..., 0, 0] = 1.0
@@ -116,16 +85,6 @@ def test_fixed_entries_are_left_out_of_the_gates_and_stuck_ones_are_not(tmp_path
     assert "5 monitored quantities. They leave out 2 others, which no latent changes." in say_scope(found, coordinates)
 
 
-def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:
-    run(good_posterior())
-    lines = layout.summary.read_text().splitlines()
-    assert lines[0] == "variable,index,label,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"
-    assert lines[1].startswith("log_density,,")
-    assert lines[2].startswith('logits,"0,0",')
-    with open(layout.summary, newline="") as file:
-        assert {len(row) for row in csv.reader(file)} == {len(SUMMARY_COLUMNS)}
-
-
 def test_names_of_levels_stand_in_the_table_and_in_the_verdict(tmp_path, layout) -> None:
     path = write(tmp_path / "posterior.zarr", good_posterior())
     group = open_group(path, "a")["summaries"]
@@ -137,17 +96,6 @@ def test_names_of_levels_stand_in_the_table_and_in_the_verdict(tmp_path, layout)
     assert table[table["variable"] == "effects"]["label"].tolist() == ["north, far", "Köln"]
     assert set(table[table["variable"] == "logits"]["label"]) == {""}
     assert verdict.gate("r_hat").where == "effects[Köln]"
-
-
-def test_latents_beyond_the_limit_are_spread_evenly(run) -> None:
-    groups = good_posterior()
-    content, table = run(groups, GateSettings(max_coordinates=4))
-    assert content["latents"]["weights"] == {"total": 35, "listed": 4}
-    rows = table[table["variable"] == "weights"]
-    assert rows["index"].tolist() == ["0,0", "1,4", "3,2", "4,6"]
-    expected = convergence_table(groups["posterior"]["weights"].reshape(CHAINS, DRAWS, -1)[:, :, [0, 11, 23, 34]])
-    np.testing.assert_array_equal(rows["mean"], expected["mean"])
-    assert len(table[table["variable"] == "logits"]) == 6  # summaries are always listed in full
 
 
 def test_latents_are_not_judged(run) -> None:
@@ -175,39 +123,6 @@ def test_a_chain_that_does_not_move_fails_and_one_that_is_lost_too(run) -> None:
     assert "chain 3 from draw 0 on (log_density)" in content["gates"][0]["message"]
 
 
-def test_a_latent_that_the_density_follows_is_named_where_a_gate_is_missed(run) -> None:
-    groups = good_posterior()
-    weights = groups["posterior"]["weights"]
-    groups["sample_stats"]["lp"] = -weights.reshape(*weights.shape[:2], -1)[..., 4].astype(np.float64)
-    assert "funnel" not in [gate["name"] for gate in run(groups)[0]["gates"]]
-    groups["sample_stats"]["diverging"][2, :50] = True
-    content, _ = run(groups)
-    assert (content["gates"][0]["name"], content["gates"][0]["verdict"]) == ("funnel", content["verdict"])
-    assert content["gates"][0]["where"] == "weights[0,4]"
-
-
-def test_chains_of_few_ancestors_warn_by_those_of_the_last_draw(run) -> None:
-    groups = good_posterior()
-    relatives = np.ones((CHAINS, DRAWS), np.int32)
-    relatives[:, -1] = CHAINS
-    groups["sample_stats"]["num_relatives"] = relatives
-    content, _ = run(groups)
-    assert content["verdict"] == "warn"
-    assert [(gate["name"], gate["value"]) for gate in content["gates"] if gate["verdict"] != "pass"] == [
-        ("ancestors", 1)
-    ]
-
-
-def test_rounded_data_or_draws_miss_a_gate_that_comes_first(run, tmp_path: Path, layout: ExperimentLayout) -> None:
-    groups = good_posterior()
-    groups["summaries"]["level"] = (3e5 + 0.006 * drawn(9).astype(np.float64)).astype(np.float32)
-    assert run(groups)[0]["gates"][0]["where"] == "level"
-    for errors, expected in ((0.3, "level"), (3.0, "year")):
-        open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": errors}
-        first = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
-        assert (first.name, first.verdict, first.where) == ("precision", "fail", expected)
-
-
 def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
     run, tmp_path: Path, layout: ExperimentLayout
 ) -> None:
@@ -224,49 +139,6 @@ def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
     assert diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].where == "log_likelihood"
     open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 1.7e308
     assert "not a number in float64" in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
-
-
-def test_where_float32_rounds_the_likelihood_other_gates_give_no_advice(
-    run, tmp_path: Path, layout: ExperimentLayout
-) -> None:
-    groups = good_posterior()
-    groups["sample_stats"]["diverging"][:, ::3] = True
-    assert next(each["hint"] for each in run(groups)[0]["gates"] if each["name"] == "divergences")
-    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 0.5
-    gates = {each.name: each for each in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates}
-    assert next(iter(gates)) == "precision"
-    assert (gates["divergences"].hint, gates["divergences"].follows) == ("", "precision")
-    assert "the gate 'precision', whose remedy comes first" in gates["divergences"].message
-    assert not gates["r_hat"].follows
-
-
-def test_the_gate_of_the_log_likelihood_names_the_model_s_own_method(
-    run, tmp_path: Path, layout: ExperimentLayout
-) -> None:
-    groups = good_posterior()
-    run(groups)
-    open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
-    message = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
-    assert "float32 or Mine.fast changes the log likelihood by 30 nats" in message
-    assert "leave it out; set `compute: {dtype: float64}`" in message
-    run({**groups, "posterior": {name: value.astype(np.float64) for name, value in groups["posterior"].items()}})
-    open_group(tmp_path / "posterior.zarr", "a").attrs.update({ROUNDED_LIKELIHOOD: 30.0, FAST_PATH: "Mine.fast"})
-    gate = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0]
-    assert gate.name == "fast_path"
-    assert gate.message.startswith("Mine.fast changes the log likelihood by 30 nats")
-
-
-def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
-    groups = good_posterior()
-    groups["sample_stats"]["diverging"][2, 5] = True
-    weights = groups["posterior"]["weights"]
-    groups["sample_stats"]["lp"] = drawn(6).astype(np.float64)
-    assert run(groups)[0]["verdict"] == "warn"
-    groups["sample_stats"]["lp"] = -weights.reshape(*weights.shape[:2], -1)[..., 4].astype(np.float64)
-    content, _ = run(groups)
-    outcomes = {gate["name"]: (gate["verdict"], gate["message"]) for gate in content["gates"]}
-    assert (content["verdict"], outcomes["funnel"][0], outcomes["divergences"][0]) == ("fail", "fail", "fail")
-    assert "few, but in a funnel they mark the edge of a neck that chains do not enter" in outcomes["divergences"][1]
 
 
 def test_divergences_and_missing_statistics(run) -> None:
@@ -291,26 +163,6 @@ def test_divergences_and_missing_statistics(run) -> None:
     assert content["bfmi"] == [None] * CHAINS
 
 
-def test_numbers_that_are_not_finite_leave_strict_json(run, layout) -> None:
-    groups = good_posterior()
-    groups["summaries"]["logits"][1, 3, 0, 1] = np.nan
-    groups["sample_stats"]["energy"][1, 3] = np.inf
-    groups["sample_stats"]["acceptance_rate"][0, 0] = np.nan
-    content, table = run(groups)
-    assert content["verdict"] == "fail"
-    assert strict_json(layout.verdict) == content
-    assert content["bfmi"][1] is None
-    assert table["r_hat"].isna().sum() == 1
-
-
-def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
-    run(good_posterior())
-    whole = layout.summary.read_bytes()
-    monkeypatch.setattr(diagnostic_summary, "READ_BYTES", 30_000)
-    run(good_posterior())
-    assert layout.summary.read_bytes() == whole
-
-
 def test_further_statistics_of_every_coordinate_are_listed_where_asked_for(run, layout) -> None:
     groups = good_posterior()
     run(groups, GateSettings(efficiency=True, superchains=2))
@@ -326,28 +178,6 @@ def test_further_statistics_of_every_coordinate_are_listed_where_asked_for(run, 
         run(groups, GateSettings(efficiency=True, superchains=3))
     with pytest.raises(ValidationError, match="nothing is computed with them"):
         GateSettings(superchains=2)
-
-
-def test_the_next_block_is_read_while_one_is_computed(tmp_path, layout, monkeypatch) -> None:
-    """The statistics of the first block end only when the second one has been asked for."""
-    path, asked = write(tmp_path / "posterior.zarr", good_posterior()), threading.Event()
-    blocks, computed = posterior_coordinates.coordinate_blocks, diagnostic_summary.part_table
-
-    def read(array, positions, block_bytes, scratch=None):
-        for number, block in enumerate(blocks(array, positions, 16 * CHAINS * DRAWS * 4, scratch)):
-            if number == 1 and array.name.endswith("weights"):
-                asked.set()
-            yield block
-
-    def compute(draws):
-        if draws.shape[2] == 16:
-            assert asked.wait(10)
-        return computed(draws)
-
-    monkeypatch.setattr(diagnostic_summary, "coordinate_blocks", read)
-    monkeypatch.setattr(diagnostic_summary, "part_table", compute)
-    diagnose(path, GateSettings(), layout)
-    assert asked.is_set()
 
 
 def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monkeypatch) -> None:
@@ -367,38 +197,6 @@ def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monke
         tracemalloc.stop()
     # Three blocks, two of them being computed and read, what is read at a time for them, and the working memory of a thread.
     assert peak < 5 * 2**20 < array.nbytes / 1.4
-
-
-def test_names_with_quotes_are_written_as_by_the_library(tmp_path) -> None:
-    table = {"mean": np.array([0.1, np.nan, -np.inf]), "sd": np.array([1e-300, 2.0, 3e16])}
-    for labels in (["a", "b", "c"], ["north, far", "", "x"], ['say "a"', "two\nlines", "x,y"]):
-        names = diagnostic_summary.Names("w", ["0,0", "0,1", "1"], labels)
-        lines = list(csv.reader(io.StringIO(diagnostic_summary._text(names, table), newline="")))
-        assert [line[:3] for line in lines] == [["w", *pair] for pair in zip(names.indices, labels, strict=True)]
-        assert [line[3:] for line in lines] == [["0.1", "1e-300"], ["NaN", "2.0"], ["-inf", "3e+16"]]
-
-
-@pytest.mark.parametrize("group", ["summaries", "posterior", "sample_stats"])
-def test_a_missing_group_is_named(tmp_path, layout, group) -> None:
-    groups = good_posterior()
-    del groups[group]
-    with pytest.raises(StoreError, match=f"no group '{group}'"):
-        diagnose(write(tmp_path / "p.zarr", groups), GateSettings(), layout)
-    assert not layout.verdict.exists()
-
-
-def test_arrays_of_different_length_are_refused(tmp_path, layout) -> None:
-    groups = good_posterior()
-    groups["sample_stats"]["energy"] = groups["sample_stats"]["energy"][:, 1:]
-    with pytest.raises(StoreError, match=r"differ in chains or draws.*'energy'"):
-        diagnose(write(tmp_path / "p.zarr", groups), GateSettings(), layout)
-
-
-def test_transposed_arrays_are_refused(tmp_path) -> None:
-    group = open_group(tmp_path / "a.zarr", "w")
-    write_array(group, "w", np.zeros((9, 2)), ("draw", "chain"))
-    with pytest.raises(StoreError, match="'w' has dimensions"):
-        drawn_arrays(group)
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped"])

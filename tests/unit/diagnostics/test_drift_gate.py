@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.drift_gate import FAR, drift_gate, fall_of_density
-from bayesmesh.diagnostics.funnel_diagnostic import complete_gates
-from bayesmesh.diagnostics.mode_gate import failed_by_modes
-from bayesmesh.diagnostics.verdict import GateResult
 
 SHAPE = 4, 500
 
@@ -18,13 +15,6 @@ def drifting(scale: float = FAR) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(3)
     others = random.standard_normal((*SHAPE, 10))
     return -0.5 * np.square(others).sum(axis=-1), scale * random.standard_normal(SHAPE).cumsum(axis=1)
-
-
-def missed(name: str = "r_hat", verdict: str = "fail", found: str = "", notes: tuple[str, ...] = ()) -> GateResult:
-    return GateResult(
-        name=name, limit=1.01, direction="at most", value=2.0, where="", severity="fail", verdict=verdict, found=found,
-        notes=notes, hint="run more draws",
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("outcome", ["fail", "warn"])
@@ -55,25 +45,3 @@ def test_the_density_of_a_normal_distribution_falls_by_as_much_with_any_number_o
     draws = np.random.default_rng(5).standard_normal((*SHAPE, num_latents))
     lp = -0.5 * np.square(draws).sum(axis=-1)
     assert fall_of_density(lp, draws[..., 0]) == pytest.approx(1.07, abs=0.1 + 0.02 * num_latents**0.5)
-
-
-def test_other_gates_refer_to_a_drift_instead_of_more_draws() -> None:
-    lp, draws = drifting()
-    names = [
-        missed("r_hat", "warn", "R-hat is 2", ("chance explains it",)),
-        missed("ess_bulk"),
-        missed("divergences"),
-    ]
-    found = complete_gates(names, (None, None, None), None, lp, lambda: [(["a"], draws[..., None])])
-    assert [gate.name for gate in found] == ["drift", "r_hat", "ess_bulk", "divergences"]
-    assert found[1].message == "R-hat is 2; this follows from the gate 'drift', whose remedy comes first"
-    assert [gate.follows for gate in found] == ["", "drift", "drift", ""]
-
-
-def test_a_drift_is_looked_for_where_chains_came_late_and_not_where_they_stay_in_modes() -> None:
-    lp, draws = drifting()
-    late, second = (failed_by_modes(1, "chain 2", "modes", is_second=is_second) for is_second in (False, True))
-    for modes, expected in ((late, ["drift", "modes", "r_hat"]), (second, ["modes", "r_hat"])):
-        found = complete_gates([missed()], (None, None, modes), None, lp, lambda: [(["a"], draws[..., None])])
-        assert [gate.name for gate in found] == expected
-    assert [g.name for g in complete_gates([missed(verdict="pass")], (None,) * 3, None, lp, list)] == ["r_hat"]

@@ -68,22 +68,6 @@ def test_nested_r_hat_equals_arviz(kind: str, shape: tuple[int, int], size: int)
     np.testing.assert_allclose(nested_r_hat(x, superchains), expected, rtol=1e-10)
 
 
-def test_nested_r_hat_judges_short_chains_that_r_hat_cannot() -> None:
-    x = np.random.default_rng(0).normal(size=(512, 4, 2))
-    superchains = np.arange(512) % 16
-    x[:, :, 1] += (superchains % 2)[:, None]
-    assert convergence_table(x)["r_hat"][0] > 1.015
-    agree, apart = nested_r_hat(x, superchains)
-    assert agree < 1.01
-    assert apart > 1.05
-
-
-@pytest.mark.parametrize("superchains", [np.zeros(4, int), np.array([0, 0, 0, 1]), np.array([0, 1])], ids=str)
-def test_superchains_of_other_sizes_are_refused(superchains: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="two or more, of equal size"):
-        nested_r_hat(np.zeros((4, 10, 1)), superchains)
-
-
 def test_effective_sizes_grow_as_those_of_the_first_draws() -> None:
     x = draws("rejected", (3, 90))
     bulk, tail = growing_ess(x, [4, 31, 90])

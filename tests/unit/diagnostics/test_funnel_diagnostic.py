@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.diagnostics.ancestor_gate import ancestors_gate
 from bayesmesh.diagnostics.funnel_diagnostic import (
     FEWEST_COORDINATES,
     complete_gates,
@@ -79,22 +78,6 @@ def test_correlations_are_those_of_scipy() -> None:
         np.median([stats.spearmanr(lp[c], blocks[1][1][c, :, i]).statistic for c in range(4)]) for i in range(9)
     ]
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_few_ancestors_ask_for_no_funnel_and_come_last() -> None:
-    """They say nothing about the geometry."""
-    few = ancestors_gate(np.full(16, 10, np.int32))
-    passed = GateResult(
-        name="r_hat", limit=1.01, direction="at most", value=1.0, where="", severity="fail", verdict="pass", found="",
-    )  # fmt: skip
-    lp, blocks = funnel()
-    assert [r.name for r in complete_gates([passed], (None, None, None), few, lp, lambda: blocks)] == [
-        "r_hat",
-        "ancestors",
-    ]
-    missed = passed.model_copy(update={"verdict": "fail"})
-    found = complete_gates([missed], (None, None, None), few, lp, lambda: blocks)
-    assert [r.name for r in found] == ["funnel", "r_hat", "ancestors"]
 
 
 @pytest.mark.parametrize("place", [0, 2])

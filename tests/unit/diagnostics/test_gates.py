@@ -10,9 +10,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.gate_messages import WORDINGS
-from bayesmesh.diagnostics.gates import evaluate_gates, put_first
-from bayesmesh.diagnostics.mode_gate import failed_by_modes
+from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
@@ -148,13 +146,6 @@ def test_isolated_divergences_warn(share: float, verdict: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("share", "has_edge"), [(0.4, False), (0.94, True)])
-def test_where_most_trajectories_diverge_the_cause_is_an_edge(share: float, has_edge: bool) -> None:
-    message = verdict_with("divergences", share)[1]["divergences"]["message"]
-    assert ("give that latent a prior that ends there too" in message) == has_edge
-    assert ("raise the target acceptance rate" in message) != has_edge
-
-
 @pytest.mark.parametrize("given", [0, {"limit": 0, "severity": "fail"}, 1e-4])
 def test_a_limit_of_divergences_that_is_given_is_strict(given: Any) -> None:
     settings = GateSettings.model_validate({"divergences": given})
@@ -185,29 +176,3 @@ def test_one_value_beyond_chance_fails_and_is_named() -> None:
     assert "; chance does not explain 1 of them; the worst is v1; chains disagree" in gate["message"]
     assert r_hat_gate([(np.nan, np.nan), (1.02, 0.5)])["verdict"] == "fail"
     assert r_hat_gate([(np.inf, 0.0)])["verdict"] == "fail"
-
-
-@pytest.mark.parametrize("name", ["r_hat", "ess_bulk", "ess_tail", "mcse_mean"])
-def test_what_follows_from_modes_asks_for_no_more_draws(name: str) -> None:
-    missed = [GateResult.model_validate(gate) for gate in verdict_with(name, BAD[name])[0]["gates"]]
-    hint = WORDINGS[name].hint
-    alone = {gate.name: gate for gate in put_first((None, None), missed)}
-    assert hint in alone[name].message
-    found = put_first((None, failed_by_modes(1, "chain 2", "a second mode", is_second=True)), missed)
-    assert [gate.name for gate in found] == ["modes", *NAMES]
-    behind = {gate.name: gate for gate in found}[name]
-    assert hint not in behind.message
-    assert behind.message.endswith("this follows from the gate 'modes', whose remedy comes first")
-    late = put_first(
-        (
-            failed_by_modes(
-                1, "chain 2", "chains that arrived late, from a second mode or a distant start", is_second=False
-            ),
-        ),
-        missed,
-    )
-    assert hint in {gate.name: gate for gate in late}[name].message
-    assert (behind.verdict, behind.value, behind.where) == ("fail", alone[name].value, alone[name].where)
-    # The page leaves out the remedies of these gates.
-    assert {gate.name for gate in found if gate.follows == "modes"} == {name}
-    assert not any(gate.follows for gate in alone.values())

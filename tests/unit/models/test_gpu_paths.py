@@ -81,10 +81,6 @@ def draws(case) -> dict[str, jax.Array]:
     return jax.vmap(lambda key: case.model.prior(case.spec).sample(seed=key))(jax.random.split(jax.random.key(1), 3))
 
 
-def test_models_with_such_a_path_are_found() -> None:
-    assert MODELS == ["matrix_factorization", "softmax_regression"]
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_values_and_gradients_are_those_of_the_plain_path(case, draws, size) -> None:
     is_row = jnp.arange(case.spec.num_rows) < case.spec.num_rows - 2
@@ -210,29 +206,6 @@ def test_whole_programs_take_the_path(case, monkeypatch, initial) -> None:
     )
     assert all(np.all(np.isfinite(values)) for values in mine.draws.values())
     assert cost_of_gradient(built.program.target, 2) == cost_of_gradient(plain.program.target, 2)
-
-
-def test_embeddings_beyond_float16_make_no_finite_value(make_case, monkeypatch) -> None:
-    monkeypatch.setattr(_fused_cells, "_kernel", stand_in)
-    case = make_case("matrix_factorization", "float32")
-    latents = {k: jnp.zeros(v) for k, v in case.model.prior(case.spec).event_shape.items()}
-    is_row = jnp.ones(case.spec.num_rows, bool)
-    for size, is_finite in ((6.5e4, True), (7e4, False)):
-        value, _ = on_gpu(case)(latents | {"film_biases": latents["film_biases"] + size}, case.arrays, is_row)
-        assert jnp.isfinite(value) == is_finite
-
-
-@pytest.mark.parametrize(("dtype", "options"), [("float32", {"width": 31}), ("float64", {})])
-def test_wide_embeddings_and_float64_take_the_plain_path(make_case, monkeypatch, dtype, options) -> None:
-    monkeypatch.delattr(_fused_cells, "sum_cells")
-    case = make_case("matrix_factorization", dtype, **options)
-    latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
-    is_row = jnp.ones(case.spec.num_rows, bool)
-    found, wanted = (
-        method(latents, case.arrays, is_row) for method in (on_gpu(case), case.model.log_likelihood_and_gradient)
-    )
-    for mine, plain in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_array_equal(mine, plain)
 
 
 def test_three_parts_are_a_float32_number() -> None:

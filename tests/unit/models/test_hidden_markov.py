@@ -89,13 +89,3 @@ def test_states_cannot_exchange_their_names() -> None:
         renamed = {"initial": TRUTH["initial"][index], "transition": TRUTH["transition"][index][:, index]}
         if order != (0, 1, 2):
             assert log_likelihood({**TRUTH, **renamed}) < log_likelihood(TRUTH) - 20
-
-
-def test_occupancy_would_show_an_exchange() -> None:
-    """With the emission means in reverse, the time spent in the first state becomes that of the last."""
-    summaries = jax.jit(make().summaries)
-    reverse = {"emissions": 4 * TRUTH["signal"] - ROWS["emissions"]}
-    there, back = (summaries(TRUTH, rows)["occupancy"] for rows in (ROWS, reverse))
-    np.testing.assert_allclose(there.sum(), 1, rtol=1e-12)
-    assert abs(there[0] - back[2]) < 0.01
-    assert there[0] > 1.5 * there[2]

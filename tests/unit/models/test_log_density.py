@@ -17,7 +17,7 @@ import pytest
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.config_registry import component_path, read_options
-from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.log_density import SUPPORTS, LogDensity
 from posteriors import POSTERIORS
@@ -185,21 +185,3 @@ def test_options_of_results() -> None:
 def test_options_that_do_not_fit_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         make(spec_of(y=(3,)), **{"function": "series:arma", **options})
-
-
-def test_a_function_with_several_values_is_refused() -> None:
-    spec = spec_of(emissions=(5,))
-    model = make(spec, function="functions:several", prior={"mean": "normal(0, 1)"})
-    with pytest.raises(ConfigError, match=re.escape("functions:several returns an array of shape (5,)")):
-        model.log_likelihood({"mean": jnp.zeros(())}, {"emissions": jnp.zeros((1, 5))})
-
-
-def test_axes_are_named_after_levels_and_columns() -> None:
-    variables = {"site": Variable("category", levels=("a", "b"))}
-    spec = dataclasses.replace(spec_of(emissions=(5,)), variables=variables, labels={"features": ("x", "z")})
-    prior = {"effect": "normal(0, 1)[2]", "slope": "normal(0, 1)[2]", "other": "normal(0, 1)[3]"}
-    axes = {"effect": ["site"], "slope": ["features"], "other": ["place"]}
-    found = make(spec, function="series:arma", prior=prior, axes=axes).axes()
-    assert {name: (axis.name, axis.labels) for name, (axis,) in found.items()} == {
-        "effect": ("site", ("a", "b")), "slope": ("features", ("x", "z")), "other": ("place", None),
-    }  # fmt: skip

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.models._matrix_latents import find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Axis
 
@@ -80,18 +79,6 @@ def test_correlations_that_are_always_0_are_not_summarised() -> None:
     species = Axis("species", ("ash", "elm", "oak"))
     axes = matrix_axes(shapes, matrices, {"corr": (species, species)})
     assert axes["corr_correlation"] == (Axis("pair", ("ash and elm",)),)
-
-
-def test_a_summary_with_the_name_of_a_latent_is_refused() -> None:
-    prior = Drawn(corr=of_correlation, corr_correlation=lambda key: jax.random.normal(key, ()))
-    with pytest.raises(ConfigError, match="latent 'corr_correlation' has the name of a summary of the matrix 'corr'"):
-        found(prior)
-
-
-def test_a_matrix_that_never_varies_is_no_summary() -> None:
-    shapes, matrices, draw = found(Drawn(fixed=lambda key: jnp.ones((2, 2)) + 0 * jax.random.normal(key, ())))
-    assert summarise(draw, matrices) == {}
-    assert matrix_axes(shapes, matrices, {}) == {}
 
 
 class Triangle:

@@ -91,17 +91,3 @@ def test_a_bijector_that_is_not_tfp_s_is_made_outside_of_a_trace() -> None:
         free = jax.jit(bijector.inverse)(drawn)
     np.testing.assert_allclose(free["scale"], drawn["scale"] / 2)
     np.testing.assert_allclose(free["size"], np.log(drawn["size"]))
-
-
-def test_no_draw_is_made_outside_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = tfd.Normal._sample_n
-
-    def traced(self: Any, n: Any, seed: jax.Array) -> jax.Array:
-        assert isinstance(seed, jax.core.Tracer)
-        return plain(self, n, seed)
-
-    monkeypatch.setattr(tfd.Normal, "_sample_n", traced)
-    prior = _scales()
-    bijector_of(prior)
-    with pytest.raises(AssertionError):
-        prior.sample(seed=jax.random.key(0))

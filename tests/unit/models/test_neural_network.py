@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import jax
@@ -13,7 +12,6 @@ from scipy import special, stats
 
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.neural_network import ACTIVATIONS, NeuralNetwork
 
 NUM_ROWS = 9
@@ -32,24 +30,6 @@ def make(**options: Any) -> tuple[NeuralNetwork, dict[str, Any], dict[str, Any]]
     own = {"features": ["x", "v", "z"], "outcome": "kind", "widths": [4, 3], **options}
     model = NeuralNetwork(read_options(component_path("model", "neural_network"))(**own), spec)
     return model, model.prior(spec).sample(seed=jax.random.key(1)), {k: jnp.asarray(v) for k, v in rows.items()}
-
-
-def test_labels_that_are_not_classes_are_refused() -> None:
-    """A categorical log probability is 0 there, so that such rows would count as certain."""
-    fields = {"x": FieldSpec((), "float64"), "kind": FieldSpec((), "float64")}
-    spec = DataSpec(4, fields, {"num_classes": 3}, "float64")
-    options = make(features=["x"])[0].options
-    for labels, problem in (
-        ([0.0, 1, 2, 2], ""),
-        ([1, 2, 3, 3], "2 rows .* such as 3"),
-        ([0, 0.5, 1, -1], "2 rows .* such as 0.5"),
-    ):
-        blocks = [{"kind": np.array(labels[:2])}, {"kind": np.array(labels[2:])}]
-        if not problem:
-            NeuralNetwork.check_all_rows(options, spec, lambda blocks=blocks: iter(blocks))
-            continue
-        with pytest.raises(ConfigError, match=problem):
-            NeuralNetwork.check_all_rows(options, spec, lambda blocks=blocks: iter(blocks))
 
 
 def outputs(z: dict[str, Any], rows: dict[str, Any], activation: str) -> np.ndarray:
@@ -99,18 +79,3 @@ def test_exchanging_hidden_units_changes_weights_and_no_summary() -> None:
     assert not np.allclose(other["weights_0"], latents["weights_0"])
     for name, value in model.summaries(latents, rows).items():
         np.testing.assert_allclose(model.summaries(other, rows)[name], value, rtol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"features": ["x", "w"]}, "key 'model.features': no field 'w' in the data"),
-        ({"outcome": "kid"}, "key 'model.outcome': no field 'kid' in the data"),
-        ({"outcome": "v"}, "'v' has several numbers in a row"),
-        ({"outcome": "y"}, "key 'model.task': 'y' is not a category"),
-    ],
-)
-def test_fields_that_do_not_fit_are_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
-        make(**options)
-    assert caught.value.remedy

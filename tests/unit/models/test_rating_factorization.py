@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -111,18 +110,6 @@ def test_density_and_gradient_are_those_of_the_formula(likelihood: Any, num_devi
         np.testing.assert_allclose(by_latent[name], want, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def test_what_embeddings_add_has_the_same_prior_for_any_width() -> None:
-    for width in (1, 20):
-        options = Options(**NAMES, width=width, factor_scale=0.7)
-        spec, _ = prepared(options, *table())
-        prior = RatingFactorization(options, spec).prior(spec)
-        z = jax.jit(jax.vmap(lambda key, prior=prior: prior.sample(seed=key)))(
-            jax.random.split(jax.random.key(0), 4000)
-        )
-        products = np.einsum("duk,dfk->duf", z["user_embeddings"], z["film_embeddings"])
-        np.testing.assert_allclose(products.std() / spec.constants["rating_sd"], 0.7, rtol=0.05)
-
-
 def test_predictions_are_normal_about_the_expected_rating() -> None:
     options = Options(**NAMES, width=WIDTH)
     spec, made = prepared(options, *table())
@@ -199,34 +186,6 @@ def test_a_rating_that_the_model_does_not_know_is_a_number_only_where_levels_nam
         assert made["rating"].max() == 4
 
 
-def test_levels_are_compared_as_the_ratings_are_stored() -> None:
-    """0.1 as float32 is another number than the 0.1 of a file of settings."""
-    spec, rows = table()
-    tenths = {**rows, "stars": rows["stars"].astype(np.float32) / np.float32(10)}
-    fields = {**spec.fields, "stars": FieldSpec((), "float32")}
-    levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-    narrow, made = prepared(
-        Options(**NAMES, likelihood="ordinal", levels=levels), dataclasses.replace(spec, fields=fields), tenths
-    )
-    by_reader = np.argsort(rows["reader"], kind="stable")
-    np.testing.assert_array_equal(made["rating"], rows["stars"][by_reader] - 1)
-    np.testing.assert_allclose(narrow.arrays["levels"], levels, rtol=1e-7)
-
-
-def test_levels_must_have_every_training_rating_and_not_too_many() -> None:
-    spec, rows = table()
-    with pytest.raises(
-        ConfigError, match=r"(?s)key 'model.levels': 'stars' is 4 in a training row.*\[1.0, 2.0, 3.0, 4.0, 5.0\]"
-    ):
-        prepared(Options(**NAMES, likelihood="ordinal", levels=(1, 2, 3, 5)), spec, rows)
-    fields = {**spec.fields, "stars": FieldSpec((), "float64")}
-    many = {**rows, "stars": np.arange(ROWS) / 7.0}
-    with pytest.raises(ConfigError, match="'stars' has more than 50 different values"):
-        RatingFactorization.prepare(
-            Options(**NAMES, likelihood="ordinal"), dataclasses.replace(spec, fields=fields), lambda: iter([many])
-        )
-
-
 def test_a_rare_level_has_the_gradient_of_its_probability_in_float32() -> None:
     """Cutpoints of a level of probability 1e-7 have no difference in float32."""
     rare = np.array([0.5, 1e-7, 0.3, 0.2 - 1e-7])
@@ -267,38 +226,6 @@ def test_moments_of_blocks_are_those_of_all_ratings() -> None:
     np.testing.assert_allclose(found.constants["rating_sd"], rows["stars"].std())
 
 
-@pytest.mark.parametrize(
-    ("changed", "said", "remedy"),
-    [
-        ({"user": "raeder"}, "key 'model.user': the data have no field 'raeder'", "did you mean 'reader'"),
-        ({"film": "reader"}, "key 'model.film': 'reader' is also the column of the user", "name two columns"),
-        ({"film": "stars"}, "key 'model.film': 'stars' is not a category", "types: {stars: category}"),
-        ({"rating": "book"}, "key 'model.rating': 'book' is not one number for each row", "a column of numbers"),
-        ({"rating": "score"}, "key 'model.rating': the data have no field 'score'", "book, reader, stars"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(changed: dict[str, str], said: str, remedy: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
-        prepared(Options(**{**NAMES, **changed}), *table())
-    assert remedy in str(caught.value)
-
-
-def test_equal_ratings_are_refused() -> None:
-    spec, rows = table()
-    with pytest.raises(ConfigError, match="all ratings of 'stars' are 3"):
-        prepared(Options(**NAMES), spec, {**rows, "stars": np.full(ROWS, 3, np.uint8)})
-    fields = {**spec.fields, "stars": FieldSpec((), "float64")}
-    with pytest.raises(ConfigError, match=r"all ratings of 'stars' are 0\.1"):
-        prepared(Options(**NAMES), dataclasses.replace(spec, fields=fields), {**rows, "stars": np.full(ROWS, 0.1)})
-
-
-@pytest.mark.parametrize("wrong", [{"levels": (1, 2)}, {"likelihood": "ordinal", "levels": (1,)}])
-def test_levels_that_nothing_uses_are_refused(wrong: dict[str, Any]) -> None:
-    spec, rows = table()
-    with pytest.raises(ConfigError, match=r"key 'model.levels'"):
-        prepared(Options(**NAMES, **wrong), spec, rows)
-
-
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_what_new_users_are_sampled_with_is_what_the_model_says(likelihood: Any) -> None:
     """`folds_in_ratings`: NumPy alone has the prior of a user, and the ratings to expect."""
@@ -319,11 +246,3 @@ def test_what_new_users_are_sampled_with_is_what_the_model_says(likelihood: Any)
     shared = {name: np.asarray(z[name]) for name in scales.shared}
     found = expected_ratings(predictor, shared, scales)
     np.testing.assert_allclose(found, model.predict(aligned, rows).mean(), rtol=1e-6)
-
-
-def test_two_columns_that_are_no_categories_are_named_at_once() -> None:
-    spec, rows = table()
-    numbers = {**spec.variables, "reader": Variable("number"), "book": Variable("number")}
-    with pytest.raises(ConfigError, match="'reader' is not a category") as caught:
-        prepared(Options(**NAMES), dataclasses.replace(spec, variables=numbers), rows)
-    assert "types: {reader: category, book: category}" in str(caught.value)

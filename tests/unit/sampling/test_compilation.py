@@ -76,16 +76,3 @@ def test_further_programs_are_compiled_with_them(compile_all: Callable[..., Any]
     assert float(compiled["doubling"].compiled(jnp.float32(4))) == 8.0
     assert list(compiled) == ["a", "ab", "doubling"]
     assert sorted(optimised) == [False, True, True]
-
-
-@pytest.mark.parametrize("limit", [0, 1])
-def test_checks_run_once_beside_compilation_or_before_programs_that_take_long(
-    compile_all: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    """A check that fails waits for what is compiling."""
-    monkeypatch.setattr(compilation, "QUICK_EQUATIONS", limit)
-    submitted, submit = list[int](), compilation.ThreadPoolExecutor.submit
-    monkeypatch.setattr(compilation.ThreadPoolExecutor, "submit", lambda *given: submitted.append(1) or submit(*given))
-    seen = list[int]()
-    compile_all(is_cached=True, meanwhile=lambda: seen.append(len(submitted)))
-    assert seen == [2 * limit]

@@ -48,14 +48,6 @@ def test_values_are_those_of_the_draw(kind: str) -> None:
         np.testing.assert_allclose(found["mu"], draw["mean"] * y)
 
 
-def test_a_model_of_pymc_may_have_none() -> None:
-    model_class, own = resolve_component("model", "pymc", {"function": "pymc_functions:by_site"})
-    fields = {"count": FieldSpec((), "int32"), "y": FieldSpec((), "float64")}
-    spec = DataSpec(7, fields, {}, "float64")
-    draw = {"effects": jnp.zeros(4), "sigma": jnp.ones(())}
-    assert model_class(own, spec).deterministics(draw, {"count": jnp.zeros(7, int), "y": jnp.zeros(7)}) == {}
-
-
 def test_those_that_grow_with_draws_and_rows_are_left_out_with_a_reason() -> None:
     model, draw = make("numpyro")
     latents = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in draw.items()}
@@ -66,12 +58,3 @@ def test_those_that_grow_with_draws_and_rows_are_left_out_with_a_reason() -> Non
     assert "'mu' is not stored: it would take 3,052 MiB in 4,000 draws" in warning
     huge = dataclasses.replace(SPEC, num_rows=10**9)
     assert "depends on the rows, which take 7,629 MiB" in choose_deterministics(model, huge, latents, 1).warnings[0]
-
-
-def test_pymc_s_rewrites_meet_no_symbols_that_refuse_comparison(caplog: pytest.LogCaptureFixture) -> None:
-    """PyTensor logs each rewrite that fails, with a traceback."""
-    model, draw = make("pymc")
-    rows = {"y": jnp.arange(7.0)}
-    model.log_likelihood(draw, rows)
-    model.predict(draw, rows).log_prob(rows["y"])
-    assert not caplog.records

@@ -36,8 +36,3 @@ def test_the_first_folder_of_the_search_path_counts(
     gone = tmp_path / "gone"
     monkeypatch.setattr(sys, "path", [str(gone), str(first.parent), str(later.parent)])
     assert find_versions(["some-thing"]) == {"some-thing": version}
-
-
-def test_one_that_is_not_installed_is_an_error() -> None:
-    with pytest.raises(metadata.PackageNotFoundError, match="no-such-distribution"):
-        find_versions(["no-such-distribution"])

@@ -18,7 +18,7 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
 from bayesmesh.sampling import likelihood_rounding as module
-from bayesmesh.sampling.likelihood_rounding import is_compared, is_lost, likelihood_rounding, lower_likelihood
+from bayesmesh.sampling.likelihood_rounding import is_compared, is_lost, likelihood_rounding
 from bayesmesh.sampling.sampling_summaries import spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
@@ -110,24 +110,6 @@ def test_digits_that_a_formula_loses_are_told_in_nats(tmp_path: Path) -> None:
     assert likelihood_rounding(model, spec, Rows(rows), store(tmp_path, nowhere, evaluate("float64"))) == math.inf
     few = {"mean": draws["mean"][:, :3]}
     assert likelihood_rounding(model, spec, Rows(rows), store(tmp_path, few, evaluate("float64")[:, :3])) is None
-
-
-class InSinglePrecision(Durations):
-    """Code that takes no other dtype than float32."""
-
-    def log_likelihood(self, latents: Any, rows: Any) -> Any:
-        kept, _ = jax.lax.scan(lambda carry, x: (carry + x, None), jnp.float32(0), rows["start"] * latents["mean"])
-        return kept + rows["end"]
-
-
-def test_code_that_fails_in_double_precision_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    spec, rows = times(5)
-    model, draws = InSinglePrecision(Settings(), spec), {"mean": np.ones((CHAINS, DRAWS), np.float32)}
-    assert [*lower_likelihood(model, spec, {"mean": jax.ShapeDtypeStruct((), np.float32)}, 80)] == []
-    posterior = store(tmp_path, draws, np.zeros((CHAINS, DRAWS)))
-    assert likelihood_rounding(model, spec, Rows(rows), posterior) is None
-    assert "not compared with its value in float64" in caplog.text
-    assert "InSinglePrecision.log_likelihood" in caplog.text
 
 
 class Clipped(Durations):

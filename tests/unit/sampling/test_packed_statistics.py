@@ -7,9 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Statistic
 from bayesmesh.sampling.packed_statistics import label, pack, unpack
 
@@ -41,8 +39,3 @@ def test_values_and_dtypes_are_kept() -> None:
     }  # fmt: skip
     for name, values in found.items():
         np.testing.assert_array_equal(values, np.broadcast_to(getattr(INFO, name), (2, 3)), err_msg=name)
-
-
-def test_a_statistic_of_other_chains_is_refused() -> None:
-    with pytest.raises(ConfigError, match="lp has shape"):
-        pack(Kernel(), INFO._replace(lp=jnp.zeros(4)), 3)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -237,13 +236,6 @@ def test_what_all_share_is_spread_where_devices_divide_it(make_case, make_progra
     assert [spec_of(at) for at in place(mesh, shapes, (Axes(None, "spread"),) * 2)] == [(None, "data"), ()]
 
 
-def test_more_axes_than_an_array_has_are_refused(make_case, make_program) -> None:
-    mesh = make_program(make_case("gaussian"), "hmc", mesh=(2, 2)).mesh
-    one = jax.ShapeDtypeStruct((4,), jnp.float64)
-    with pytest.raises(ValueError, match=r"an array of shape \(4,\) has the axes"):
-        place(mesh, one, Axes("chain", "entry"))
-
-
 def test_leaves_of_a_checkpoint_come_back(alone, reference) -> None:
     leaves = checkpoint(reference.state)
     there = alone.program.state_to_device(leaves)
@@ -261,11 +253,6 @@ def test_a_checkpoint_of_another_shape_is_refused(alone) -> None:
     for wrong in (leaves[name][:1], leaves[name].astype(np.float16)):
         with pytest.raises(ValueError, match=f"checkpoint leaf {name}"):
             program.state_to_device({**leaves, name: wrong})
-
-
-def test_names_of_leaves_are_unique(alone) -> None:
-    names = name_leaves(alone.program.state_shapes)
-    assert len(set(names)) == len(names)
 
 
 def test_chains_on_two_devices_make_the_draws_of_one(build, make_case, make_program, kernel, reference) -> None:

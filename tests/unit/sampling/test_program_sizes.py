@@ -12,7 +12,6 @@ import pytest
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling.program_sharding import CollectiveTarget
 from bayesmesh.sampling.program_sizes import (
@@ -98,14 +97,6 @@ def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
 
 
-def test_a_kernel_that_lacks_a_method_is_refused_by_its_file(make_case, monkeypatch) -> None:
-    monkeypatch.setattr(Hmc, "__abstractmethods__", frozenset({"expected_gradients"}))
-    with pytest.raises(
-        ConfigError, match=r"kernels/hmc\.py: kernel hmc: lacks the method expected_gradients\n  remedy: define it"
-    ):
-        make_program(spec(kernel="hmc"), make_case("gaussian").spec, 16)
-
-
 def test_a_program_is_what_its_spec_says(make_case) -> None:
     case = make_case("gaussian")
     program = make_program(spec(), case.spec, 16)
@@ -173,15 +164,6 @@ def test_cores_share_the_chains_of_a_model_that_takes_all_rows_if_its_gradient_i
         assert caught.value.remedy
 
 
-def test_a_test_point_is_refused_by_kernels_that_begin_with_the_prior(make_case) -> None:
-    data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
-    assert make_program(whole(prior=False), data, 16).num_chains == 18
-    from_prior = {"sampling": {"chains": 18, "warmup": 21, "initial": {"method": "prior"}}}
-    with pytest.raises(ConfigError, match="has none: a test point, a flat prior or a potential"):
-        make_program(whole(prior=False, kernel="tempered_smc", **from_prior), data, 16)
-    assert make_program(whole(kernel="tempered_smc", **from_prior), data, 16)
-
-
 @pytest.mark.parametrize("stage", ["compile", "sample"])
 def test_kernels_with_many_chains_run_in_groups(make_case, stage: str) -> None:
     """The spec of the compile stage has the chains of one program, and not `sampling.chains`."""
@@ -200,12 +182,6 @@ def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) 
     assert "kernel.metric: dense chosen: 2 shared and 0 local coordinates" in caplog.text
 
 
-def test_a_mode_is_not_sought_by_chains_that_shard_map_spreads(make_case) -> None:
-    asked = spec("shard_map", mode="independent", initial={"method": "laplace"})
-    with pytest.raises(ConfigError, match="laplace differentiates at a single mode"):
-        make_program(asked, make_case("gaussian").spec, 16)
-
-
 def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
     case = make_case("gaussian")
     for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
@@ -222,13 +198,3 @@ def test_independent_groups_spread_chains_and_not_rows(make_case, monkeypatch) -
 def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
     with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'chees' takes at least 2 chains, .* has 1"):
         make_program(spec(mode="independent", chain_groups=8), make_case("gaussian").spec, 16)
-
-
-def test_a_kernel_of_pairs_refuses_an_odd_number_of_chains(make_case) -> None:
-    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'replica_exchange' .* groups of 2.* has 7"):
-        make_program(spec(kernel="replica_exchange", chains=7), make_case("gaussian").spec, 16)
-
-
-def test_a_kernel_that_starts_from_the_prior_refuses_other_starts(make_case) -> None:
-    with pytest.raises(ConfigError, match=r"key 'sampling.initial': kernel 'tempered_smc' starts from draws"):
-        make_program(spec(kernel="tempered_smc", chains=16, initial={"method": "zero"}), make_case("gaussian").spec, 16)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from bayesmesh.errors import ConfigError
-from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.models.hidden_markov import HiddenMarkov
 from bayesmesh.sampling.sampling_from_prior import Simulator
 from levels import groups_case
 
@@ -52,28 +46,3 @@ def test_a_series_is_simulated_from_its_own_past(make_case, make_target) -> None
     _, _, again = jax.jit(simulator._simulate)(key, jnp.asarray(found.rows["emissions"][1]))
     np.testing.assert_array_equal(again, found.rows["emissions"][1])
     assert not np.array_equal(found.rows["emissions"][1], case.rows["emissions"])
-
-
-class Centred(Gaussian):
-    """Its outcome is computed from a field."""
-
-    def outcome(self, rows):
-        return rows["x"] - rows["x"].mean()
-
-
-class Future(HiddenMarkov):
-    """Predicts each emission from the one behind it."""
-
-    def predict(self, latents, inputs):
-        turned = {"emissions": jnp.roll(inputs["emissions"], -1, axis=1)}
-        return super().predict(latents, {"emissions": turned["emissions"] + inputs["emissions"][:, ::-1]})
-
-
-@pytest.mark.parametrize(
-    ("name", "model_class", "said"),
-    [("gaussian", Centred, "does not return one of the fields x"), ("hidden_markov", Future, "from the outcomes of")],
-)
-def test_rows_that_cannot_be_simulated_are_refused(name, model_class, said, make_case, make_target) -> None:
-    case = dataclasses.replace(make_case(name, num_rows=3), model_class=model_class)
-    with pytest.raises(ConfigError, match=said):
-        Simulator(make_target(case), case.rows)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Axes, Kernel, Position
-from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.kernels.nuts import Nuts
 from bayesmesh.sampling.program import Program
@@ -90,26 +88,6 @@ def test_axes_of_an_array_that_is_not_there_are_refused(trace) -> None:
         trace(adaptation_axes=lambda self: Hmc.adaptation_axes(self)._replace(extra=SCALAR))
 
 
-def with_a_tuple(axes: Axes) -> dict[str, Any]:
-    """Methods of a kernel whose adaptation has a tuple of two arrays, and one declaration for both."""
-
-    def init_adaptation(self: Hmc, *given: Any) -> Any:
-        return Hmc.init_adaptation(self, *given)._replace(extra=(jnp.zeros(3), jnp.zeros((3, 2))))
-
-    return {
-        "init_adaptation": init_adaptation,
-        "adaptation_axes": lambda self: Hmc.adaptation_axes(self)._replace(extra=axes),
-    }
-
-
-def test_axes_in_the_place_of_a_tuple_are_those_of_each_of_its_arrays(trace) -> None:
-    trace(**with_a_tuple(Axes(None)))
-    with pytest.raises(ConfigError, match=r"axis 0 of extra\[0\] is 'chain', of length 4; the array's shape is \(3,\)"):
-        trace(**with_a_tuple(CHAIN))
-    with pytest.raises(ConfigError, match=r"extra\[0\] has the axes \(None, None\), and the array's shape is \(3,\)"):
-        trace(**with_a_tuple(Axes(None, None)))
-
-
 def test_a_statistic_that_info_lacks_is_refused(trace) -> None:
     wrong = {**Hmc.statistics, "swapped": Hmc.statistics["lp"]}
     with pytest.raises(ConfigError, match=r"kernel Mine: Info of step\(\) lacks swapped"):
@@ -135,44 +113,6 @@ def test_a_log_density_that_chains_share_is_refused(trace) -> None:
         match=r"log_likelihood has shape \(\), not \(4,\)\n  remedy: return one value for each reported chain(?!,)",
     ):
         trace(step=step)
-
-
-def test_a_refusal_names_the_file_of_the_kernel(trace) -> None:
-    with pytest.raises(ConfigError, match=r"test_sampling_kernel_check\.py: kernel Mine: state_axes"):
-        trace(state_axes=lambda self: Fewer())
-
-
-class Learnt(DiagonalMetric):
-    """A metric with one mistake or another."""
-
-
-MISTAKES = {
-    "axes of its data": (
-        {"data_axes": lambda self: Position(None, None)},
-        r"metric Learnt: data_axes\(\) declares no Axes",
-    ),
-    "axes of its estimate": ({"estimate_axes": lambda self: ()}, r"metric Learnt: estimate_axes\(\) declares no Axes"),
-    "another dtype": (
-        {"update_estimate": lambda self, estimate, *_: jax.tree.map(lambda x: x.astype(jnp.float16), estimate)},
-        r"update_estimate\(\) returns float16.*\n  remedy: return the arrays that init_estimate\(\) returns",
-    ),
-    "another tree": (
-        {"update_estimate": lambda self, estimate, *_: tuple(estimate)},
-        r"update_estimate\(\) returns .* as tuple; it is given",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_metric_is_said_of_its_own_file(trace, mistake: str) -> None:
-    changed, message = MISTAKES[mistake]
-
-    def init(self: Hmc, *given: Any) -> None:
-        Hmc.__init__(self, *given)
-        self.metric = type("Learnt", (Learnt,), {"__module__": __name__, **changed})(self.options)
-
-    with pytest.raises(ConfigError, match=rf"test_sampling_kernel_check\.py: {message}"):
-        trace(__init__=init)
 
 
 def test_a_state_without_what_draws_are_taken_from_is_refused(trace) -> None:
@@ -226,39 +166,6 @@ PARTS_OF_A_STEP = ("begin", "advance", "renew", "is_complete", "end")
 def of_its_own(name: str) -> dict[str, Any]:
     """A class that defines a method of NUTS itself."""
     return {name: vars(Nuts)[name]}
-
-
-def test_a_class_that_overrides_the_step_alone_offers_no_parts() -> None:
-    """Chains that take turns would make the step of its parent."""
-
-    def offers(**changed: Any) -> bool:
-        kernel_class = type("Mine", (Nuts,), changed)
-        return offers_turns(object.__new__(kernel_class))
-
-    assert offers()
-    assert not offers(**of_its_own("step"))
-    assert not offers(**of_its_own("step"), **of_its_own("end")), "the others would make the step of its parent"
-    assert offers(**{k: v for name in ("step", *PARTS_OF_A_STEP) for k, v in of_its_own(name).items()})
-    middle = type("Middle", (Nuts,), of_its_own("step"))
-    assert not offers_turns(object.__new__(type("Mine", (middle,), of_its_own("end"))))
-    assert offers(**of_its_own("renew"))
-    assert not offers(**of_its_own("step"), advance=None)
-
-
-def test_a_kernel_with_some_parts_of_a_step_names_those_that_it_lacks() -> None:
-    """It would wait, and nobody would know why."""
-
-    def offers(*names: str) -> bool:
-        return offers_turns(object.__new__(type("Mine", (Hmc,), {name: vars(Nuts)[name] for name in names})))
-
-    with pytest.raises(
-        ConfigError, match=r"has the parts begin, advance, end of step\(\), and lacks renew, is_complete\n"
-    ):
-        offers("begin", "advance", "end")
-    with pytest.raises(ConfigError, match=r"has the parts renew of step\(\), and lacks begin, advance"):
-        offers("renew")
-    assert not offers("begin", "end"), "methods of its own may have these names"
-    assert offers("begin", "advance", "renew", "is_complete", "end")
 
 
 def returning(method: str, **dtypes: Any) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
@@ -40,10 +39,6 @@ def normals(*shape: int) -> Any:
 
 def image(distribution: Any, bijector: Any) -> Any:
     return tfd.TransformedDistribution(distribution, bijector)
-
-
-def after(value: jax.Array) -> jax.Array:
-    return jnp.concatenate([jnp.zeros_like(value[..., :1]), value[..., :-1]], -1)
 
 
 SUPPORTS: dict[str, Callable[[], Any]] = {
@@ -323,13 +318,3 @@ def test_a_model_with_a_wrong_map_is_refused(distribution: Callable[[Any], Any],
         check_model(model, Options(), spec)
     assert "prior" in caught.value.message
     assert caught.value.remedy
-
-
-def test_a_direction_from_a_normal_has_the_density_of_the_remedy() -> None:
-    """The text to write instead of a distribution on the sphere, by importance weights against TFP's own draws."""
-    wanted = tfd.VonMisesFisher(jnp.asarray([0.6, 0.8, 0.0]), 3 * ONE)
-    z = jax.random.normal(jax.random.key(0), (200_000, 3))
-    u = z / jnp.linalg.norm(z, axis=-1, keepdims=True)
-    weights = jnp.exp(wanted.log_prob(u) - tfd.SphericalUniform(3, dtype=u.dtype).log_prob(u))
-    assert float(weights.mean()) == pytest.approx(1, abs=0.02)
-    np.testing.assert_allclose((weights[:, None] * u).mean(0), wanted.mean(), atol=0.02)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from bayesmesh.config.config_blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, describe_devices, sharding, warn_of_idle_gpu
+from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, describe_devices, sharding
 
 NUM_DEVICES = 8
 
@@ -63,32 +62,6 @@ def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:
     assert "mesh: auto" in raised.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("platform", "environ", "is_told"),
-    [
-        ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True),
-        ("auto", {"SLURM_JOB_GPUS": "3", "CUDA_VISIBLE_DEVICES": ""}, True),
-        ("auto", {"SLURM_GPUS_ON_NODE": "2"}, True),
-        ("cpu", {"CUDA_VISIBLE_DEVICES": "0"}, False),
-        ("auto", {"CUDA_VISIBLE_DEVICES": "-1"}, False),
-        ("auto", {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
-        ("auto", {}, False),
-    ],
-)
-def test_a_gpu_that_is_given_and_not_used_is_told_of(
-    platform: str, environ: dict[str, str], is_told: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    compute = ComputeSettings.model_validate({"platform": platform})
-    mesh = build_mesh(compute, num_chains=1, is_sharded=False)
-    with caplog.at_level(logging.WARNING, "bayesmesh"):
-        warn_of_idle_gpu(mesh, compute, environ)
-    assert [record.levelname for record in caplog.records] == (["WARNING"] if is_told else [])
-    if is_told:
-        name, value = next((n, v) for n, v in environ.items() if v)
-        assert f"given a GPU ({name}={value})" in caplog.text
-        assert "ACCELERATOR=cuda" in caplog.text
-
-
 def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
 
@@ -126,12 +99,6 @@ def test_a_mesh_beyond_the_cores_of_a_job_is_refused_and_not_run_on_one_device(u
     assert "--cores" in said
 
 
-def test_devices_that_the_user_made_are_left_alone(user_environment) -> None:
-    code = CONFIGURE.format(settings={}, cores=2) + "import jax; print(len(jax.devices()))"
-    environment = {**user_environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=5"}
-    assert python(code, environment).stdout.split() == ["5"]
-
-
 def test_variables_of_jax_do_not_change_draws(user_environment) -> None:
     """Set in the middle of a chain, they would go unseen: what decides random numbers is set here."""
     code = CONFIGURE.format(settings={}, cores=1) + (
@@ -141,11 +108,3 @@ def test_variables_of_jax_do_not_change_draws(user_environment) -> None:
     changed = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "5", "JAX_THREEFRY_PARTITIONABLE": "0"}
     expected, found = (python(code, {**user_environment, **more}).stdout for more in ({}, changed))
     assert found == expected != ""
-
-
-@pytest.mark.parametrize("platform", ["tpu", "gpu"])
-def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(platform, user_environment) -> None:
-    lines = CONFIGURE.format(settings={"platform": platform}, cores=1).replace("\n", "\n    ")
-    code = f"from bayesmesh.errors import DeviceError\ntry:{lines}\nexcept DeviceError as error:\n    print(error)"
-    done = python(code, {k: v for k, v in user_environment.items() if k != "JAX_PLATFORMS"})
-    assert f"compute.platform: {platform} is not available here" in done.stdout, done.stderr

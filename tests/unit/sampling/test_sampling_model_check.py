@@ -65,12 +65,3 @@ def test_findings_that_do_not_exist_are_refused(make_case, shown: tuple[str, ...
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         check_shown(model, shapes, {})
     assert remedy in caught.value.remedy
-
-
-def test_what_a_model_says_of_itself_is_of_parts_that_the_page_knows(make_case) -> None:
-    model = make_case("gaussian").model
-    assert check_described(model).facts["Priors"].startswith("each mean normal(0, ")
-    model.described = lambda: {"fact": {}}
-    with pytest.raises(ConfigError, match="returns 'fact'") as error:
-        check_described(model)
-    assert "return a mapping with any of facts, " in error.value.remedy

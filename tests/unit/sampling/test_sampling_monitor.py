@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.errors import StoreError
 from bayesmesh.sampling.sampling_monitor import MonitoredProgram, MonitoredSummaries, compile_monitored, summary_names
 from bayesmesh.sampling.sampling_summaries import derive, find_fixed, spread_evenly
 from bayesmesh.store.layout import CHAIN, DRAW
@@ -142,23 +141,6 @@ def test_what_was_compiled_before_is_what_a_look_asks_for(
     monitored(case, folder).first(DRAWS)
     assert len(asked) == 2
     assert asked[0] == asked[1]
-
-
-def test_statistics_of_the_sampler_need_no_latents(case: Any, folder: Path) -> None:
-    for array in (folder / "draws.zarr" / "posterior").rglob("c"):
-        array.rename(array.with_name("gone"))
-    found = monitored(case, folder, ["log_density"]).first(DRAWS)
-    assert list(found) == ["log_density"]
-    assert found["log_density"].shape == (CHAINS, DRAWS)
-
-
-def test_looking_back_or_at_nothing_is_an_error(case: Any, folder: Path, tmp_path: Path) -> None:
-    looked = monitored(case, folder, ["log_density"])
-    looked.first(9)
-    with pytest.raises(ValueError, match="8 draws after 9"):
-        looked.first(8)
-    with pytest.raises(StoreError, match="no Zarr group"):
-        monitored(case, tmp_path / "elsewhere", ["log_density"]).first(1)
 
 
 def test_entries_that_no_latent_changes_are_told_from_stuck_ones(make_case: Callable[..., Any]) -> None:

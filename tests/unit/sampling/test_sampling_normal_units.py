@@ -14,10 +14,8 @@ from scipy import stats
 from bayesmesh.config.config_registry import load_component
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.gibbs import Options as GibbsOptions
-from bayesmesh.models.base import Model
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import BoundTarget, Target
@@ -141,40 +139,3 @@ def test_a_start_far_away_is_left_at_once() -> None:
     found = jax.vmap(target.target.constrain)(after.position)
     assert (np.abs(found["mean"] - target.target.spec.constants["rating_mean"]) < 5).all()
     assert (found["sigma"] < 5).all()
-
-
-def test_ordered_ratings_are_refused() -> None:
-    target = bound("one place", "ordinal")
-    kernel = load_component("kernel", "gibbs")(GibbsOptions(), 0)
-    keys, position = jax.random.split(jax.random.key(7), CHAINS), draws(target)
-    state = kernel.init(keys, position, target)
-    with pytest.raises(
-        ConfigError, match="gibbs draws units from exact normals, and the model declares no such groups"
-    ):
-        kernel.step(keys, state, target, ())
-
-
-@pytest.mark.parametrize(
-    ("attributes", "said"),
-    [
-        ({"redraw_rest": Model.redraw_rest}, "no group of `normal_groups` has the latents .*sigma"),
-        ({"normal_groups": ("local", "shelves")}, "normal_groups names 'shelves'"),
-    ],
-)
-def test_latents_that_nothing_moves_are_refused(attributes: dict[str, Any], said: str) -> None:
-    target = bound("one place").target
-    other = type("Other", (RatingFactorization,), attributes)(target.model.options, target.spec)
-    with pytest.raises(ConfigError, match=said):
-        _ = Target(other, target.spec, target.layout).bind(bound("one place").data).normals
-
-
-def test_programs_on_several_devices_make_the_same_chains(build, make_case) -> None:
-    """With a start, warmup, a checkpoint through the host, and draws; nothing is adapted, so that the state is all there is."""
-    case = make_case("rating_factorization")
-    small = {"num_warmup": 2, "row_tile": 9, "is_optimised": False}
-    one = build(case, "gibbs", **small).run(4)
-    other = build(case, "gibbs", mesh=(2, 4), **small).run(4, segment=3, is_through_host=True)
-    for name, values in one.draws.items():
-        np.testing.assert_allclose(other.draws[name], values, rtol=1e-8, atol=1e-8, err_msg=name)
-    np.testing.assert_allclose(other.statistics["lp"], one.statistics["lp"], rtol=1e-9)
-    assert one.statistics["n_steps"].tolist() == [[4] * 4] * 4

@@ -16,7 +16,6 @@ from bayesmesh.errors import PeerError, StoreError
 from bayesmesh.running.process_rank import ProcessRank
 from bayesmesh.sampling import sampling_processes
 from bayesmesh.sampling.sampling_peers import Peers, resume_together
-from bayesmesh.sampling.sampling_processes import MESSAGE_BYTES, _encode
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.stored_segments import ChainStore
 
@@ -137,15 +136,6 @@ def test_a_block_fails_everywhere_or_nowhere() -> None:
     assert isinstance(told, PeerError)
     assert "process 1 of 2 failed: mine" in str(told)
     assert isinstance(own, ValueError)
-
-
-@pytest.mark.parametrize("value", ["é" * 5000, ["a" * 3000, True, None, "b" * 3000], [["x" * 9000], 1]])
-def test_a_message_that_is_too_long_is_cut(value: Any) -> None:
-    assert 0 < len(_encode(value)) <= MESSAGE_BYTES
-
-
-def test_a_message_is_not_changed_without_need() -> None:
-    assert _encode(["SIGTERM", False, ""]) == b'["SIGTERM", false, ""]'
 
 
 class Alone(Peers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -11,9 +10,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_registry import list_components
-from bayesmesh.data.base import FieldSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.sampling_row_check import MOST_ROWS, check_fast_path, check_rows, choose_rows
+from bayesmesh.sampling.sampling_row_check import check_fast_path, check_rows, choose_rows
 
 AT = [0, 17, 36]
 
@@ -27,17 +25,6 @@ def three(case: Any) -> dict[str, np.ndarray]:
 def test_a_model_of_the_registry_is_accepted(make_case: Any, name: str, dtype: str) -> None:
     case = make_case(name, dtype)
     check_rows(case.model_class, case.options, case.spec, three(case))
-
-
-def test_a_density_of_zero_at_the_point_is_left_to_the_starts(make_case: Any) -> None:
-    case = make_case("gaussian", "float64")
-
-    class Impossible(case.model_class):  # type: ignore[misc, name-defined]
-        def log_likelihood(self, latents: Any, rows: Any) -> Any:
-            values = super().log_likelihood(latents, rows)
-            return jnp.where(jnp.arange(len(values)) >= 0, -jnp.inf, values)
-
-    check_rows(Impossible, case.options, case.spec, three(case))
 
 
 def shifted_in_a_ring(values: Any, lag: int) -> Any:
@@ -82,23 +69,6 @@ def test_large_rows_do_not_hide_that_a_small_one_changes(make_case: Any) -> None
 
     with pytest.raises(ConfigError, match="among 100 rows"):
         check_rows(Odd, case.options, case.spec, rows)
-
-
-@pytest.mark.parametrize(("first", "end"), [(0, 3), (4, 8), (0, 508), (7, 516), (100, 5000)])
-def test_the_rows_compared_are_the_first_a_block_and_the_last(make_case: Any, first: int, end: int) -> None:
-    spec = make_case("gaussian").spec
-    found = choose_rows(first, end, spec, lambda start, stop: {"at": np.arange(start, stop)})["at"]
-    assert len(found) == min(end - first, MOST_ROWS)
-    assert (found[0], found[-1]) == (first, end - 1)
-    assert (np.diff(found[1:-1]) == 1).all()
-    assert (np.diff(found) > 0).all()
-
-
-def test_few_wide_rows_are_compared(make_case: Any) -> None:
-    case = make_case("gaussian")
-    (field,) = case.rows
-    wide = dataclasses.replace(case.spec, num_rows=900, fields={field: FieldSpec((10**7,), "float32")})
-    assert choose_rows(0, 900, wide, lambda start, stop: {"at": np.arange(start, stop)})["at"].tolist() == [0, 449, 899]
 
 
 def mean_over_rows(model: Any, latents: Any, rows: Any) -> Any:

@@ -189,17 +189,3 @@ def test_groups_that_do_not_fit_are_refused(attributes: dict[str, Any], message:
     other = type("Other", (MatrixFactorization,), attributes)(target.model.options, target.spec)
     with pytest.raises(ConfigError, match=message):
         _ = Target(other, target.spec, target.layout).bind(bound("whole").data).units
-
-
-def test_a_latent_with_limits_is_refused() -> None:
-    from tensorflow_probability.substrates import jax as tfp
-
-    def prior(self: Any, spec: Any) -> Any:
-        model = dict(MatrixFactorization.prior(self, spec).model)
-        biases = tfp.distributions.Sample(tfp.distributions.HalfNormal(jnp.ones((), spec.dtype)), (spec.num_entries,))
-        return tfp.distributions.JointDistributionNamed({**model, "user_biases": biases})
-
-    target = bound("whole").target
-    other = type("Other", (MatrixFactorization,), {"prior": prior})(target.model.options, target.spec)
-    with pytest.raises(ConfigError, match="the latents user_biases have limits"):
-        _ = Target(other, target.spec, target.layout).bind(bound("whole").data).units

@@ -139,21 +139,6 @@ def test_chains_that_may_move_are_not_called_stuck(options: dict[str, Any], valu
     assert found.facts() == {}
 
 
-def test_a_kernel_may_record_nothing_but_moves() -> None:
-    found = watch()
-    found.add("sample", 0, {name: statistics(WINDOW, **STUCK)[name] for name in ("lp", "accepted")})
-    assert found.ended == {"phase": "sample", "done": WINDOW, "trouble": "stuck"}
-
-
-def test_a_window_beyond_the_draws_that_are_wanted_does_not_count() -> None:
-    found = watch()
-    found.add("sample", 0, statistics(WINDOW))
-    found.add("sample", WINDOW, statistics(WINDOW, lp=np.nan))
-    found.check(2 * WINDOW - 1)
-    with pytest.raises(SamplingError):
-        found.check(2 * WINDOW)
-
-
 # -- in the loop ----------------------------------------------------------------------------------------------------------
 
 STEP_SIZES = {"divergent": ("hmc", 1e5), "frozen": ("hmc", 1e-30), "stuck": ("random_walk", 1e5)}

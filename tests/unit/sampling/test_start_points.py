@@ -193,13 +193,6 @@ def test_a_model_may_start_from_the_data() -> None:
     np.testing.assert_allclose([*found["mean"], found["noise"]], [3, 3, np.std([1, 2, 3, 6])], rtol=1e-12)
 
 
-def test_a_model_without_a_starting_point_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"'sampling.initial.method': model 'Positive' declares no starting point(?s:.*)remedy"
-    ):
-        find_points("experiment 'mine'", InitialSettings(method="model"), make(), lambda: iter([]))
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -223,11 +216,6 @@ def test_a_wrong_file_is_named_with_its_latent(tmp_path: Path, name: str, text: 
     assert f"{KEY}{tmp_path / name}" in str(caught.value)
     assert said in str(caught.value)
     assert caught.value.remedy
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none.json: cannot be read: No such file"):
-        points_of(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("name", ["start.json", "start.npz"])

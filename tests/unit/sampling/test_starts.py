@@ -255,16 +255,6 @@ def test_the_latent_or_the_rows_at_fault_are_named(build, make_case, model_class
     assert error.exit_code == 2
 
 
-def test_a_climb_that_leaves_all_numbers_is_named(build, make_case) -> None:
-    case = make_case("gaussian")
-    built = build(
-        case, "hmc", num_chains=2, is_optimised=False, initial={"method": "mode", "steps": 2}, num_leapfrog_steps=2
-    )
-    error = explain_start(built.program, GroupKey(3, 0), [0], lambda a, b: {"x": case.rows["x"][a:b]})
-    assert "the start is finite and the climb from it is not: lower sampling.initial.learning_rate" in error.message
-    assert "float64" not in error.remedy
-
-
 def test_starts_among_the_worse_half_are_drawn_again(alone) -> None:
     """A chain takes the first of those compared that is good enough, and its best if none is."""
     levels, lp = [], []

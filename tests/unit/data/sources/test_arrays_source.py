@@ -97,25 +97,6 @@ def test_rows_of_several_files_follow_each_other(tmp_path: Path) -> None:
     assert dataset.constants == {"n": 3}
 
 
-def test_packed_numbers_of_netcdf_are_unpacked(tmp_path: Path) -> None:
-    with netcdf_file(str(tmp_path / "t.nc"), "w") as file:
-        file.createDimension("time", 3)
-        variable = file.createVariable("t", "i2", ("time",))
-        variable[:] = [1, 2, -9]
-        variable.scale_factor, variable.add_offset, variable._FillValue = 0.5, 10.0, np.int16(-9)
-    np.testing.assert_array_equal(read(tmp_path / "t.nc").rows["t"][:], [10.5, 11, np.nan])
-
-
-def test_netcdf_4_has_the_same_variables(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "t.nc", "w") as file:
-        file["t"] = np.array([1, 2], np.int16)
-        file["t"].attrs["scale_factor"] = np.array([0.5])
-        file["time"] = np.zeros(9)
-        file["time"].attrs["NAME"] = np.bytes_(b"This is a netCDF dimension but not a netCDF variable.         2")
-    dataset = read(tmp_path / "t.nc")
-    assert {name: values[:].tolist() for name, values in dataset.rows.items()} == {"t": [0.5, 1.0]}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
@@ -145,21 +126,6 @@ def test_refusals_name_the_file(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"y": np.ones(2), "k": np.nan}, "x.npz: 'k' is nan"),
-        ({"y": np.ones(2, np.longdouble)}, "'y' holds float128 instead of numbers"),
-    ],
-)
-def test_numbers_that_no_file_of_results_holds_are_refused(
-    tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
-    np.savez(tmp_path / "x.npz", **arrays)
-    with pytest.raises(DataError, match=message):
-        read(tmp_path / "x.npz")
-
-
 def test_pickles_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], object))
     with pytest.raises(DataError, match=r"x\.npz: not a whole file of the format npz: .*pickled Python objects"):
@@ -182,24 +148,3 @@ def test_files_that_do_not_belong_together_are_refused(
     np.savez(tmp_path / "two.npz", **other)
     with pytest.raises(DataError, match=message):
         read(tmp_path / "one.npz", tmp_path / "two.npz")
-
-
-@pytest.mark.parametrize(("first", "second"), [(np.int16, np.int32), (np.uint8, np.uint16), (np.float32, np.float64)])
-def test_a_wider_dtype_is_read_where_its_numbers_fit(first: Any, second: Any, tmp_path: Path) -> None:
-    np.savez(tmp_path / "one.npz", x=np.array([1, 2], first))
-    np.savez(tmp_path / "two.npz", x=np.array([3, 4], second))
-    values = read(tmp_path / "one.npz", tmp_path / "two.npz").rows["x"][:]
-    assert (values.tolist(), values.dtype) == ([1, 2, 3, 4], first)
-
-
-@pytest.mark.parametrize(("first", "second"), [(np.int16, np.int32), (np.uint8, np.uint16), (np.float32, np.float64)])
-def test_numbers_that_an_earlier_file_is_too_narrow_for_are_refused(tmp_path: Path, first: Any, second: Any) -> None:
-    np.savez(tmp_path / "one.npz", x=np.array([1, 2], first))
-    large = 1e39 if second is np.float64 else 60_000
-    np.savez(tmp_path / "two.npz", x=np.array([large, 3], second))
-    names = f"dtype {np.dtype(second)}, but earlier files .* and {np.dtype(first)}"
-    with pytest.raises(DataError, match=f"two.npz: 'x' has rows of .*{names}") as caught:
-        read(tmp_path / "one.npz", tmp_path / "two.npz")
-    assert f"write 'x' as {np.dtype(second)} into all files" in caught.value.remedy
-    (tmp_path / "records").rename(tmp_path / "former")
-    assert read(tmp_path / "two.npz", tmp_path / "one.npz").rows["x"][:].tolist() == [large, 3, 1, 2]

@@ -5,18 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.data_sharding import check_counts
 from bayesmesh.data.sources import digits, films, gaussian, hidden_markov, ratings
 
 NOWHERE = Path("nowhere")
-
-
-@pytest.mark.parametrize("name", ["digits", "ratings", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
-def test_options_can_be_read_without_running_the_file(name: str) -> None:
-    read_options(component_path("source", name))()
 
 
 def test_gaussian_rows_scatter_about_their_mean() -> None:
@@ -26,12 +19,6 @@ def test_gaussian_rows_scatter_about_their_mean() -> None:
     assert (np.abs(x.mean(axis=0) - mean) < 5 * 0.5 / np.sqrt(20000)).all()
     np.testing.assert_allclose((x - mean).std(axis=0), 0.5, rtol=0.03)
     assert data.constants == {"noise_scale": 0.5, "dimension": 3}
-
-
-def test_gaussian_follows_its_seed() -> None:
-    one, again, other = (gaussian.Source(gaussian.Options(seed=s)).read(NOWHERE).rows["x"] for s in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert (one != other).all()
 
 
 def test_films_are_watched_as_their_logits_say() -> None:
@@ -47,20 +34,6 @@ def test_films_are_watched_as_their_logits_say() -> None:
     assert watched[logits > 3].mean() > 0.95
     assert watched[logits < -3].mean() < 0.05
     assert abs(truth["film_biases"].mean() + 1) < 0.3
-
-
-def test_films_have_titles_and_genres() -> None:
-    data = films.Source(films.Options(num_users=5, num_films=4)).read(NOWHERE)
-    assert data.columns["title"][0] == "Film 001"
-    assert {len(data.columns[name]) for name in ("film_id", "title", "genres")} == {4}
-    assert len(data.columns["user_id"]) == 5
-    assert all(genres and set(genres) <= set(films.GENRES) for genres in data.columns["genres"])
-    check_counts(data)
-
-
-def test_more_films_leave_the_users_alone() -> None:
-    few, many = (films.Source(films.Options(num_films=n)).read(NOWHERE).truth for n in (10, 20))
-    np.testing.assert_array_equal(few["user_embeddings"], many["user_embeddings"])
 
 
 def test_ratings_are_as_truth_and_noise_say() -> None:
@@ -93,13 +66,6 @@ def test_digits_are_split_in_proportion() -> None:
     assert features.max() == data.constants["feature_scale"] == 16
     train, test = np.bincount(labels), np.bincount(data.test_rows["label"])
     np.testing.assert_allclose(test / (train + test), 0.25, atol=0.004)
-
-
-def test_digits_follow_their_seed() -> None:
-    one, again, other = (digits.Source(digits.Options(seed=s)).read(NOWHERE).rows["features"] for s in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert one.shape == other.shape
-    assert (one != other).any()
 
 
 def test_hidden_markov_processes_are_those_of_the_gallery() -> None:

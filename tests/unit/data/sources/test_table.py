@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sources.table import Options, Source
 from bayesmesh.errors import DataError
@@ -104,12 +102,6 @@ def test_missing_values_may_be_indicated(tmp_path: Path) -> None:
     assert set(dataset.rows) == {"x", "x_missing", "town", "y"}
     assert dataset.facts["rows_incomplete"] == 1
     assert dataset.facts["missing values of x"] == 1
-
-
-def test_indicators_of_a_matrix_have_columns_of_their_own(tmp_path: Path) -> None:
-    dataset = read(tmp_path, GAPS, fields={"f": ["x", "town"]}, columns=["x", "town"], indicate_missing=["*"])
-    assert dataset.labels["f"] == ("x", "x_missing", "town[b]", "town[(missing)]")
-    np.testing.assert_allclose(dataset.rows["f"][:], [[1, 0, 0, 0], [3, 1, 1, 0], [3, 0, 0, 1], [5, 0, 1, 0]])
 
 
 def test_rows_are_filtered_before_their_cells_are_looked_at(tmp_path: Path) -> None:
@@ -211,14 +203,6 @@ def test_refusals_name_the_place_and_a_remedy(
     assert remedy in caught.value.remedy
 
 
-def test_an_unknown_ending_is_refused_and_a_format_helps(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the format of the file is not known") as caught:
-        read(tmp_path, name="towns.dat")
-    assert "data.format" in caught.value.remedy
-    (tmp_path / "records").rmdir()
-    assert read(tmp_path, name="towns.dat", format="csv").rows["price"].shape == (3,)
-
-
 def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "houses.csv").write_text(TOWNS, encoding="utf-8")
     with pytest.raises(DataError, match=r"key 'data\.files': .*house\.csv: no such file") as caught:
@@ -288,99 +272,6 @@ def test_what_is_declared_or_plain_is_read_as_it_is(tmp_path: Path) -> None:
     assert dataset.rows["t"][:].tolist() == [1, 1, 0]
 
 
-def test_a_key_that_stands_twice_in_a_line_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="line 2: 'x' stands there twice"):
-        read(tmp_path, '{"x": 1}\n{"x": 2, "x": 3}\n', "lines.jsonl")
-
-
-def test_levels_alike_are_refused_in_typed_formats_too(tmp_path: Path) -> None:
-    pd.DataFrame({"x": ["Male", "f", "male"], "code": ["1", "2", "n/a"]}).to_parquet(tmp_path / "rows.parquet")
-    options = {"files": str(tmp_path / "rows.parquet")}
-    with pytest.raises(DataError, match="'Male' and 'male' would be two levels of 'x'"):
-        Source(Options.model_validate(options)).fetch(tmp_path)
-    (tmp_path / "kept").mkdir()
-    source = Source(Options.model_validate({**options, "types": {"x": "category"}}))
-    source.fetch(tmp_path / "kept")
-    assert source.read(tmp_path / "kept").variables["x"].levels == ("Male", "f", "male")
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (["1", "NA", "2.5"], "('1', '2.5', 'NA') and is a category with 3 levels; say which it is: types: {x: number} and missing_values: [\"NA\"], or category"),
-        (["1,5", "2,5", "2,5"], "'x' holds texts that seem to be numbers ('1,5', '2,5')"),
-        (["1", "b", "2"], "'x' holds texts that seem to be numbers"),
-        (["2026-11-23", "2026-11-24"], "'x' holds texts that seem to be dates ('2026-11-23', '2026-11-24') and is a category with 2 levels; write them as 2026-11-23 and say which it is: types: {x: time}, or category"),
-        (["a", "b", "2"], ""),
-        (["01234", "10000", "20000"], ""),
-        (pd.Categorical(["1", "2", "1"]), ""),
-    ],
-)  # fmt: skip
-def test_texts_that_seem_to_be_numbers_or_dates_are_named_in_typed_formats(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, values: Any, said: str
-) -> None:
-    pd.DataFrame({"x": values}).to_parquet(tmp_path / "rows.parquet")
-    options = {"files": str(tmp_path / "rows.parquet")}
-    Source(Options.model_validate(options)).fetch(tmp_path)
-    assert said in caplog.text
-    assert bool(caplog.messages) == bool(said)
-    caplog.clear()
-    (tmp_path / "kept").mkdir()
-    Source(Options.model_validate({**options, "types": {"x": "category"}})).fetch(tmp_path / "kept")
-    assert "seem to be" not in caplog.text
-
-
-def test_dates_are_named_in_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "rows.csv").write_text("day,y\n23/11/2026,1\n24/11/2026,2\n")
-    Source(Options.model_validate({"files": str(tmp_path / "rows.csv")})).fetch(tmp_path)
-    assert "'day' holds texts that seem to be dates ('23/11/2026', '24/11/2026') and is a category" in caplog.text
-
-
-@pytest.mark.parametrize("types", [{}, {"x": "number"}, {"x": "category"}])
-@pytest.mark.parametrize("values", [pd.to_timedelta([1, 2], unit="h"), [datetime.time(1), datetime.time(2)]])
-def test_durations_and_times_of_day_are_refused(tmp_path: Path, values: Any, types: dict[str, str]) -> None:
-    pd.DataFrame({"x": values}).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(DataError, match=r"'x' holds .* instead of a number.*\n.*write it as a number, such as hours"):
-        Source(Options.model_validate({"files": str(tmp_path / "rows.parquet"), "types": types})).fetch(tmp_path)
-
-
-def test_which_rows_were_kept_is_recorded(tmp_path: Path) -> None:
-    """Not which columns lacked a value, nor whether a filter or a missing value left a row out."""
-    texts = {"all": "x,y\n1,2\n3,4\n5,6\n", "second": "x,y\n1,2\n,4\n5,6\n", "second too": "x,y\n1,2\n3,\n5,6\n", "third": "x,y\n1,2\n3,4\n,6\n"}  # fmt: skip
-    found = {}
-    for name, text in texts.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "rows.csv").write_text(text)
-        options = {"files": str(tmp_path / name / "rows.csv"), "missing": "drop"}
-        found[name] = Source(Options.model_validate(options)).fetch(tmp_path / name)["kept_rows"]
-    chosen = Options.model_validate({"files": str(tmp_path / "all" / "rows.csv"), "rows": "x != 3"})
-    assert found["all"] == ""
-    assert found["second"] == found["second too"] == Source(chosen).fetch(tmp_path / "all")["kept_rows"]
-    assert found["second"] != found["third"]
-
-
-def test_periods_are_not_read_as_the_numbers_behind_them(tmp_path: Path) -> None:
-    pd.DataFrame({"x": pd.period_range("2020", "2021", freq="Y")}).to_parquet(tmp_path / "years.parquet")
-    with pytest.raises(DataError, match=r"'x' holds extension<pandas\.period"):
-        Source(Options.model_validate({"files": str(tmp_path / "years.parquet")})).fetch(tmp_path)
-
-
-def test_a_declared_category_of_lists_or_bytes_is_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    for number, (values, said) in enumerate(
-        (([[1], [2]], "holds a value of type list"), ([b"a", b"\xff"], "holds a value of type binary"))
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        parquet.write_table(pa.table({"x": pa.array(values)}), folder / "cells.parquet")
-        with pytest.raises(DataError, match=said):
-            Source(Options.model_validate({"files": str(folder / "cells.parquet"), "types": {"x": "category"}})).fetch(
-                folder
-            )
-
-
 def test_a_whole_number_is_one_level_in_all_files_and_leading_zeros_tell_levels_apart(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("shop,y\n1,1\n2,2\n01,3\n")
     (tmp_path / "b.csv").write_text("shop,y\n1.0,1\n2.0,2\n,3\n")
@@ -399,45 +290,6 @@ def test_one_number_in_two_notations_is_refused_unless_both_are_listed(tmp_path:
     (tmp_path / "listed").mkdir()
     listed = read(tmp_path / "listed", text, levels={"shop": [one, other]}, delimiter=";")
     assert listed.variables["shop"].levels == (one, other)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("town\n?\nBonn\n?\nBerlin", ["'?' (2 cells)", '"None", "?"]']),
-        ("town\nBonn\nBerlin\n-", ["'-' (1 cell)"]),
-        ("rhesus\n+\n-\n+", []),
-        ("x\n" + "-999\n" * 3 + "5\n2000\n", ["'x' is -999 in 3 rows and between 5 and 2000", '"-999"]']),
-        ("x\n" + "9999\n" * 3 + "5\n20\n", ["'x' is 9999 in 3 rows"]),
-        ("x\n" + "-999\n" * 2 + "5\n2000\n", []),
-        ("x\n" + "999\n" * 3 + "5\n998\n", []),
-        ("x\n" + "-99\n" * 3 + "-98\n98\n", []),
-        ("zip\n1234\n01234\n", ["'zip' holds '01234'", "{zip: category}"]),
-        ("x\n0.5\n0\n-0.1\n", []),
-    ],
-)  # fmt: skip
-def test_what_seems_to_be_missing_or_a_code_is_counted_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, said: list[str]
-) -> None:
-    facts = read(tmp_path, text).facts
-    assert len(caplog.messages) == bool(said)
-    assert facts.get("warnings", []) == [each.removeprefix("warning: ") for each in caplog.messages]
-    assert all(part in caplog.text for part in said)
-
-
-@pytest.mark.parametrize("header", ["Unnamed: 0", '""', ""])
-def test_numbers_and_names_of_rows_are_columns_only_by_name(tmp_path: Path, header: str) -> None:
-    text = f"{header},x,y\na,1,2\nb,3,4\n"
-    dataset = read(tmp_path, text, fields={"features": ["*", "-y"], "y": "y"})
-    assert (dataset.labels, dataset.facts["columns_left_out"]) == ({"features": ("x",)}, [header.strip('"')])
-    (tmp_path / "named").mkdir()
-    named = read(tmp_path / "named", text, fields={"row": header.strip('"')}, columns=[header.strip('"')])
-    assert named.variables["row"].levels == ("a", "b")
-
-
-def test_a_header_without_a_cell_for_the_names_of_rows_is_answered(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"begin the header with a name for these"):
-        read(tmp_path, "x,y\na,1,2\nb,3,4\n")
 
 
 HOLES = "y,x,z,town,copies\n1,1,,a,1\n2,,2,a,1\n3,3,3,,1\n4,4,,a,1\n5,5,5,a,1\n"
@@ -459,24 +311,3 @@ def test_rows_are_dropped_for_missing_values_of_needed_fields(
     dataset = read(tmp_path, HOLES, missing="drop", **options)
     assert (dataset.rows["y"][:].tolist(), sorted(dataset.rows)) == (kept, fields)
     assert dataset.facts["rows_read"] == 5
-
-
-def test_the_formula_and_other_keys_name_the_needed_fields() -> None:
-    data = {
-        "source": "table",
-        "files": "a.csv",
-        "missing": "drop",
-        "held_out_groups": "school",
-        "held_out_fraction": 0.2,
-    }
-    model = {
-        "name": "glm",
-        "formula": "`net price` ~ 1 + log(x) + I(t^2):x + (1 + z | town)",
-        "offset": "o",
-        "family": "poisson",
-    }
-    given = {"data": data, "model": model, "kernel": {"name": "nuts"}, "k_fold": {"group": "site"}}
-    made: Any = experiment_class().model_validate(given)
-    assert made.data.needed == ("net price", "o", "school", "site", "t", "town", "x", "z")
-    refusing: Any = experiment_class().model_validate({**given, "data": {**data, "missing": "refuse"}})
-    assert refusing.data.needed is None

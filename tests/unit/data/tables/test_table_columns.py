@@ -14,7 +14,6 @@ from bayesmesh.data.tables.table_columns import (
     Levels,
     Misfit,
     choose_columns,
-    declared_columns,
     infer_kind,
     to_numbers,
     without_missing,
@@ -69,13 +68,6 @@ def test_the_first_cell_that_does_not_fit_is_found(place: int) -> None:
     assert (caught.value.cell, caught.value.text) == (place, "y")
 
 
-@pytest.mark.parametrize("text", ["1970-03-01T12:00:00 Z", "1970-03-01T12:00+25:99", "soon", "1970-13-01"])
-def test_texts_that_are_not_times_are_found_among_those_with_a_zone(text: str) -> None:
-    with pytest.raises(Misfit) as caught:
-        to_numbers(pa.array(["1970-03-01T12:00:00Z", "1970-03-01", text, "1970-03-02"]), "time")
-    assert (caught.value.cell, caught.value.text) == (2, text)
-
-
 def test_whole_numbers_beyond_float64_are_refused() -> None:
     with pytest.raises(Misfit) as caught:
         to_numbers(pa.array([1, 2**53 + 1]))
@@ -121,51 +113,9 @@ def test_texts_for_no_value_become_null() -> None:
     assert without_missing(cells, ("x",)).to_pylist() == ["NA", None, None, ""]
 
 
-@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
-def test_texts_for_no_value_become_null_however_they_are_stored(kind: pa.DataType) -> None:
-    cells = pa.array(["a", "unknown", None, "b", "a"]).cast(kind)
-    assert without_missing(cells, ("unknown", "?")).to_pylist() == ["a", None, None, "b", "a"]
-    assert without_missing(cells.slice(1, 3), ("unknown",)).to_pylist() == [None, None, "b"]
-    assert without_missing(cells, ()).to_pylist() == cells.to_pylist()
-    texts = pa.array(["a", "unknown"]).cast(kind if kind == pa.string_view() else pa.string())
-    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), texts)
-    assert without_missing(coded, ("unknown",)).to_pylist() == ["a", None, None, "a"]
-
-
-@pytest.mark.parametrize("cells", [[None, 2019, 2020], [None, 1767225600.5]])
-def test_numbers_are_not_times(cells: list[float | None]) -> None:
-    with pytest.raises(Misfit) as caught:
-        to_numbers(pa.array(cells), "time")
-    assert (caught.value.cell, caught.value.text) == (1, str(cells[1]))
-    with pytest.raises(Misfit):
-        to_numbers(pa.array(cells).dictionary_encode(), "time")
-    assert np.isnan(to_numbers(pa.nulls(2), "time")).all()
-
-
 def test_columns_by_name_pattern_and_exclusion() -> None:
     names = ["id", "-y", "x[1]", "x1"]
     assert choose_columns(names, ["*", "-id"], "k") == ["-y", "x[1]", "x1"]
     assert choose_columns(names, ["-y", "x[1]"], "k") == ["-y", "x[1]"]
     with pytest.raises(DataError, match="no column 'xx'"):
         choose_columns(names, ["*", "-xx"], "k")
-
-
-def test_a_name_is_declared_rather_than_a_pattern() -> None:
-    names = ["q*", "q1", "q2", "-y"]
-    assert declared_columns(names, {"q*": 1}, "k") == {"q*": 1}
-    assert declared_columns(names, {"q?": 1, "q2": 2, "-y": 3}, "k") == {"q*": 1, "q1": 1, "q2": 2, "-y": 3}
-    assert declared_columns(names, {"q2": 2, "q[12]": 1, "*1": 1}, "k") == {"q1": 1, "q2": 2}
-
-
-@pytest.mark.parametrize(
-    ("declared", "said"),
-    [
-        ({"r*": 1}, r"key 'k': no column 'r\*'"),
-        ({"-q1": 1}, "key 'k': no column '-q1'"),
-        ({"q*": 1, "*1": 2}, r"key 'k': 'q\*' and '\*1' declare 'q1' differently"),
-    ],
-)
-def test_patterns_that_declare_nothing_or_two_things_are_refused(declared: dict[str, int], said: str) -> None:
-    with pytest.raises(DataError, match=said) as caught:
-        declared_columns(["q1", "q2"], declared, "k")
-    assert caught.value.remedy

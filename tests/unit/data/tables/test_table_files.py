@@ -65,22 +65,6 @@ def test_a_delimiter_and_line_breaks_in_quotes(tmp_path: Path) -> None:
     assert cells(TableFile(path, delimiter=";")) == {"a": ["1"], "b": ["two\nlines"]}
 
 
-@pytest.mark.parametrize("end", ["\n", "   ", "   \n", "\n  \n\t\n", "\r\n \r\n"])
-@pytest.mark.parametrize("header", ["a,b", "a"])
-def test_lines_of_blanks_are_skipped_like_empty_ones(tmp_path: Path, header: str, end: str) -> None:
-    path, row = tmp_path / "towns.csv", header.replace("a", "1").replace("b", "")
-    path.write_text(f"{header}\n{row}\n  \n{row}\n{end}", encoding="utf-8", newline="")
-    (block,) = TableFile(path).blocks([*header.split(",")])
-    assert (block.first, block.cells["a"].to_pylist()) == (1, ["1", "1"])
-    assert "b" not in header or block.cells["b"].to_pylist() == ["", ""], "a row with an empty cell stays"
-
-
-def test_an_empty_cell_of_a_single_column_stays(tmp_path: Path) -> None:
-    path = tmp_path / "towns.csv"
-    path.write_text('a\n1\n""\n', encoding="utf-8")
-    assert cells(TableFile(path)) == {"a": ["1", ""]}
-
-
 def test_a_broken_row_in_a_later_block_is_numbered_like_other_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,20 +73,6 @@ def test_a_broken_row_in_a_later_block_is_numbered_like_other_rows(
     monkeypatch.setattr(table_files, "BLOCK_BYTES", 64)
     with pytest.raises(DataError, match="row 101: 3 cells"):
         cells(TableFile(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("a,b\n1,2,3\n", "correct the line, or quote a cell"), ('a,b\n"1,2\n3,4\n', "close the quote"),
-        ("# made in May\na,b\n1,2\n", "leave out lines above the header"), ("  \na,b\n1,2\n", "leave out lines above the header"),
-    ],
-)  # fmt: skip
-def test_a_line_with_other_cells_than_the_header_has_a_remedy(tmp_path: Path, text: str, remedy: str) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(DataError) as caught:
-        cells(TableFile(tmp_path / "x.csv"))
-    assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -31,20 +31,6 @@ def test_ranges_of_columns_are_what_was_appended(
     assert found.blocks() == [(0, 256), (256, 512), (512, 768), (768, 1000)]
 
 
-def test_the_files_do_not_depend_on_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_spool, "_MOST_ROWS", 256)
-    values = np.random.default_rng(1).standard_normal(700)
-    for name, sizes in {"one": [700], "many": [100] * 7}.items():
-        writer, start = SpoolWriter(tmp_path / name, ["x"], []), 0
-        for size in sizes:
-            writer.append({"x": values[start : start + size]})
-            start += size
-        writer.close()
-    one, many = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "many"))
-    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in many]
-    assert len(one) == 5
-
-
 def test_a_damaged_chunk_is_noticed(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, ["x"], [])
     writer.append({"x": np.arange(5.0)})

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.warmup_pooling import near_others
 from bayesmesh.kernels.adaptation.windows import window_ends
@@ -142,40 +141,3 @@ def test_chains_that_are_lost_have_no_say_in_the_step_size() -> None:
         counts = near_others(info.lp.at[0].set(lost))
         found = kernel.acceptance_statistic(info._replace(acceptance_rate=rate), counts)
         np.testing.assert_allclose(found, 0.9, rtol=1e-12)
-
-
-def test_an_estimate_with_other_arrays_than_the_metric_names_the_file_of_the_metric() -> None:
-    class Longer(DiagonalMetric):
-        """Forgets what it began with."""
-
-        def estimate(self, estimate: Any) -> Any:
-            return jax.tree.map(lambda x: jnp.append(x, x[:1]), super().estimate(estimate))
-
-    kernel = Hmc(Options(num_leapfrog_steps=3), NUM_WARMUP)
-    kernel.metric = Longer()
-    state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
-    adaptation = kernel.init_adaptation(state, TARGET)
-    after, info = kernel.step(keys(1), state, TARGET, kernel.tuning(adaptation, True))
-    with pytest.raises(
-        ConfigError,
-        match=r"test_warmup_adaptation.py: estimate\(\) returns .*of shape \(3,\).* start is .*of shape \(2,\)",
-    ):
-        kernel.adapt(adaptation, state, after, info, TARGET)
-
-
-@pytest.mark.parametrize("method", ["move", "whiten_gradient", "whiten_position"])
-def test_a_map_that_returns_another_shape_names_the_file_and_the_method_of_the_metric(method: str) -> None:
-    class Narrow(DiagonalMetric):
-        """Forgets the chains, which arithmetic would broadcast."""
-
-    def first(self: Any, data: Any, given: Position) -> Position:
-        return jax.tree.map(lambda x: x[:1], given)
-
-    setattr(Narrow, method, first)
-    kernel = Hmc(Options(num_leapfrog_steps=3), NUM_WARMUP)
-    kernel.metric = Narrow()
-    state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
-    with pytest.raises(
-        ConfigError, match=rf"test_warmup_adaptation.py: {method}\(\) returns .*of shape \(1, 2\).* given"
-    ):
-        kernel.init_adaptation(state, TARGET)

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian import hamiltonian_laplace
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature, fit_normal, measure_curvature
 from bayesmesh.kernels.targets import FunctionTarget
 
@@ -105,10 +103,3 @@ def test_maps_are_transposes_and_inverses() -> None:
     moved, white = curvature.move(p), curvature.move(g, is_transposed=True)
     np.testing.assert_allclose((moved.shared * g.shared).sum(1), (p.shared * white.shared).sum(1), rtol=1e-12)
     np.testing.assert_allclose(curvature.solve(moved).shared, p.shared, rtol=1e-9)
-
-
-def test_more_coordinates_than_can_be_kept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hamiltonian_laplace, "MOST_COORDINATES", SIZE - 1)
-    with pytest.raises(ConfigError, match=f"the model has {SIZE}"):
-        measure_curvature(normal(), at(MODE), [])
-    measure_curvature(normal(), at(MODE), [np.asarray([[3]])])

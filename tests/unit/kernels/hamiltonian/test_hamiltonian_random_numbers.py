@@ -87,13 +87,6 @@ def test_longer_axes_change_no_number(shape: tuple[int, ...]) -> None:
     assert len(np.unique(np.asarray(long))) == long.size
 
 
-def test_keys_of_another_generator_are_refused() -> None:
-    """Their words are more, and the hash would use some of them."""
-    keys = jax.random.split(jax.random.key(0, impl="rbg"), 2)
-    with pytest.raises(ValueError, match="threefry2x32"):
-        uniform(keys, Stream.TREE, jnp.zeros((1, 1), jnp.uint32))
-
-
 def test_numbers_of_a_chain_are_its_own() -> None:
     """They follow from its key: not from the chains beside it, nor from being traced."""
     index = jnp.asarray([[1, 2], [5, 6], [9, 10]], jnp.uint32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from bayesmesh.kernels.base import Density, DensityParts, Position, Target
 from bayesmesh.kernels.targets import TemperedTarget
@@ -48,14 +47,3 @@ def test_the_parts_sum_to_the_density() -> None:
     np.testing.assert_array_equal(density.log_likelihood, parts.log_likelihood)
     np.testing.assert_array_equal(density.gradient.shared, -POSITION.shared)
     np.testing.assert_array_equal(density.gradient.local, parts.likelihood_gradient.local)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_keep_their_dtype(dtype: str) -> None:
-    position = jax.tree.map(lambda x: x.astype(dtype), POSITION)
-    gradient = TemperedTarget(Terms(), POWER).log_density(position).gradient
-    assert {x.dtype for x in gradient} == {jnp.dtype(dtype)}
-
-
-def test_the_mask_is_that_of_the_target() -> None:
-    np.testing.assert_array_equal(TemperedTarget(Terms(), POWER).mask.local, Terms.mask.local)

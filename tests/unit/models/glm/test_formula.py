@@ -131,33 +131,6 @@ def test_the_number_of_terms_is_bounded(power: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "without_effect", "instead"),
-    [
-        ("x + x^2", "'x^2' is 'x'", "I(x^2)"),
-        ("x + (x)**3", "'x**3' is 'x'", "I(x^3)"),
-        ("`my col`^2", "'my col^2' is 'my col'", "I(`my col`^2)"),
-        ("log(x)^2 + z", "'log(x)^2' is 'log(x)'", "I(log(x)^2)"),
-        ("(x:z)^2", "'(x:z)^2' is 'x:z'", "I((x * z)^2)"),
-        ("x*x", "'x*x' is 'x'", "I(x^2)"),
-        ("z + x:z:x", "'x:x' is 'x'", "I(x^2)"),
-        ("z + (1 + x^2 | g)", "'x^2' is 'x'", "I(x^2)"),
-    ],
-)
-def test_powers_without_effect_are_named_with_what_to_write(terms: str, without_effect: str, instead: str) -> None:
-    (remark,) = parse_formula(f"y ~ {terms}", COLUMNS).remarks
-    assert without_effect in remark
-    assert f"Write {instead}" in remark
-    parse_formula(f"y ~ {instead}", COLUMNS)
-
-
-@pytest.mark.parametrize(
-    "terms", ["(x + z)^2", "x * z", "x + z + x:z + z:x", "I(x^2)", "x^1", "g / x", "(x + z)^2 * g"]
-)
-def test_other_powers_and_products_have_no_remark(terms: str) -> None:
-    assert parse_formula(f"y ~ {terms}", COLUMNS).remarks == ()
-
-
-@pytest.mark.parametrize(
     ("text", "instead"),
     [
         ("y ~ C(g)", "types: {g: category}"),
@@ -197,21 +170,3 @@ def test_idioms_of_other_languages_are_answered(text: str, instead: str) -> None
         parse_formula(text, COLUMNS)
     assert instead in caught.value.remedy
     assert "did you mean" not in caught.value.remedy
-
-
-def test_columns_may_have_the_names_of_idioms() -> None:
-    columns = ["y", "s", "C", "p", "s(x)", "offset"]
-    assert len(parse_formula("y ~ s + C*p + `s(x)` + offset + (s | p)", columns).terms) == 6
-
-
-@pytest.mark.parametrize("term", ["log(\u00b5g)", "I(2 * \u00b5g ** 2)", "\u00b5g"])
-def test_names_that_python_would_normalise_are_those_of_the_table(term: str) -> None:
-    found = parse_formula(f"y ~ {term}", ["y", "\u00b5g"])
-    assert found.terms[0][0].names == ["\u00b5g"]
-    assert np.isfinite(found.terms[0][0].evaluate({"\u00b5g": np.ones(2)})).all()
-
-
-def test_a_transform_of_either_of_two_columns_is_refused() -> None:
-    with pytest.raises(ConfigError, match="may be any of the columns") as caught:
-        parse_formula("y ~ log(\u00b5g)", ["y", "\u00b5g", "\u03bcg"])
-    assert "rename" in caught.value.remedy

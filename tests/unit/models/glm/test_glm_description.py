@@ -14,10 +14,8 @@ import pytest
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.prepared_shards import prepare_rows
-from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.sampling_model_check import check_described
-from bayesmesh.store.stored_description import ModelDescription
 from cases import trees
 
 OUTCOMES = {
@@ -81,73 +79,3 @@ def test_a_change_of_a_predictor_is_that_of_the_linear_predictor(family: str, na
         axis = axes[change.summary][0] if axes[change.summary] else None
         place = axis.labels.index(change.entry) if axis is not None and change.entry and axis.labels else ()
         np.testing.assert_allclose(moved - base, np.broadcast_to(change.factor * np.asarray(found[change.summary])[place], base.shape), rtol=1e-4, atol=1e-5)  # fmt: skip
-
-
-def test_predictors_of_several_terms_have_no_change_of_their_own() -> None:
-    model, _, _ = make("growth ~ age * mass + species", "normal")
-    effects = check_described(model).effects
-    assert effects is not None
-    assert [change.words for change in effects.changes] == [
-        "elm instead of ash (species)",
-        "fir instead of ash (species)",
-    ]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_says_what_it_assumes_and_what_else_to_try(family: str) -> None:
-    options = {"trials": "plots"} if family == "binomial" else {}
-    model, _, _ = make(f"{OUTCOMES[family]} ~ age", family, **options)
-    about = check_described(model)
-    assert list(about.facts) == ["Family", "Link", "Priors"]
-    assert "{" not in "".join(about.facts.values())
-    assert "coefficients normal(0, " in about.facts["Priors"]
-    assert all(re.fullmatch(r"[A-Z].*\.", each) for each in about.remedies.values())
-    for named in re.findall(r"family: (\w+)", "".join(about.remedies.values())):
-        assert named in FAMILIES
-        assert named != family
-
-
-def test_priors_and_effects_are_in_the_unit_of_a_standardised_outcome() -> None:
-    _, rows = trees(60)
-    own, sd = {"sd": "half_normal(2)"}, rows["growth"].std()
-    for names, as_given in (((), ""), (("growth",), " in standard deviations of growth")):
-        model, _, _ = make("growth ~ age + (1 | site)", "normal", names, priors=own)
-        about: ModelDescription = check_described(model)
-        assert f"intercept normal({rows['growth'].mean():.3g}, {2.5 * sd:.3g})" in about.facts["Priors"]
-        assert f"sigma exponential with mean {sd:.3g}" in about.facts["Priors"]
-        assert f"sd_site half_normal(2){as_given}" in about.facts["Priors"]
-        assert about.scales == ({"effects_site": pytest.approx(sd), "sd_site": pytest.approx(sd)} if names else {})
-        headings = [each.heading for each in model.shown()]
-        assert "Effects of site, in the unit of growth" in headings
-
-
-COLLINEAR = [
-    ("growth ~ age + mass + I(3 * age)", "normal", "age, I(3 * age): the data say nothing about one combination"),
-    ("growth ~ 0 + age + mass + I(age - 2 * mass)", "normal", "age, mass, I(age - 2 * mass): "),
-    ("leaves ~ age + I(3 * age) + mass + I(-mass)", "poisson", "the data say nothing about 2 combinations"),
-    ("growth ~ 0 + age + mass + I(age - 2 * mass + 0.01 * age ** 2)", "normal", ""),
-    ("alive ~ age + mass + species", "bernoulli", ""),
-]
-
-
-@pytest.mark.parametrize(("formula", "family", "said"), COLLINEAR)
-def test_columns_that_are_combinations_of_others_are_named(formula: str, family: str, said: str) -> None:
-    facts = check_described(make(formula, family)[0]).facts
-    assert ("Collinear columns" in facts) == bool(said)
-    assert said in facts.get("Collinear columns", "")
-
-
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "binomial"])
-def test_means_of_levels_are_not_differences_from_the_first(family: str) -> None:
-    def words(formula: str) -> list[str]:
-        effects = check_described(make(f"{OUTCOMES[family]} ~ {formula}", family)[0]).effects
-        assert effects is not None
-        return [change.words for change in effects.changes if " instead of " in change.words]
-
-    contrasts = ["elm instead of ash (species)", "fir instead of ash (species)"]
-    # Cutpoints take the place of an intercept.
-    expected = contrasts if family == "ordinal" else []
-    assert words("0 + species") == words("0 + age + species") == expected
-    assert words("age + species") == contrasts
-    assert words("0 + plots:species") == []
-    assert words("0 + site + species")[-2:] == contrasts

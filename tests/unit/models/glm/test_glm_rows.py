@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 
 import numpy as np
 import pytest
@@ -79,39 +78,6 @@ def test_a_count_beyond_32_bits_is_refused() -> None:
         Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))
 
 
-def test_groups_whose_effects_would_share_a_name_are_refused() -> None:
-    spec, table = trees(NUM_ROWS)
-    own = read_options(component_path("model", "glm"))
-    rows = {**table, "s?": table["site"], "s!": table["species"], "s2": table["species"]}
-    about = dataclasses.replace(spec, fields={k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rows.items()})
-    with pytest.raises(ConfigError, match="the effects of two groups are called 's_'"):
-        Glm.prepare(own(formula="growth ~ (1 | `s?`) + (1 | `s!`)"), about, lambda: iter([rows]))
-    prepare_rows(functools.partial(Glm.prepare, own(formula="growth ~ (1 | `s?`) + (1 | s2)")), about, rows)
-
-
-@pytest.mark.parametrize(
-    ("formula", "family"), [("leaves ~ 0", "poisson"), ("alive ~ 0", "bernoulli"), ("stage ~ -1", "categorical")]
-)
-def test_a_formula_that_leaves_nothing_to_estimate_is_refused(formula: str, family: str) -> None:
-    spec, table = trees(NUM_ROWS)
-    own = read_options(component_path("model", "glm"))
-    with pytest.raises(ConfigError, match="nothing is left to estimate") as caught:
-        Glm.prepare(own(formula=formula, family=family), spec, lambda: iter([table]))
-    assert f"{formula.partition(' ')[0]} ~ 1" in caught.value.remedy
-    for takes in ("growth ~ 0", "growth ~ 0 + (1 | site)"):
-        prepare_rows(functools.partial(Glm.prepare, own(formula=takes)), spec, table)
-
-
-@pytest.mark.parametrize("outcome", ["sqrt(stage)", "I(stage)", "I(growth + stage)"])
-@pytest.mark.parametrize("family", ["normal", "poisson", "ordinal"])
-def test_a_transform_of_an_outcome_that_is_a_category_is_refused(outcome: str, family: str) -> None:
-    spec, table = trees(NUM_ROWS)
-    own = read_options(component_path("model", "glm"))(formula=f"{outcome} ~ age", family=family)
-    with pytest.raises(ConfigError, match=f"{re.escape(outcome)}' computes with 'stage', a category") as caught:
-        Glm.prepare(own, spec, lambda: iter([table]))
-    assert "stage: number" in caught.value.remedy
-
-
 def _with_grades(grades: np.ndarray, about: Variable | None, formula: str, family: str) -> Glm:
     """Return a model whose table has a column of grades."""
     spec, table = trees(NUM_ROWS)
@@ -121,16 +87,6 @@ def _with_grades(grades: np.ndarray, about: Variable | None, formula: str, famil
     own = read_options(component_path("model", "glm"))(formula=formula, family=family)
     given = dataclasses.replace(spec, fields=fields, variables=variables)
     return Glm(own, prepare_rows(functools.partial(Glm.prepare, own), given, rows)[0])
-
-
-@pytest.mark.parametrize("family", ["categorical", "ordinal"])
-def test_numbers_of_a_table_are_not_levels(family: str) -> None:
-    for grades in (1.0 + np.arange(NUM_ROWS) % 3, np.arange(NUM_ROWS) % 3):
-        with pytest.raises(ConfigError, match=f"'grade' is a column of numbers; family {family}") as caught:
-            _with_grades(grades, Variable("number"), "grade ~ age", family)
-        assert "grade: category" in caught.value.remedy
-    made = _with_grades(1.0 + np.arange(NUM_ROWS) % 3, Variable("number"), "I(grade - 1) ~ age", family)
-    assert made.plan.num_levels == 3
 
 
 @pytest.mark.parametrize("family", ["categorical", "ordinal"])

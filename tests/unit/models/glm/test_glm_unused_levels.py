@@ -14,7 +14,6 @@ import pytest
 from bayesmesh.config.config_registry import component_path, read_options
 from bayesmesh.data.base import Variable
 from bayesmesh.data.prepared_shards import prepare_rows
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.sampling_model_check import check_described
 from cases import trees
@@ -78,21 +77,6 @@ def test_a_level_without_rows_follows_its_prior_and_leaves_the_rest(
     assert "Collinear columns" not in facts
 
 
-@pytest.mark.parametrize(
-    ("formula", "num_cells"), [("growth ~ species + (1 | site)", 5), ("growth ~ age + species", 1)]
-)
-def test_cells_are_the_rows_without_some_levels(formula: str, num_cells: int) -> None:
-    model, made, rows, _ = _make(formula, "normal", ("ash", "elm", "fir", "oak"))
-    assert made.condense is not None
-    condensed = made.condense()
-    assert condensed is not None
-    assert len(condensed.fields["num_rows"]) == num_cells
-    cells = Glm(model.options, dataclasses.replace(model.spec, is_condensed=True, are_sums=True))
-    latents = model.prior(model.spec).sample(seed=jax.random.key(3))
-    found = cells.log_likelihood(latents, {name: jnp.asarray(values) for name, values in condensed.fields.items()})
-    np.testing.assert_allclose(found.sum(), model.log_likelihood(latents, rows).sum(), rtol=1e-9)
-
-
 def test_rows_of_one_level_leave_all_its_contrasts_to_their_priors(caplog: pytest.LogCaptureFixture) -> None:
     elms = np.flatnonzero(trees(NUM_ROWS)[1]["species"] == 1)
     model, made, rows, table = _make("growth ~ age + species", "normal", ("ash", "elm", "fir"), elms)
@@ -103,11 +87,3 @@ def test_rows_of_one_level_leave_all_its_contrasts_to_their_priors(caplog: pytes
     held_out = made.of_rows({**table, "species": np.zeros_like(table["species"])}, len(elms))
     np.testing.assert_array_equal(held_out["design"][:, 1:], np.broadcast_to([-1.0, 0.0], (len(elms), 2)))
     assert "coefficients of species[elm], species[fir]" in check_described(model).facts["Levels without rows"]
-
-
-@pytest.mark.parametrize(
-    "terms", ["I(0 * age)", "I(0 * age):species", "species + I(0 * age + 2)", "species + I(0 * age):species"]
-)
-def test_constant_numbers_are_refused_beside_unused_levels(terms: str) -> None:
-    with pytest.raises(ConfigError, match=r"I\(0 \* age.* has the same value, [02], in all rows"):
-        _make(f"growth ~ {terms}", "normal", ("ash", "elm", "fir", "oak"))

@@ -15,12 +15,9 @@ import pytest
 from scipy import special, stats
 
 from bayesmesh.config.config_registry import component_path, read_options
-from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.base import Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import Axis
-from bayesmesh.models.glm.design import Source, make_columns
-from bayesmesh.models.glm.formula import parse_formula
 from bayesmesh.models.glm.model import Glm
 from cases import trees
 
@@ -99,36 +96,12 @@ def test_every_family_is_scipy_s(family: str) -> None:
         np.testing.assert_allclose(summaries["b_species"], z["coefficients"][1:], rtol=1e-12)
 
 
-def test_axes_bear_the_names_of_columns_levels_and_effects() -> None:
-    model, _, _ = make("growth ~ age + species + age:species + (1 + age | site)", "normal")
-    axes = {name: [axis and axis.labels for axis in of] for name, of in model.axes().items()}
-    assert axes["coefficients"] == [("age", "species[elm]", "species[fir]", "age:species[elm]", "age:species[fir]")]
-    assert (axes["b_age"], axes["b_species"], axes["b_age:species"]) == ([], [("elm", "fir")], [("elm", "fir")])
-    assert axes["effects_site"] == [tuple("abcde"), ("intercept", "age")]
-    assert (axes["sd_site"], axes["cor_site"]) == ([("intercept", "age")], [("intercept~age",)])
-    several = make("stage ~ age", "categorical")[0].axes()
-    assert several["b_age"] == (Axis("stage", ("sprout", "young", "old")),)
-    vectors = DataSpec(
-        3, {"x": FieldSpec((2,), "float64"), "y": FieldSpec((), "float64")}, {}, labels={"x": ("a", "b")}
-    )
-    source = Source(vectors.fields, vectors.variables, vectors.labels)
-    (columns,) = make_columns(source, parse_formula("y ~ x", ["x", "y"]).terms, has_intercept=True)
-    assert (columns.labels, columns.names) == (("x[a]", "x[b]"), ("a", "b"))
-
-
 def test_terms_that_differ_in_their_operator_alone_are_two_summaries() -> None:
     model, rows, _ = make("growth ~ log(age * mass) + log(age / mass) + I(age + mass) + I(age - mass)", "normal")
     latents = draw(model)
     found = {k: v for k, v in model.summaries(latents, rows).items() if k.startswith("b_")}
     assert list(found) == ["b_log(age times mass)", "b_log(age per mass)", "b_I(age plus mass)", "b_I(age - mass)"]
     np.testing.assert_allclose(list(found.values()), latents["coefficients"])
-
-
-def test_two_terms_of_one_name_are_refused() -> None:
-    fields = {name: FieldSpec((), "float64") for name in ("a$", "a%", "y")}
-    terms = parse_formula("y ~ `a$` + `a%`", list(fields)).terms
-    with pytest.raises(ConfigError, match="two terms are called 'a_'"):
-        make_columns(Source(fields, {}, {}), terms, has_intercept=True)
 
 
 SLOPES = np.array([0.2, -0.4, 0.5])
@@ -332,22 +305,6 @@ def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> 
         model.prior(model.spec)
 
 
-def test_a_formula_without_predictors_takes_a_prior_of_all_coefficients() -> None:
-    """One file sweeps formulas with and without predictors; a name that no formula has stays an error."""
-    given = {"coefficients": "student_t(4, 0, 0.5)"}
-    model, _, _ = make("growth ~ 1", priors=given)
-    assert draw(model).keys() == draw(make("growth ~ 1")[0]).keys()
-    assert "coefficients" not in str(model.described()["facts"])
-    for priors, said in (
-        ({"age": "normal(0, 1)"}, "the model has no 'age'"),
-        ({"coeficients": "normal(0, 1)"}, "the model has no 'coeficients'"),
-        ({"coefficients": "half_normal(1)"}, "key 'model.priors.coefficients': 'half_normal(1)' does not fit"),
-    ):
-        wrong, _, _ = make("growth ~ 1", priors=priors)
-        with pytest.raises(ConfigError, match=re.escape(said)):
-            wrong.prior(wrong.spec)
-
-
 def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     spec, table = trees(NUM_ROWS)
     columns, variables, raw = dict(table), dict(spec.variables), dict(table)
@@ -376,15 +333,6 @@ def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     np.testing.assert_allclose(found["sigma_original"], draw(model)["sigma"] * about.scale)
     assert "b_original" not in make("growth ~ age")[0].axes()
     assert [each.name for each in model.shown()] == ["b_original", "sigma_original"]
-
-
-def test_coefficients_are_shown_before_groups_and_latents_of_another_scale_not_at_all() -> None:
-    model, rows, _ = make("growth ~ age + species + (1 + age | site)")
-    shown = model.shown()
-    expected = ["intercept_at_zero", "b_age", "b_species", "sigma", "sd_site", "cor_site", "effects_site"]
-    assert [each.name for each in shown] == expected
-    assert {each.name for each in shown} <= draw(model).keys() | model.summaries(draw(model), rows).keys()
-    assert [each.reference for each in shown] == [None, 0.0, 0.0, None, None, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

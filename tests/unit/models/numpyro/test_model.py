@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -133,14 +131,6 @@ def test_weights_and_masks_of_rows_are_named_where_rows_are_scored() -> None:
     assert not make("flat")[0].has_proper_prior, "draws do not follow a density that is masked or scaled"
 
 
-def test_functions_in_decorators_receive_the_fields_that_they_name() -> None:
-    for name in ("decorated", "twice"):
-        model, spec = make(name)
-        assert set(check_model(type(model), model.options, spec)) == {"effect_decentered", "scale"}
-    with pytest.raises(ConfigError, match="its arguments have no names"):
-        check_model(type(make("unnamed")[0]), make("unnamed")[0].options, SPEC)
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -185,35 +175,6 @@ def test_loops_carry_latents_and_data_in_float32(name: str) -> None:
     for latent, value in bijector.forward(bijector.inverse(latents)).items():
         assert value.dtype == np.float32
         np.testing.assert_allclose(value, latents[latent], rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["grouped", "grouped_by_jax", "grouped_by_python"])
-def test_a_number_of_groups_that_is_counted_is_said_to_be_a_constant(name: str) -> None:
-    model, spec = make(name)
-    said = rf"line \d+: {name}: .* traced array(?s:.*)constants: {{num_groups: 8}}"
-    with pytest.raises(ConfigError, match=said):
-        check_model(type(model), model.options, spec)
-
-
-def test_values_that_are_not_the_user_s_data_are_not_said_to_be_out_of_support() -> None:
-    """Neither draws that underflow, nor rows without meaning, here zeros of a log-normal outcome."""
-    model, spec = make("nearly_flat")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_model(type(model), model.options, spec)
-        model.prior(spec).log_prob({"precision": jnp.zeros(())})
-
-
-def test_latents_may_have_names_of_any_script_that_names_of_files_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, spec = make("greek")
-    assert set(check_model(type(model), model.options, spec)) == {"α", "σ²"}
-    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
-    with pytest.raises(ConfigError, match=r"'α' names a folder, .* encoding ascii here\n  remedy: .*PYTHONUTF8=1"):
-        check_model(type(model), model.options, spec)
-
-
-def test_its_version_is_recorded() -> None:
-    assert make("rich")[0].packages == ("numpyro",)
 
 
 @pytest.mark.parametrize("name", ["from_the_data", "of_their_spread", "process"])

@@ -12,7 +12,6 @@ import pytest
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import Source
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 from bayesmesh.models.pymc.pymc_graphs import to_jax
 from bayesmesh.models.pymc.pymc_operation import log_likelihood_operation
@@ -76,21 +75,3 @@ def test_value_and_gradient_by_jax(form: str) -> None:
     truth = [jax.numpy.asarray(v) for v in DATASET.truth.values()]
     value, by_signal = jax.jit(jax.value_and_grad(lambda *z: function(*z)[0]))(*truth)
     assert (f"{float(value):.8f}", f"{float(by_signal):.8f}") == PUBLISHED
-
-
-def test_one_operation_runs_once_for_value_and_gradient() -> None:
-    inputs = symbols()
-    value = log_likelihood_operation(MODEL, DATASET.rows, "one")(**inputs)
-    outputs = [value, *pytensor.grad(value, list(inputs.values()))]
-    function = pytensor.function(list(inputs.values()), outputs, mode="FAST_COMPILE")
-    wrapped = [node for node in function.maker.fgraph.apply_nodes if node.op is value.owner.op]
-    assert len(wrapped) == 1
-
-
-def test_latents_are_named() -> None:
-    operation = log_likelihood_operation(MODEL, DATASET.rows)
-    inputs = symbols()
-    with pytest.raises(ConfigError, match="'signl' is not a latent of the model"):
-        operation(**{"signl": inputs.pop("signal"), **inputs})
-    with pytest.raises(ConfigError, match="'signal' is missing"):
-        operation(**inputs)

@@ -127,18 +127,6 @@ def test_draws_and_log_densities_are_those_of_pymc(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "parameters"), [(pymc.Moyal, {"mu": 2, "sigma": 3}), (pymc.HurdlePoisson, {"psi": 0.7, "mu": 3})]
-)
-def test_what_jax_cannot_draw_has_no_predictions(make: Any, parameters: dict[str, Any]) -> None:
-    """A hurdle draws until it is passed, by a loop that PyTensor does not convert."""
-    y = pt.tensor("y", dtype="float64" if make is pymc.Moyal else "int64", shape=(None,))
-    with pymc.Model() as model:
-        pymc.Normal("slope", 0, 1)
-        make("y", **parameters, observed=y)
-    assert not Graphs(model, {"y": y}, "some").has_predictions
-
-
-@pytest.mark.parametrize(
     ("kind", "parameters", "sd"),
     [(basic.PoissonRV, [1e9], 1e9**0.5), (basic.BinomialRV, [2e9, 0.5], 5e8**0.5)],
     ids=["poisson", "binomial"],

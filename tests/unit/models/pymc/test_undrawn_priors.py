@@ -112,16 +112,6 @@ def observed(*distributions: Any) -> Graphs:
     return Graphs(model, rows, "some")
 
 
-def test_an_outcome_is_predicted_if_it_is_one_and_can_be_drawn() -> None:
-    normal, skewed = (pymc.Normal, {}), (pymc.SkewNormal, {"alpha": 2.0})
-    truncated = pymc.TruncatedNormal, {"lower": 0}
-    assert observed(normal).has_predictions
-    assert observed(truncated).has_predictions
-    assert not observed(skewed).has_predictions
-    assert not observed(normal, normal).has_predictions
-    assert observed(skewed).has_proper_prior
-
-
 def test_outcomes_that_are_made_of_other_distributions_are_predicted() -> None:
     rows = {name: pt.tensor(name, dtype="float64", shape=(None,)) for name in "xy"}
     x, most = jax.numpy.linspace(-1.0, 1.0, 20_000), 0.3
@@ -146,12 +136,6 @@ def test_outcomes_that_are_made_of_other_distributions_are_predicted() -> None:
             np.testing.assert_allclose(log_prob(*given, outcome(given[1])), np.log(at_most), rtol=1e-6)
         else:
             assert (drawn > 0).mean() == pytest.approx(0.8, abs=0.02)
-
-
-def test_a_flat_latent_of_unknown_shape_is_refused() -> None:
-    size = pt.iscalar("size")
-    with pytest.raises(ConfigError, match="nothing draws 'a', and its shape is not known"):
-        make(lambda name: pymc.Flat(name, shape=size))[1].draw_prior()
 
 
 @pytest.mark.filterwarnings("ignore:No safe default transform")

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import pymc
 import pytest
 from scipy import stats
 
@@ -92,8 +91,3 @@ def test_what_cannot_be_taken_is_refused() -> None:
     holding = Options(function="pymc_functions:held")
     with pytest.raises(ConfigError, match=r"nothing in it depends on the rows(?s:.*)given: frame"):
         PymcFunction(holding, make("walk", whole=True)[1]).prior(make("walk", whole=True)[1])
-
-
-def test_versions_are_recorded() -> None:
-    assert {"pymc", "pytensor"} <= set(PymcFunction.packages)
-    assert pymc.__version__

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bayesmesh.config.config_blocks import METRICS, metric_path
-from bayesmesh.config.config_registry import component_files
-from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 
 SIZES = {
@@ -28,10 +25,3 @@ def test_size_decides_unless_the_curvature_is_known(sizes: tuple[int, int], expe
     # Nothing is left to learn but variances.
     standardised = choose_metric(*sizes, is_at_mode=False, has_unit_scale=True)[0]
     assert standardised == ("dense" if expected == "dense" else "diagonal")
-
-
-def test_the_code_of_every_choice_identifies_a_chain() -> None:
-    files = component_files("kernel", {"name": "nuts", "metric": "auto"})
-    closure = source_closure(files, only=("bayesmesh.kernels",))
-    for name in METRICS:
-        assert name == "identity" or metric_path(name) in closure

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.metrics import dense
 from bayesmesh.kernels.hamiltonian.metrics.dense import Dense, DenseMetric
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 
@@ -88,14 +86,6 @@ def test_it_starts_as_the_diagonal_metric_does() -> None:
     first, diagonal = METRIC.init(gradient, NO_MASK), DiagonalMetric().init(gradient, NO_MASK)
     np.testing.assert_array_equal(first.root, jnp.diag(diagonal.shared))
     np.testing.assert_array_equal(first.scale.local, diagonal.local)
-
-
-@pytest.mark.parametrize("size", [0, dense.MOST_COORDINATES + 1])
-def test_what_it_cannot_take_it_refuses_in_words(size: int) -> None:
-    gradient = Position(jnp.ones((2, size)) if size else None, jnp.ones((2, 3, 1)))
-    with pytest.raises(ConfigError, match=f"the model has {size}") as refused:
-        METRIC.init(gradient, NO_MASK)
-    assert "metric: low_rank" in refused.value.remedy
 
 
 def test_a_window_without_a_factor_in_float64_leaves_the_diagonal() -> None:
