@@ -54,26 +54,6 @@ def test_markers_of_the_lock_are_those_of_the_target(bundle: ModuleType) -> None
     assert all("--hash=sha256:" in line and ";" not in line for line in cuda.values())
 
 
-def test_a_lock_that_is_not_understood_is_named(bundle: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "odd.txt").write_text("jax>=0.11\n")
-    with pytest.raises(bundle.BundleError, match=r"odd\.txt: cannot parse: jax>=0\.11"):
-        bundle.read_lock(tmp_path / "odd.txt", bundle.read_target("3.12", "manylinux_2_28_x86_64"))
-
-
-def test_machine_code_for_another_machine_is_refused(bundle: ModuleType) -> None:
-    target = bundle.read_target("3.12", "manylinux_2_28_aarch64")
-    bundle.check_built(Path("promise-2.3-py3-none-any.whl"), target)
-    with pytest.raises(bundle.BundleError, match="immutables"):
-        bundle.check_built(Path("immutables-0.21-cp312-cp312-linux_x86_64.whl"), target)
-
-
-def test_a_folder_that_cannot_be_written_is_named(bundle: ModuleType) -> None:
-    name = "manylinux_2_28_x86_64"
-    # Not by permissions, which a superuser does not feel.
-    with pytest.raises(bundle.BundleError, match=r"/proc/self/dist: is not writable: .* --dist"):
-        bundle.build("cpu", bundle.read_target("3.12", name), name, Path("/proc/self/dist"))
-
-
 CODE = {
     "pyproject.toml": '[project]\nname = "bayesmesh"\n', "Snakefile": "", "envs/cpu.txt": "jax==1\n",
     "src/bayesmesh/a.py": "A = 1\n", "workflow/rules/a.smk": "", ".gitignore": "",
@@ -109,20 +89,6 @@ def _install(installer: Path, folder: Path) -> str:
     )
     assert done.returncode == 1
     return done.stderr
-
-
-def test_only_a_folder_of_this_very_code_is_taken_for_an_installation(installer: Path, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    (site / ".venv").mkdir(parents=True)
-    (site / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
-    assert "is not empty" in _install(installer, site)
-    for name, text in CODE.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_text(text)
-    (site / "src" / "bayesmesh" / "a.py").write_text("A = 2\n")
-    said = _install(installer, site)
-    assert "other code than this bundle, such as src/bayesmesh/a.py: install into another folder" in said
-    assert (site / ".venv").is_dir()
 
 
 def test_an_environment_that_is_there_stays_until_the_new_one_works(installer: Path, tmp_path: Path) -> None:

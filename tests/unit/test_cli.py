@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import re
 import subprocess
 import sys
@@ -13,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh import __version__
 from bayesmesh.cli import main
-from bayesmesh.operations import verify, verify_files
 from bayesmesh.planning.plan_flow import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -53,13 +49,6 @@ def test_help_lists_every_stage_with_its_sentence(capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     for stage in (*STAGES, "status", "doctor", "schema", "index"):
         assert re.search(rf"^    {stage}\s+\S+ \S+", text, re.M), stage
-
-
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["--version"])
-    assert caught.value.code == 0
-    assert capsys.readouterr().out == f"bayesmesh {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -104,13 +93,6 @@ def test_an_error_of_a_user_is_a_message_and_an_exit_code(
     assert said in (folder / "logs" / "job.log").read_text(), "the log says what the terminal said"
 
 
-def test_a_wrong_configuration_is_exit_code_2_for_every_verb(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "config" / "experiments" / "one.yaml").write_text(GOOD + "sampling: {drwas: 3}\n")
-    for arguments in (["index"], ["report", "--experiment", "one"]):
-        assert main(arguments) == 2
-        assert "config/experiments/one.yaml: unknown key 'sampling.drwas'" in capsys.readouterr().err
-
-
 def test_a_wrong_file_stops_no_command_about_another_experiment(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,22 +111,6 @@ def test_a_wrong_file_stops_no_command_about_another_experiment(
         assert main(arguments) == 0, "they look at what is stored"
         assert said in "".join(capsys.readouterr())
     assert main(["verify"]) == 0, "what is stored is checked whatever the configuration says"
-
-
-def test_a_folder_without_configuration_is_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["status"]) == 2
-    assert "config/config.yaml: cannot be read: No such file" in capsys.readouterr().err
-
-
-def test_status_of_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status"]) == 0
-    printed = capsys.readouterr().out
-    assert "not begun" in printed
-    assert "report: not written yet" in printed
-    assert not (folder / "results").exists(), "looking writes nothing"
 
 
 def test_fetch_by_hand_writes_manifest_log_and_ledger(folder: Path) -> None:
@@ -175,32 +141,3 @@ def test_verify_checks_all_that_were_run_when_none_is_named(folder: Path, capsys
     assert "results/one: 1 damaged" in said
     assert re.search("^results/three: ", said, re.M)
     assert "two" not in said
-
-
-def test_verify_goes_on_after_results_that_cannot_be_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def check_others(results: Path, owner: str) -> verify_files.Findings:
-        if owner == "one":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "results/one/chains")
-        return verify_files.check(results, owner)
-
-    for name in ("one", "two"):
-        (folder / "results" / name / "posterior.zarr").mkdir(parents=True)
-    monkeypatch.setattr(verify, "check", check_others)
-    assert main(["verify"]) == 5
-    said = capsys.readouterr().out
-    assert "results/one/chains: cannot be read: Permission denied; results/one was not checked" in said
-    assert "results/two: 1 damaged" in said
-    (folder / "results" / "two" / "posterior.zarr").rmdir()
-    assert main(["verify", "--repair"]) == 5
-    assert (folder / "results" / "one" / "posterior.zarr").exists(), "it may be whole"
-
-
-def test_nobody_reads_the_output_any_more(folder: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "bayesmesh.cli", "verify"]
-    done = subprocess.run(command, cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")

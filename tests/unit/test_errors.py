@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
 from bayesmesh import errors
 from bayesmesh.errors import ConfigError, UserError, explain_os_error, suggest
-from bayesmesh.store.lock import WriterLock
 
 
 def test_every_error_of_the_family_has_its_own_exit_code() -> None:
@@ -37,11 +35,6 @@ def test_another_attempt_may_pass_where_nobody_has_to_change_anything() -> None:
     assert not any(cls("wrong").may_pass for cls in (ConfigError, errors.StoreError, errors.SamplingError))
 
 
-def test_the_remedy_follows_the_message() -> None:
-    assert str(ConfigError("a.yaml: no", "do this")) == "a.yaml: no\n  remedy: do this"
-    assert str(ConfigError("a.yaml: no")) == "a.yaml: no"
-
-
 @pytest.mark.parametrize(
     ("name", "valid", "said"),
     [
@@ -66,35 +59,6 @@ def test_a_full_disk_and_its_like_are_explained(number: int) -> None:
     assert error is not None
     assert str(error).startswith(f"results/digits/chains/x: {os.strerror(number)}\n  remedy: ")
     assert error.exit_code == 5
-
-
-@pytest.mark.parametrize(
-    ("names", "where"),
-    [
-        (("a/.b.json.123.json",), "a"),
-        (("a/.b.json.123.json", None, "a/b.json"), "a/b.json"),
-        ((b"a/b.json",), "a/b.json"),
-        ((), "a file of the results"),
-    ],
-)
-def test_no_temporary_file_is_named(names: tuple[str | bytes | None, ...], where: str) -> None:
-    error = explain_os_error(OSError(errno.EACCES, os.strerror(errno.EACCES), *names))
-    assert error is not None
-    assert error.message == f"{where}: {os.strerror(errno.EACCES)}"
-
-
-def test_a_chain_that_may_not_be_written_is_named_by_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, **_: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(PermissionError) as caught, WriterLock(tmp_path):
-        pass
-    error = explain_os_error(caught.value)
-    assert error is not None
-    assert error.message == f"{tmp_path}: {os.strerror(errno.EACCES)}"
 
 
 def test_other_os_errors_are_not_user_errors() -> None:

@@ -34,19 +34,6 @@ def test_versions_and_locks_of_this_checkout_agree(tool: ModuleType, copy: Path)
     assert tool.check_locks(copy) == ""
 
 
-def test_what_is_not_that_of_a_release_is_named(tool: ModuleType, copy: Path) -> None:
-    citation = copy / "CITATION.cff"
-    citation.write_text(citation.read_text().replace("version: 0.", "version: 9."))
-    assert tool.check_versions(copy).startswith("CITATION.cff says 9.")
-    (copy / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
-    assert "the first section is 'Unreleased'" in tool.check_changelog(copy)
-    (copy / "CHANGELOG.md").write_text("# Changelog\n\n## 9.1.0 (today)\n")
-    assert tool.check_changelog(copy) == ""
-    with (copy / "envs" / "cpu.txt").open("a") as lock:
-        lock.write("loose>=1\nbare==1\n")
-    assert tool.check_locks(copy) == "envs/cpu.txt: loose>=1; envs/cpu.txt: bare==1"
-
-
 def test_the_files_of_the_catalogue_are_there() -> None:
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}

@@ -107,49 +107,6 @@ def test_a_folder_with_spaces_quotes_and_letters_is_accepted(checkout: Checkout)
     assert moved.bootstrap("--python").stdout.strip()
 
 
-def test_an_old_python3_is_passed_over(checkout: Checkout) -> None:
-    checkout.python("python3", 311)
-    good = checkout.python("python3.12", 312)
-    assert checkout.bootstrap("--python").stdout.strip() == str(good)
-
-
-@pytest.mark.parametrize("shim", ["exit 127", "echo no such version installed", "kill $$"])
-def test_a_shim_that_fails_is_passed_over(checkout: Checkout, shim: str) -> None:
-    checkout.program("python3", f"#!/bin/sh\n{shim}\n")
-    checkout.program("python3.12", f"#!/bin/sh\n{shim}\n")
-    good = checkout.python("python3.13", 313)
-    assert checkout.bootstrap("--python").stdout.strip() == str(good)
-
-
-def test_a_python_with_prebuilt_packages_goes_first(checkout: Checkout) -> None:
-    newest = checkout.python("python3", 314)
-    assert checkout.bootstrap("--python").stdout.strip() == str(newest)
-    prebuilt = checkout.python("python3.13", 313)
-    assert checkout.bootstrap("--python").stdout.strip() == str(prebuilt)
-
-
-@pytest.mark.parametrize("version", [None, 311, 315])
-def test_no_fitting_python_is_one_line_that_names_what_to_install(checkout: Checkout, version: int | None) -> None:
-    if version:
-        checkout.python("python3", version)
-    done = checkout.bootstrap("cpu")
-    assert done.returncode != 0
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert "install python3.12" in line
-    assert "uv" in line
-
-
-def test_a_missing_venv_module_is_one_line_for_a_user(checkout: Checkout) -> None:
-    checkout.python("python3", 313, complete=False, path="/usr/bin/python3.13")
-    checkout.program("apt-get", "#!/bin/sh\nexit 1\n")
-    checkout.program("id", "#!/bin/sh\necho 1000\n")
-    done = checkout.bootstrap("--python")
-    assert done.returncode != 0
-    (line,) = done.stderr.splitlines()
-    assert "python3.13-venv" in line
-
-
 def test_a_missing_venv_module_is_installed_for_root(checkout: Checkout) -> None:
     checkout.python("python3", 313, complete=False, path="/usr/bin/python3.13")
     # The package is unknown until the lists are fetched.
@@ -167,12 +124,6 @@ def test_a_missing_venv_module_is_installed_for_root(checkout: Checkout) -> None
         "update",
         "python3.13-venv",
     ]
-
-
-def test_a_complete_python_goes_before_one_without_venv(checkout: Checkout) -> None:
-    checkout.python("python3", 312, complete=False)
-    good = checkout.python("python3.13", 313)
-    assert checkout.bootstrap("--python").stdout.strip() == str(good)
 
 
 def test_everything_from_the_lock_has_its_hash_checked(checkout: Checkout) -> None:
@@ -200,12 +151,6 @@ def test_uv_is_used_where_it_runs(checkout: Checkout) -> None:
     assert compiled == "compileall"
 
 
-def test_a_second_call_installs_nothing(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    assert checkout.install("cpu")
-    assert checkout.install("cpu") == []
-
-
 @pytest.mark.parametrize("changed", ["envs/cpu.txt", "envs/build.txt", "pyproject.toml"])
 def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, changed: str) -> None:
     checkout.python("python3", 312)
@@ -217,67 +162,12 @@ def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, c
     assert checkout.install("cpu") == []
 
 
-def test_locks_share_the_environment(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cuda")
-    assert checkout.install("cpu") == []
-    added = checkout.install("dev")
-    assert any("envs/dev.txt" in call for call in added)
-    assert not any(call.startswith("venv") for call in added)
-    for lock in ("cpu", "cuda", "dev"):
-        assert checkout.install(lock) == []
-
-
-def test_contenders_have_an_environment_of_their_own(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu")
-    venv, build, lock, compiled = checkout.install("peers")
-    assert venv.startswith("venv")
-    assert build.endswith("--require-hashes -r envs/build.txt")
-    assert lock.endswith("--require-hashes -r envs/peers.txt")
-    assert compiled == "compileall"
-    assert (checkout.root / ".venv-peers" / "bin" / "python").exists()
-    assert checkout.install("peers") == checkout.install("cpu") == []
-
-
 def test_a_failed_installation_is_not_complete_and_spoils_nothing(checkout: Checkout) -> None:
     checkout.python("python3", 312)
     checkout.install("cpu")
     assert checkout.install("dev", FAILING="envs/dev.txt")
     assert checkout.install("cpu") == []
     assert any("envs/dev.txt" in call for call in checkout.install("dev"))
-
-
-def test_a_change_that_failed_and_was_taken_back_is_not_complete(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu")
-    lock = checkout.root / "envs" / "cpu.txt"
-    before = lock.read_text()
-    lock.write_text("changed")
-    checkout.install("cpu", FAILING="envs/cpu.txt")
-    lock.write_text(before)
-    assert any("envs/cpu.txt" in call for call in checkout.install("cpu"))
-
-
-def test_a_package_cut_off_half_way_makes_a_new_environment(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu", FAILING="envs/cpu.txt")
-    (checkout.root / ".venv/lib/python3.12/site-packages/jax-1.dist-info").mkdir(parents=True)
-    assert checkout.install("cpu")[0].startswith("venv")
-    assert not (checkout.root / ".venv/lib").exists()
-
-
-def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu")
-    checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
-    assert checkout.install("cpu")[0].startswith("venv")
-
-
-def test_an_unknown_lock_is_one_line(checkout: Checkout) -> None:
-    done = checkout.bootstrap("gpu")
-    assert done.returncode != 0
-    assert done.stderr == "bayesmesh: no lock called 'gpu': ACCELERATOR is cpu, cuda or tpu\n"
 
 
 def logical_lines(lock: str) -> Iterator[str]:
@@ -299,18 +189,6 @@ def test_locks_hold_nothing_but_pins_with_hashes() -> None:
     lines = {lock: list(logical_lines(lock)) for lock in LOCKS}
     assert all(lines.values())
     wrong = [f"envs/{lock}.txt: {line}" for lock in LOCKS for line in lines[lock] if not pin.fullmatch(line)]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_no_lock_contains_tensorflow() -> None:
-    refused = {"tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-probability"}
-    wrong = [f"envs/{lock}.txt: {name}" for lock in LOCKS for name in sorted(pins(lock).keys() & refused)]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_each_lock_contains_the_cpu_lock() -> None:
-    missing = {lock: sorted(pins("cpu").items() - pins(lock).items()) for lock in ("cuda", "tpu", "dev")}
-    wrong = [f"envs/{lock}.txt: {name}=={version}" for lock, found in missing.items() for name, version in found]
     assert not wrong, "\n".join(wrong)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.notebook.call_settings import Described, _place_of, describe
+from bayesmesh.notebook.call_settings import Described, describe
 from notebook_cells import Cells
 
 FRAME = pd.DataFrame({"x": [0.5, 1.5], "y": [1, 2]}, index=[7, 8])
@@ -117,22 +116,3 @@ def test_an_analysis_of_a_cell_is_asked_for_by_its_class(tmp_path: Path) -> None
     assert made.values["analyses"] == {f"{made.module}:Tails": {}}
     assert "class Tails(Analysis):" in made.code
     assert "class Options(Settings):" in made.code
-
-
-@pytest.mark.parametrize("index", [pd.Index([7, 8], name="id"), ["a", "b"]])
-def test_an_index_that_means_something_is_left_out_with_a_warning(tmp_path: Path, index: Any) -> None:
-    with pytest.warns(UserWarning, match=r"the index of the data frame, .*, is left out; frame.reset_index\(\)"):
-        described(tmp_path, data=FRAME.set_axis(index))
-
-
-def test_a_function_that_an_object_decorates_is_found_in_its_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a handler of NumPyro does, which has the function but not its name."""
-    lines = ["class Handler:", "    def __init__(self, fn): self.fn = fn", "    def __call__(self): return self.fn()"]
-    text = "\n".join([*lines, "", "@Handler", "def schools(): return 1", "", "hidden = [Handler(schools.fn)]", ""])
-    (tmp_path / "decorated_schools.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    module = importlib.import_module("decorated_schools")
-    assert _place_of(module.schools) == ("decorated_schools", "schools")
-    assert _place_of(module.hidden[0])[1] == ""

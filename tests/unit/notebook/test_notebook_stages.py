@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.errors import NOT_AGAIN, ConfigError, NotFinished, UserError
+from bayesmesh.errors import NOT_AGAIN, ConfigError, NotFinished
 from bayesmesh.notebook.call_settings import describe
 from bayesmesh.notebook.notebook_stages import Planned, error_of, pass_on_warnings, plan
 
@@ -28,18 +28,6 @@ def test_an_error_is_that_of_the_job(planned: Planned) -> None:
     assert type(error) is ConfigError
     assert (error.message, error.remedy) == ("bayesmesh.sample: key 'x': no", "yes\n    really")
     assert type(error_of(planned, "mine", 75, said)) is NotFinished
-
-
-def test_a_job_that_ended_without_a_word_is_named(planned: Planned) -> None:
-    error = error_of(planned, "mine", -9, "")
-    assert type(error) is UserError
-    assert "sample of 'mine' was ended by SIGKILL" in error.message
-    assert error.remedy.startswith(f"see {planned.log}")
-    assert planned.log.parts[-3:] == ("mine", "logs", "sample-group-001.log")
-
-
-def test_a_notebook_shows_an_error_without_a_traceback() -> None:
-    assert ConfigError("what", "how")._render_traceback_() == ["ConfigError: what\n  remedy: how"]
 
 
 def test_warnings_of_a_job_are_those_of_the_call(tmp_path: Path) -> None:

@@ -14,16 +14,10 @@ from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
-from bayesmesh.notebook.call_settings import describe
-from bayesmesh.operations import compare, verify_files
+from bayesmesh.operations import verify_files
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_condition import Condition
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.report.comparison.comparison_scores import choose_scores, find_pointwise
-from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.score_store import RowScores, write_pointwise
-from bayesmesh.store.sealed import write_sealed
 from resealing import seal_as
 
 EXPERIMENT = """
@@ -97,26 +91,6 @@ def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(
     assert "was made from another" in " ".join(verify_files.check(results, "comparisons").outdated)
 
 
-def test_results_that_the_configuration_no_longer_asks_for_are_named(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    standing = {"one": Condition(), "two": Condition(older="fetch")}
-    monkeypatch.setattr(compare, "condition_of", lambda plan, name: standing[name])
-    assert main(["compare", "one", "two"]) == 0
-    said = "The results of two are older than their configuration"
-    assert said in capsys.readouterr().err
-    assert said in (project / "results" / "comparisons" / "one-two.html").read_text()
-
-
-def test_members_of_a_sweep_are_compared_as_far_as_they_have_scores(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", "scales", "--name", "prior"]) == 0
-    assert "scales-prior_scale-3 has no scores by row yet" in capsys.readouterr().err
-    rows = (project / "results" / "comparisons" / "prior.csv").read_text().splitlines()
-    assert [row.split(",")[0] for row in rows[1:3]] == ["scales-prior_scale-1", "scales-prior_scale-2"]
-
-
 def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> None:
     page = project / "results" / "scales" / "comparison.html"
     assert main(["sweep", "scales"]) == 0
@@ -129,15 +103,6 @@ def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> N
     assert main(["sweep", "scales"]) == 0
     assert "cannot be compared" in page.read_text()
     assert "have different outcomes" in page.read_text()
-
-
-def test_from_a_notebook_the_same_table_is_returned(project: Path) -> None:
-    found = bm.compare("one", project / "results" / "two")
-    assert list(found.table.index) == ["one", "two", "(stacking)", "(pseudo-BMA+)"]
-    assert found.table.loc["two", "elpd_difference"] == pytest.approx(-20)
-    assert "one predicts best" in repr(found)
-    assert "<p>one predicts best" in found._repr_html_()
-    assert not (project / "results" / "comparisons").exists()
 
 
 def test_weights_vary_with_a_column_of_the_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,47 +142,3 @@ def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.Captur
         bm.compare("one", "two")
     with pytest.raises(ConfigError, match="nothing is stored"):
         bm.compare("one", "nobody")
-
-
-def test_models_whose_data_leave_out_other_rows_are_not_compared(project: Path) -> None:
-    """Even if the outcomes of the rows that are left are the same."""
-    results = project / "results"
-    for name, kept in (("one", "first rows"), ("two", "last rows")):
-        layout = DataLayout(results, f"of-{name}", "all")
-        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}, "files": {f"{name}.csv": "the same"}})
-        path = results / name / "loo" / "pointwise.zarr"
-        seal_as(results, name, "loo", [path], inputs={layout.sharded.relative_to(results).as_posix(): ""})
-    with pytest.raises(ConfigError, match="'one' and 'two' leave out different rows of their files"):
-        bm.compare("one", "two")
-    # Rows of another file have other numbers; one that was filtered before has none to leave out.
-    for kept, file in (("last rows", "another"), ("", "the same")):
-        write_sealed(layout.fetched, {"origin": {"kept_rows": kept}, "files": {"two.csv": file}})
-        assert {"one", "two"} <= {*bm.compare("one", "two").table.index}
-
-
-def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: Path) -> None:
-    results = project / "results"
-    layouts = [ExperimentLayout(results, name) for name in ("one", "two")]
-    for layout, scheme in zip(layouts, ("2 folds", "3 folds"), strict=True):
-        path = layout.folder / "k_fold" / "pointwise.zarr"
-        path.parent.mkdir()
-        write_pointwise(path, RowScores(np.arange(200.0), "rows", False, 4000, scheme=scheme), None)
-        assert find_pointwise(layout) == path
-    assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
-    write_pointwise(path, RowScores(np.arange(200.0), "rows", False, 4000, scheme="2 folds"), None)
-    assert {path.parent.name for path in choose_scores(layouts).values()} == {"k_fold"}
-    # Those of another posterior than the present one, which nobody asks for any more, are not used.
-    for layout in layouts:
-        posterior = f"{layout.experiment}/posterior.zarr"
-        scores = [layout.folder / "k_fold" / "pointwise.zarr"]
-        seal_as(results, layout.experiment, "k_fold", scores, inputs={posterior: "of one that is gone"})
-    assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
-    only = [layouts[0], ExperimentLayout(results, "scales-prior_scale-1")]
-    assert {path.parent.name for path in choose_scores(only).values()} == {"loo"}
-
-
-def test_scores_say_from_which_data_they_were_made(tmp_path: Path) -> None:
-    """As the comparison reads it, to know the rows that a source has kept."""
-    experiment = describe("gaussian", "gaussian", "nuts", "mine", tmp_path, {"loo": {}}).check()
-    inputs = job_of(make_spec("loo", "mine", experiment, str(tmp_path)), None).inputs
-    assert [path.parents[2] for path in inputs if path.name == "sharded.json"] == [tmp_path / "data"]

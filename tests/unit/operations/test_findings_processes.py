@@ -80,15 +80,6 @@ def test_a_group_that_is_gone_with_all_its_processes_is_sampled_again(layout: Ex
     assert not path.exists(), "it tells of chains that are gone"
 
 
-def test_a_group_that_has_begun_and_committed_nothing_needs_no_other_process(layout: ExperimentLayout) -> None:
-    shutil.rmtree(layout.identity(IDENTITY) / "group-000")
-    shutil.rmtree(layout.identity(IDENTITY) / "group-000-process-001")
-    layout.sampled("group-000").unlink()
-    shutil.rmtree(layout.results / "seals")
-    ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY})
-    assert _damage(layout) == []
-
-
 def test_a_store_with_fewer_draws_than_its_manifest_tells_of(layout: ExperimentLayout) -> None:
     for process in range(2):
         shutil.rmtree(process_folder(layout.group(IDENTITY, 0), process))
@@ -100,9 +91,3 @@ def test_a_store_with_fewer_draws_than_its_manifest_tells_of(layout: ExperimentL
     with pytest.raises(StoreError, match=r"names 3 draws, though 4 were committed by .*: markers were lost\n  remedy"):
         again.reconcile_manifest(path)
     assert path.exists()
-
-
-def test_a_manifest_of_other_chains_says_nothing_of_these(layout: ExperimentLayout) -> None:
-    store = ChainStore(layout.group("f" * 16, 0), 4, {"identity": "f" * 16})
-    store.reconcile_manifest(layout.sampled("group-000"))
-    assert layout.sampled("group-000").exists()

@@ -53,11 +53,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", [[], ["new"], ["old", "new"], ["--cores", "2", "new"], ["-c2", "new"], ["-k"]])
-def test_a_page_that_is_missing_needs_jobs(folder: Path, words: list[str]) -> None:
-    assert needs_jobs(words, {})
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -81,16 +76,6 @@ def test_a_page_that_is_missing_needs_jobs(folder: Path, words: list[str]) -> No
 )
 def test_no_server_is_started_that_nothing_would_use(folder: Path, words: list[str]) -> None:
     assert not needs_jobs(words, {})
-
-
-def test_an_index_that_exists_leaves_the_question_to_planning(folder: Path) -> None:
-    (folder / "results" / "index.html").touch()
-    assert not needs_jobs([], {})
-    assert needs_jobs(["new"], {})
-
-
-def test_a_profile_of_the_environment_counts(folder: Path) -> None:
-    assert not needs_jobs([], {"SNAKEMAKE_PROFILE": "profiles/slurm-cpu"})
 
 
 def test_arguments_and_exit_codes_are_those_of_snakemake(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.operations.verify_files import Findings, check, list_owners
-from bayesmesh.report.report_times import read_time, write_ledger
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.lock import WriterLock
@@ -94,27 +92,6 @@ def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str
     assert any(str(path) in line for line in check(layout.results, "toy").damaged)
 
 
-def test_one_line_names_a_folder_that_is_gone(layout: ExperimentLayout) -> None:
-    shutil.rmtree(layout.chains)
-    shutil.rmtree(layout.posterior)
-    assert set(check(layout.results, "toy").damaged) == {
-        f"{path}: is missing" for path in (layout.posterior, layout.chains)
-    }
-
-
-def test_an_experiment_that_is_gone_is_known_by_its_records(layout: ExperimentLayout) -> None:
-    shutil.rmtree(layout.folder)
-    assert list_owners(layout.results) == ["toy"]
-    assert check(layout.results, "toy").damaged[0] == f"{layout.folder}: is missing"
-
-
-def test_draws_that_were_committed_since_are_no_damage(layout: ExperimentLayout) -> None:
-    _commit(layout, 2)
-    assert check(layout.results, "toy") == WHOLE
-    shutil.rmtree(layout.group(IDENTITY, 0) / "draws.zarr" / "sample_stats" / "diverging" / "c")
-    assert check(layout.results, "toy").damaged
-
-
 def test_what_was_made_from_something_else_is_out_of_date(layout: ExperimentLayout) -> None:
     (layout.posterior / "zarr.json").write_text("[]")
     _seal(layout, "assemble", layout.posterior)
@@ -132,24 +109,6 @@ def test_what_is_being_written_is_told_apart(layout: ExperimentLayout) -> None:
     assert found.damaged == []
     assert f"diagnose is being written by process {os.getpid()} of" in found.writers[0]
     assert check(layout.results, "toy").damaged
-
-
-def test_an_older_whole_copy_of_a_ledger_is_noticed_by_the_table_of_times(layout: ExperimentLayout) -> None:
-    (layout.posterior / "zarr.json").write_text('{"attributes": {}}')
-    _seal(layout, "assemble", layout.posterior)
-    name = layout.posterior.relative_to(layout.results).as_posix()
-    inputs = {name: read_seal(seal_file(layout.results, "toy", "assemble")).digest(name)}
-    _seal(layout, "diagnose", layout.summary, inputs=inputs)
-    ledger = Ledger(layout.ledger_part("diagnose"), "diagnose")
-    older = ledger.path.read_bytes()
-    ledger.add("diagnose", 1.0)
-    ledger.finish()
-    ledger.save()
-    write_ledger(layout, read_time(layout, {}, {}).phases)
-    _seal(layout, "report", layout.ledger)
-    assert check(layout.results, "toy") == WHOLE
-    ledger.path.write_bytes(older)
-    assert [line.partition(": ")[0] for line in check(layout.results, "toy").damaged] == [str(layout.ledger)]
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,6 @@ STEP = {
 }
 
 
-def test_nobody_says_anything() -> None:
-    assert find_rank({}) == ProcessRank()
-    assert find_rank({"BAYESMESH_JOIN_SECONDS": "7.5"}).join_seconds == 7.5
-
-
 def test_variables_of_jax() -> None:
     assert find_rank(JAX) == ProcessRank(4, 3, "host:123", "JAX_NUM_PROCESSES")
     assert find_rank(JAX | STEP).num_processes == 4, "what a launcher sets by itself does not go before them"
@@ -39,10 +34,6 @@ def test_a_step_of_slurm() -> None:
     assert 50_000 <= int(port) < 60_000
     assert find_rank(STEP | {"SLURM_STEP_ID": "3"}).address != rank.address
     assert find_rank(STEP | {"SLURM_JOB_ID": "78"}).address != rank.address
-
-
-def test_one_process_a_node_has_all_its_devices() -> None:
-    assert find_rank(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}).device is None
 
 
 def test_a_job_that_is_no_step_of_several_is_one_process() -> None:

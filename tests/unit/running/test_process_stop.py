@@ -26,11 +26,8 @@ sys.exit(cli.main(sys.argv[1:]))
     [
         ("sample", signal.SIGUSR1, 75),
         ("sample", signal.SIGTERM, 75),
-        ("sample", signal.SIGINT, 75),
-        ("sample", signal.SIGHUP, 75),
         # Stages that keep nothing until they have ended are ended.
         ("assemble", signal.SIGTERM, -signal.SIGTERM),
-        ("compile", signal.SIGINT, -signal.SIGINT),
     ],
 )
 def test_a_signal_before_the_work_begins(

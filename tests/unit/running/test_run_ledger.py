@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.running.run_ledger import FINISHED, Ledger, check_ledger, intact_rows, read_rows
+from bayesmesh.running.run_ledger import FINISHED, Ledger, check_ledger, read_rows
 
 COLUMNS = {
     "job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device", "at", "slurm_job", "attempt",
@@ -128,44 +128,6 @@ def test_every_changed_removed_or_moved_line_is_found(path: Path) -> None:
         with pytest.raises(StoreError, match=message) as caught:
             list(read_rows(path))
         assert str(path) in str(caught.value)
-
-
-def test_each_damage_is_one_line_and_other_rows_are_read(path: Path) -> None:
-    write_two_attempts(path)
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text("".join([lines[0].replace("1.5", "0.5"), *lines[1:3], lines[3].replace("1.5", "7.5"), lines[4]]))
-    assert [line.partition(", ")[2][:6] for line in check_ledger(path)] == ["line 1", "line 4"]
-    assert [row["phase"] for row in intact_rows(path)] == ["start", "warmup"]
-    # A later attempt neither hides nor repeats it.
-    later = Ledger(path, "sample-group-000")
-    later.add("start", 1.0)
-    later.save()
-    assert [line.partition(", ")[2][:6] for line in check_ledger(path)] == ["line 1", "line 4"]
-
-
-def test_a_ledger_under_another_name_is_found(path: Path) -> None:
-    write_two_attempts(path)
-    other = path.rename(path.with_name("sample-group-001.jsonl"))
-    assert "line 1: was changed" in next(check_ledger(other))
-
-
-def test_a_ledger_of_another_experiment_is_found(path: Path) -> None:
-    write_two_attempts(path)
-    other = path.parent.parent.with_name("other") / "ledger" / path.name
-    other.parent.mkdir(parents=True)
-    assert "line 1: was changed" in next(check_ledger(path.rename(other)))
-
-
-def test_rows_of_earlier_versions_stand_at_the_beginning_and_name_no_attempt(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_text('{"phase": "sample", "seconds": 1.0}\n{"phase": "write", "seconds": 2.0}\n', encoding="utf-8")
-    assert not list(check_ledger(path))
-    write_two_attempts(path)
-    assert [("attempt" in row, row["phase"]) for row in read(path)][:3] == [
-        (False, "sample"), (False, "write"), (True, "start")
-    ]  # fmt: skip
-    path.write_text(path.read_text(encoding="utf-8").replace("2.0", "3.0", 1), encoding="utf-8")
-    assert "line 3: was changed, or lines before it" in next(check_ledger(path))
 
 
 def test_the_file_is_the_old_one_or_the_new_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from bayesmesh import stages
-from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.running.run_ledger import Ledger, read_rows
 from bayesmesh.running.running_overhead import add_ends, add_start, process_started
 
@@ -99,32 +97,3 @@ def test_a_scheduler_that_does_not_know_costs_no_row(queue: Path, tmp_path: Path
     ledger = Ledger(tmp_path / "compile.jsonl", "compile")
     add_start(ledger, os.environ)
     assert list(rows(ledger)) == ["start"]
-
-
-def test_damaged_rows_cost_neither_the_end_nor_a_warning(
-    queue: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    now = int(time.time())
-    ledger = Ledger(tmp_path / "compile.jsonl", "compile")
-    for age in (0, 1):
-        ledger.add("run", 1.0)
-        ledger.rows[-1].update(slurm_job="5", at=now - float(age))
-    ledger.save()
-    lines = ledger.path.read_text().splitlines()
-    damaged = lines[0].replace('"slurm_job": "5"', '"slurm_job": 5')
-    ledger.path.write_text("\n".join(['{"slurm_job": "5"}', "{", "[]", damaged, *lines[1:]]))
-    queue.write_text(f"5|{now - 9}|{now - 8}|{now + 3}|COMPLETED\n")
-    add_ends(Ledger(tmp_path / "report.jsonl", "report"), os.environ)
-    (row,) = read_rows(tmp_path / "slurm.jsonl")
-    assert row["seconds"] == 4.0
-    assert not caplog.records
-
-
-def test_a_change_to_the_queue_changes_no_stage() -> None:
-    files = [
-        path
-        for path in Path(str(stages.__file__)).parent.glob("*.py")
-        if path.stem not in ("stage_command", "stage_recommend", "report", "sweep")
-    ]
-    assert {"sample", "diagnose"} <= {path.stem for path in files}
-    assert not [path for path in source_closure(files) if path.stem in ("overhead", "queue")]

@@ -76,13 +76,6 @@ def test_a_line_every_half_minute_with_the_rate_of_this_run(
     assert lines.messages[0] == "a: 930 of 1000 iterations, 1/s, 70 s to go"
 
 
-def test_nothing_left_to_do_says_nothing(lines: pytest.LogCaptureFixture, show_on: ShowOn) -> None:
-    stderr = show_on(io.StringIO())
-    Progress("a", 10, done=10).close()
-    assert lines.messages == []
-    assert stderr.getvalue() == ""
-
-
 def test_a_bar_on_a_terminal(lines: pytest.LogCaptureFixture, show_on: ShowOn) -> None:
     terminal = show_on(Terminal())
     work = Progress("mnist sample", 4, done=1)
@@ -96,23 +89,3 @@ def test_a_bar_on_a_terminal(lines: pytest.LogCaptureFixture, show_on: ShowOn) -
     assert "acceptance=0.81" in last
     assert "draw" in last
     assert len(lines.messages) == 1, "and in the log file the line at the end"
-
-
-def test_a_log_line_does_not_break_the_bar(show_on: ShowOn, clock: list[float]) -> None:
-    terminal, log = show_on(Terminal()), logging.getLogger("bayesmesh")
-    handler, level, propagate = logging.StreamHandler(terminal), log.level, log.propagate
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    try:
-        work = Progress("a", 10)
-        clock[0] += 31
-        work.advance(5)
-        work.close()
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-        log.propagate = propagate
-    (line,) = (line for line in terminal.getvalue().split("\n") if "5 of 10 draws" in line)
-    shown = line.rsplit("\r", 1)[-1]
-    assert shown.startswith("a: 5 of 10 draws")

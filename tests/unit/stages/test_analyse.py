@@ -7,21 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.operations.scaffold.templates import template_analysis as template
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file
-from bayesmesh.store.zarr_arrays import open_group, write_array
 
 CONFIG = {
     "title": "Small", "data": {"source": "digits"}, "model": {"name": "softmax_regression"},
@@ -56,16 +53,6 @@ def test_an_output_that_is_not_written_is_named(
     assert not receipt_file(ExperimentLayout(tmp_path, "small").folder / "averaging" / "scores.csv").exists()
 
 
-def test_an_output_of_an_earlier_run_is_not_taken_for_one_of_this(
-    spec: StageSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Averaging, "run", writing("scores.csv", "predictions.zarr"))
-    assert analyse.run(spec, Ledger(Path("unused"), "average")) == "done"
-    monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
-    with pytest.raises(UserError, match=r"predictions\.zarr: not written"):
-        analyse.run(spec, Ledger(Path("unused"), "average"))
-
-
 @pytest.mark.parametrize("word", ["posterior", "data", "verdict"])
 def test_results_that_are_read_without_being_declared_are_refused(
     spec: StageSpec, monkeypatch: pytest.MonkeyPatch, word: str
@@ -95,41 +82,3 @@ def test_results_that_are_read_without_being_declared_are_refused(
     shutil.rmtree(layout.folder / "averaging")
     monkeypatch.setattr(analyse, "analysis_of", lambda stage: declaration.model_copy(update={"reads": (word,)}))
     assert analyse.run(spec, Ledger(Path("unused"), "average")) == "done"
-
-
-def test_a_verdict_is_seen_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "results").symlink_to(tmp_path / "elsewhere")
-    asked = experiment_class().model_validate(CONFIG)
-    spec = make_spec("average", "small", asked, str(tmp_path / "results"))
-    spec.layout.verdict.parent.mkdir(parents=True)
-    spec.layout.verdict.write_text("{}")
-    write = writing("scores.csv", "predictions.zarr")
-
-    def run(self: Averaging, subject: Any, others: Any, files: Mapping[str, Path]) -> str:
-        subject.layout.verdict.resolve().read_text()
-        return str(write(self, subject, others, files))
-
-    monkeypatch.setattr(Averaging, "run", run)
-    with pytest.raises(ConfigError, match=r"diagnostics: read by the analysis 'averaging', which does not declare it"):
-        analyse.run(spec, Ledger(Path("unused"), "average"))
-
-
-def test_one_of_a_user_that_reads_the_posterior_alone_is_told_of_no_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = Path(template.__file__).read_text(encoding="utf-8").replace("NewAnalysis", "Moments")
-    (tmp_path / "own_moments.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    asked = {"title": "Small", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
-    experiment = experiment_class().model_validate({**asked, "analyses": {"own_moments:Moments": {"num_shown": 3}}})
-    own = make_spec("own_moments:Moments", "small", experiment, "results")
-    layout = ExperimentLayout(Path("results"), "small")
-    group = open_group(layout.posterior, "w").create_group("posterior")
-    write_array(group, "x", np.arange(12.0).reshape(2, 3, 2), ("chain", "draw", "dim"))
-    write_hashes(layout.posterior, {})
-    assert analyse.run(own, Ledger(Path("unused"), "moments")) == "1 latents"
-    table = layout.folder / "moments" / "moments.csv"
-    assert table.read_text().splitlines()[1].startswith("x,5.5,")
-    assert receipt_file(table).exists()

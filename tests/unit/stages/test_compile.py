@@ -139,28 +139,3 @@ def test_what_a_model_reads_is_in_the_audit_and_in_the_seal(tmp_path: Path, monk
         assert why_lost(jobs["shard"]) == ""
         (tmp_path / name).write_text(text)
     assert why_lost(jobs["compile"]) == ""
-
-
-def test_a_rating_whose_twin_is_held_out_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    jax.config.update("jax_enable_x64", True)
-    monkeypatch.chdir(tmp_path)
-    cells = [(user, film) for user in range(8) for film in range(5)]
-    # The last day is held out, and has one more rating of a film that the user has rated before.
-    lines = [f"reader {u},book {f},{(u + f) % 5 + 1},{len(cells) - i}" for i, (u, f) in enumerate(reversed(cells))]
-    Path("stars.csv").write_text("\n".join(["user,film,rating,day", *lines, "reader 2,book 3,4,99"]) + "\n")
-    experiment = {
-        "title": "Stars", "kernel": {"name": "nuts"}, "model": {"name": "rating_factorization"},
-        "data": {"source": "table", "files": "stars.csv", "types": {"user": "category", "film": "category"},
-                 "held_out_fraction": 0.02, "held_out_last": "day"},
-    }  # fmt: skip
-    (tmp_path / "config" / "experiments").mkdir(parents=True)
-    (tmp_path / "config" / "config.yaml").write_text("experiments: [stars]\n")
-    (tmp_path / "config" / "experiments" / "stars.yaml").write_text(yaml.safe_dump(experiment))
-    monkeypatch.setattr(compile, "use_cache", lambda _: None)
-    for stage in ("fetch", "shard"):
-        assert main([stage, "--experiment", "stars"]) == 0
-    assert main(["compile", "--experiment", "stars"]) == 2
-    said = capfd.readouterr().err
-    assert "stars.yaml: key 'model.user': user 'reader 2' has rated 'book 3' more than once" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from bayesmesh.sampling.sampling_summaries import Extent, derive, lower_derived,
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
-from posteriors import POSTERIORS
 from rows_in_memory import Rows
 
 CHAINS, DRAWS = 2, 5
@@ -80,23 +78,6 @@ def test_summaries_at_the_truth_are_those_of_a_draw_that_equals_it(
         np.testing.assert_allclose(value, whole["summaries"][name][1, 2], rtol=1e-5, atol=1e-5)
     rows.truth = lambda: {name: value[None] for name, value in truth.items()}  # type: ignore[attr-defined]
     assert summaries_at_truth(case.model, case.spec, rows, posterior, 2) == {}, "another model's"
-
-
-def test_rows_are_given_in_the_dtype_of_the_experiment(tmp_path: Path) -> None:
-    """Sources store float64, and a distribution of TFP refuses parameters of two dtypes."""
-    case = POSTERIORS["linear"].case("float32")
-    assert {value.dtype for value in case.rows.values()} == {np.dtype("float64")}
-    group = open_group(tmp_path / "posterior.zarr", "w").create_group("posterior")
-    for name, shape in {"intercept": (), "slope": (3,), "noise": ()}.items():
-        draws = np.full((CHAINS, DRAWS, *shape), 0.5, np.float32)
-        write_array(group, name, draws, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(len(shape)))))
-    found = derive(case.model, case.spec, Rows(case.rows), open_posterior(tmp_path / "posterior.zarr"), 2, 10**9)
-    error = case.rows["y"] - 0.5 * (1 + case.rows["x"].sum(axis=1))
-    np.testing.assert_allclose(
-        found["log_likelihood"]["y"][0, 0], -2 * error**2 - np.log(0.5 * np.sqrt(2 * np.pi)), rtol=1e-4
-    )
-    assert found["log_likelihood"]["y"].dtype == np.float32
-    assert found["observed_data"]["y"].dtype == np.float64
 
 
 @pytest.mark.parametrize("total", [1, 2, 7, 100, 60_000])

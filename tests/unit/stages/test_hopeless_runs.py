@@ -64,14 +64,3 @@ def test_without_a_finite_start_the_row_and_the_file_are_named(
     )
     assert "sampling.initial.method" in said
     assert not list(tmp_path.glob("results/some/chains/*/*/commits/*"))
-
-
-def test_chains_that_all_diverge_end_the_job_again_and_again(stages: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    kernel = {"name": "hmc", "initial_step_size": 1e5, "num_leapfrog_steps": 2}
-    assert stages("gaussian", kernel, "fetch", "shard", "compile", "sample") == 7
-    ended = "some group-000: every trajectory of all chains (0 to 1) diverged in draws 0 to 99; sampling has ended"
-    assert ended in capfd.readouterr().err
-    assert stages("gaussian", kernel, "sample") == 7
-    assert ended in capfd.readouterr().err
-    assert main(["status"]) == 0
-    assert "some group-000: sampling has ended early: all chains are divergent" in capfd.readouterr().out

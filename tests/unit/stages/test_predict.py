@@ -16,7 +16,7 @@ from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import ConfigError, DataError
+from bayesmesh.errors import DataError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.predict import predict_table
 from bayesmesh.store import draw_chunks
@@ -167,18 +167,6 @@ def test_classes_are_predicted_with_probabilities_and_their_names(trained: Calla
     assert found["alive"].tolist() == np.where(p.mean(0) >= 0.5, "yes", "no").tolist()
 
 
-def test_several_classes_have_a_probability_each(trained: Callable[..., StageSpec]) -> None:
-    z = {"intercept": np.broadcast_to([1.0, -1.0], (*SHAPE, 2)), "coefficients": np.zeros((*SHAPE, 1, 2))}
-    spec = trained({"formula": "site ~ x", "family": "categorical"}, z)
-    pd.DataFrame({"x": [1.0, 2.0]}).to_csv("new.csv", index=False)
-    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    found = pd.read_csv("out.csv")
-    expected = np.exp([0.0, 1.0, -1.0]) / np.exp([0.0, 1.0, -1.0]).sum()
-    columns = [f"probability[{name}]" for name in ("aachen", "bonn", "köln")]
-    np.testing.assert_allclose(found[columns], [expected, expected], rtol=1e-5)
-    assert found["site"].tolist() == ["bonn", "bonn"]
-
-
 def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,58 +219,6 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
         assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet"])
-@pytest.mark.parametrize(
-    ("formula", "family", "outcome", "some"),
-    [("y ~ x", "normal", "y", [None, 4.0, 5.0]), ("alive ~ x", "bernoulli", "alive", ["yes", None, "no"])],
-)
-def test_the_outcome_may_be_there_and_empty(
-    trained: Callable[..., StageSpec], formula: str, family: str, outcome: str, some: list[Any], ending: str
-) -> None:
-    """In all rows or in some: it is not read. So may any column be empty on which predictions do not depend."""
-    z = normal_latents()
-    names = ["intercept", "coefficients", *(["sigma"] if family == "normal" else [])]
-    spec = trained({"formula": formula, "family": family}, {name: z[name] for name in names})
-    plain = pd.DataFrame({"x": [1.0, 2.0, 3.0]})
-    found = []
-    for values in ({}, {outcome: None}, {outcome: some, "unused": None, "site": None}):
-        table = plain.assign(**values)
-        path = Path("new").with_suffix(ending)
-        table.to_csv(path, index=False) if ending == ".csv" else table.to_parquet(path)
-        assert predict_table(spec, path, Path("out.csv"), 0.9) == 3
-        found.append(Path("out.csv").read_bytes())
-    assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.parametrize("most", [10.5, -3])
-def test_trials_that_are_negative_or_fractional_are_refused(trained: Callable[..., StageSpec], most: float) -> None:
-    model = {"formula": "count ~ x", "family": "binomial", "trials": "most"}
-    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.zeros((*SHAPE, 1))})
-    Path("new.csv").write_text(f"x,most\n1,1\n1,{most}\n")
-    with pytest.raises(ConfigError, match=rf"key 'model.trials': 'most' is {most:g} in a row"):
-        predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-
-
-def test_rows_with_fewer_trials_than_a_known_outcome_are_predicted(trained: Callable[..., StageSpec]) -> None:
-    """The outcome that stands in for theirs may be more than their trials."""
-    model = {"formula": "count ~ x", "family": "binomial", "trials": "most"}
-    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.zeros((*SHAPE, 1))})
-    Path("new.csv").write_text("x,most\n1,1\n1,0\n1,8\n")
-    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    np.testing.assert_allclose(pd.read_csv("out.csv")["count_mean"], [0.5, 0, 4])
-
-
-def test_rows_without_a_finite_prediction_are_refused_with_their_number(trained: Callable[..., StageSpec]) -> None:
-    """With an exposure of 0, and far outside of the data, where the mean overflows."""
-    model = {"formula": "count ~ x", "family": "poisson", "exposure": "unused"}
-    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.ones((*SHAPE, 1))})
-    for row, said in ((["1", "0"], "row 2: 'offset'"), (["1e6", "1"], "row 2: the prediction is infinite")):
-        Path("new.csv").write_text(f"x,unused\n1,1\n{','.join(row)}\n")
-        with pytest.raises(DataError, match=said):
-            predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    assert not Path("out.csv").exists()
-
-
 def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
     trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,79 +241,6 @@ def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
     assert "row 1: 'x' holds no value" in said
     assert "leave out the column" in said
     assert "data:" not in said
-
-
-def test_a_posterior_of_many_datasets_is_refused(
-    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained({"formula": "y ~ x"}, {"intercept": np.zeros((*SHAPE, 3))}, replicates="site")
-    Path("new.csv").write_text("site,x\nbonn,1\n")
-    assert main(["predict", "old", "--table", "new.csv"]) == 2
-    assert "key 'data.replicates'" in capsys.readouterr().err
-
-
-def test_a_formula_names_the_outcome_among_equal_columns(trained: Callable[..., StageSpec]) -> None:
-    old = pd.read_csv("old.csv")
-    old.assign(copy=old["y"]).to_csv("old.csv", index=False)
-    spec = trained(NORMAL, normal_latents(), standardise=["y", "copy"])
-    pd.DataFrame({"site": ["bonn"], "x": [5.0]}).to_csv("new.csv", index=False)
-    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    found = pd.read_csv("out.csv")
-    # In the unit of the table.
-    assert abs(found["y_mean"][0] - old["y"].mean()) < 2 * old["y"].std()
-    assert found["y_mean"][0] > 2
-
-
-def test_other_models_hand_the_outcome_on(trained: Callable[..., StageSpec]) -> None:
-    """The column is known from the traced model, whatever other columns hold the same values."""
-    old = pd.read_csv("old.csv")
-    old.assign(copy=old["y"])[["copy", *old]].to_csv("old.csv", index=False)
-    latents = {"effects": np.zeros((*SHAPE, 4)), "sigma": np.ones(SHAPE)}
-    model = {"name": "numpyro", "function": "numpyro_functions:by_site"}
-    spec = trained(model, latents, types={"count": "integer"})
-    pd.DataFrame({"count": [3]}).to_csv("new.csv", index=False)
-    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    assert "y_mean" in Path("out.csv").read_text()
-
-
-@pytest.mark.parametrize(
-    ("model", "needed"),
-    [
-        ({"formula": "y ~ alive + x"}, {"alive", "x"}),
-        ({"formula": "y ~ alive + x:alive + (0 + unused | site)"}, {"alive", "x", "unused", "site"}),
-        ({"formula": "log(y) ~ sqrt(x)", "offset": "unused", "weights": "most"}, {"x", "unused"}),
-        ({"formula": "count ~ x", "family": "poisson", "exposure": "most"}, {"x", "most"}),
-        ({"formula": "count ~ x", "family": "binomial", "trials": "most"}, {"x", "most"}),
-    ],
-)
-def test_a_regression_needs_each_column_that_its_predictor_reads(
-    trained: Callable[..., StageSpec], model: dict[str, Any], needed: set[str]
-) -> None:
-    """Also one that is constant in the first rows of both tables, or has no effect in them."""
-    old = pd.read_csv("old.csv").sort_values("alive")
-    old.assign(x=old["x"].abs() + 1, y=old["y"].abs() + 1, most=5).to_csv("old.csv", index=False)
-    spec = trained(model, normal_latents())
-    for name in sorted(needed):
-        new = pd.DataFrame({"x": [2.0], "alive": ["no"], "unused": [0.0], "site": ["bonn"], "most": [4]})
-        for column in (None, ""):
-            table = new.drop(columns=name) if column is None else new.assign(**{name: column})
-            table.to_csv("new.csv", index=False)
-            with pytest.raises(
-                DataError, match=f"'{name}'.* on which predictions depend|'{name}'.* predictions depend on it"
-            ):
-                predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-
-
-def test_predictions_are_written_with_all_digits(trained: Callable[..., StageSpec]) -> None:
-    latents = {
-        "intercept": np.full(SHAPE, 101326.4),
-        "coefficients": np.zeros((*SHAPE, 1)),
-        "sigma": np.full(SHAPE, 1e-9),
-    }
-    spec = trained({"formula": "y ~ x"}, latents)
-    pd.DataFrame({"x": [0.0]}).to_csv("new.csv", index=False)
-    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
-    np.testing.assert_allclose(pd.read_csv("out.csv").iloc[0, 1:], 101326.4, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["numpyro", "pymc"])

@@ -74,12 +74,6 @@ def test_an_exception_of_a_source_is_named_with_its_line(shard_data: Any) -> Non
     assert "Traceback" not in output
 
 
-def test_what_is_no_dataset_is_refused(shard_data: Any) -> None:
-    code, output = shard_data(lambda: {"x": X})
-    assert code == 3
-    assert "source 'gaussian': `read` returns dict instead of a Dataset" in output
-
-
 def test_data_beyond_the_memory_are_refused_with_the_numbers(shard_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard, "available_memory", lambda: 2**28)
     code, output = shard_data(None, num_rows=10**8, dimension=2)

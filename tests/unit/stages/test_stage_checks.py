@@ -17,9 +17,8 @@ from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec
+from bayesmesh.planning.plan_specs import later_stages, make_spec
 from bayesmesh.stages.stage_checks import check_later, check_reading, check_values
-from bayesmesh.stages.stage_inputs import key_of_model
 from bayesmesh.store.layout import DataLayout
 
 OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}
@@ -105,48 +104,6 @@ def test_a_model_that_reads_what_is_not_there_is_refused(refusal: Check, source:
     assert "use other data (key 'data.source')" in message
 
 
-OWN_MODEL = """
-from bayesmesh.config.settings import Settings
-from bayesmesh.models import softmax_regression
-
-
-class Options(Settings):
-    prior_scale: float = 1.0
-
-
-class Mine(softmax_regression.SoftmaxRegression):
-    def log_likelihood(self, latents, rows):
-        return self.predict(latents, rows).log_prob(rows["label"].astype("int32"))
-
-    def outcome(self, rows):
-        return rows[{field}]{more}
-"""
-
-
-@pytest.mark.parametrize(
-    ("field", "more", "said"),
-    [
-        ("'label'", "", ""),
-        ("'labels'", "", "model Mine asks for 'labels'; the rows have features, label"),
-        ("'label'", " + 0.5", "outcomes must be 359 integer labels from 0 to 9"),
-        ("'label'", " * 2", "outcomes must be 359 integer labels from 0 to 9"),
-        ("'features'", "", "outcomes must be 359 integer labels from 0 to 9"),
-    ],
-)
-def test_a_model_of_ones_own_that_declares_nothing_is_held_to_the_data(
-    refusal: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, more: str, said: str
-) -> None:
-    folder = tmp_path / "own"
-    folder.mkdir()
-    # One name a case: modules stay imported.
-    name = f"own_{abs(hash((field, more)))}"
-    (folder / f"{name}.py").write_text(OWN_MODEL.format(field=field, more=more))
-    monkeypatch.chdir(folder)
-    message = refusal("digits", f"{name}:Mine", averaging={})
-    assert said in message
-    assert bool(message) == bool(said)
-
-
 OF_GROUPS = """
 import jax.numpy as jnp
 from tensorflow_probability.substrates import jax as tfp
@@ -203,12 +160,6 @@ def test_an_index_of_a_test_row_is_within_its_array(
     assert bool(message) == bool(said)
 
 
-def test_a_later_spec_that_lacks_its_key_is_named(refusal: Check) -> None:
-    spec = StageSpec(stage="recommend", experiment="x", config={})
-    with pytest.raises(ConfigError, match=r"key 'config.recommendation' is missing"):
-        spec.settings("recommendation")
-
-
 def test_a_role_that_the_model_would_ignore_is_refused() -> None:
     config = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
     spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
@@ -217,16 +168,3 @@ def test_a_role_that_the_model_would_ignore_is_refused() -> None:
         ConfigError, match=r"some.yaml: key 'data.weights': the model 'gaussian' would ignore the weights"
     ):
         check_reading(spec, about)
-
-
-@pytest.mark.parametrize(
-    ("model", "key"),
-    [
-        ({"name": "gaussian"}, "model.name"),
-        ({"name": "mine:Model"}, "model.name"),
-        ({"name": "log_density", "function": "mine:f", "prior": {"mu": "normal(0, 1)"}}, "model.function"),
-    ],
-)
-def test_mistakes_in_code_are_at_the_key_that_names_it(model: dict[str, Any], key: str) -> None:
-    config = {"model": model, "kernel": {"name": "hmc"}, "sampling": {}, "compute": {}}
-    assert key_of_model(StageSpec(stage="compile", experiment="some", config=config, num_chains=4)) == key

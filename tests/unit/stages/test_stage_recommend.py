@@ -16,7 +16,6 @@ from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.data_sharding import shard
-from bayesmesh.errors import ConfigError, DataError, StoreError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
@@ -131,23 +130,3 @@ def test_mistakes_are_named(
     assert main(["recommend", *words]) == error
     assert message in capsys.readouterr().err
     assert Path("w.csv").read_text() == "1\n"
-
-
-def test_a_call_needs_one_of_both(latents: dict[str, np.ndarray]) -> None:
-    with pytest.raises(ConfigError, match="one of `user`, `watched` and `rated`"):
-        bm.recommend("club")
-    with pytest.raises(DataError, match="film 2 of the list: no film 'Film 999'"):
-        bm.recommend("club", watched=["Film 001", "Film 999"])
-
-
-def test_a_damaged_posterior_is_refused(latents: dict[str, np.ndarray]) -> None:
-    metadata = Path("results/club/posterior.zarr/posterior/film_biases/zarr.json")
-    metadata.write_text(metadata.read_text() + " ")
-    with pytest.raises(StoreError, match=r"film_biases/zarr\.json"):
-        bm.recommend("club", 3)
-
-
-def test_a_model_without_embeddings_is_refused(latents: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bayesmesh.analyses.recommendation.film_list_request.read_flag", lambda *of: False)
-    with pytest.raises(ConfigError, match="model 'matrix_factorization' declares neither `folds_in`"):
-        bm.recommend("club", 3)

@@ -15,7 +15,6 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.interim_diagnosis import look_numbers
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_monitor import MonitoredSummaries
 from bayesmesh.stages.stage_checks import check_stop
 from bayesmesh.stages.stage_stop_rule import StopRule
@@ -96,10 +95,6 @@ def test_it_stops_at_the_first_look_that_meets_the_target(group: Group) -> None:
     assert [look["targets"][0]["value"] for look in found] == [_ess(look["draws"]) for look in found]
     assert group.done == -(-expected // 64) * 64, "it ends with the segment that holds the look"
     assert json.loads((group.folder / "looks.json").read_text()) == rule.content()
-
-
-def test_commits_may_be_asked_for_at_every_look(group: Group) -> None:
-    assert group.begin(min_ess_bulk=200).look_numbers == look_numbers(20, 1.5, LIMIT)
 
 
 def test_a_target_that_is_never_met_ends_at_the_limit(group: Group) -> None:
@@ -217,32 +212,6 @@ def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group:
     assert looks[-1]["judged"] == ["log_density", "x"], "nothing is met without all"
 
 
-def test_the_time_of_looks_is_recorded_and_a_long_one_is_told(
-    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    ledger = Ledger(tmp_path / "ledger.jsonl", "sample-group-000")
-    rule = group.begin(min_ess_bulk=200)
-    content = group.run().finish(ledger)
-    assert content["look_seconds"] == pytest.approx(sum(look["seconds"] for look in content["looks"]), abs=1e-5)
-    assert all(look["seconds"] > 0 for look in content["looks"])
-    assert content["sampling_seconds"] == len(group.store.commits())
-    (row,) = ledger.rows
-    assert (row["phase"], row["seconds"]) == ("look", content["look_seconds"])
-    assert not [r for r in caplog.records if "looks took" in r.message]
-    monkeypatch.setattr("bayesmesh.stages.stage_stop_rule.NOTICED_SECONDS", 0.0)
-    monkeypatch.setattr("bayesmesh.stages.stage_stop_rule.MOST_SHARE", 0.0)
-    rule.finish(ledger)
-    assert [r for r in caplog.records if "looks took" in r.message and "growth" in r.message]
-
-
-def test_what_a_killed_writer_left_is_no_look(group: Group) -> None:
-    group.begin(min_ess_bulk=200)
-    expected = _outcome(group.run())
-    (group.folder / "looks.json").write_text("{")
-    assert _outcome(group.begin(min_ess_bulk=200)) == expected
-    assert json.loads((group.folder / "looks.json").read_text())["reason"] == "met"
-
-
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
@@ -266,17 +235,3 @@ def test_an_unknown_summary_is_refused_with_the_nearest_name(
         check_stop(_spec(stop), case.model, case.spec)
     assert f"config/experiments/some.yaml: key 'sampling.stop.{key}'" in caught.value.message
     assert "did you mean 'logits'?" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("stop", "names"),
-    [
-        ({"min_ess_bulk": 1}, ["biases", "log_density", "log_likelihood", "logits"]),
-        ({"max_r_hat": 1.1, "summaries": ["logits", "log_density"]}, ["log_density", "logits"]),
-        ({"max_mcse": {"biases": 0.1}}, ["biases"]),
-        ({"max_mcse": {"biases": 0.1}, "min_ess_tail": 9, "summaries": ["logits"]}, ["biases", "logits"]),
-    ],
-)
-def test_only_what_is_judged_is_followed(make_case: Callable[..., Any], stop: dict[str, Any], names: list[str]) -> None:
-    case = make_case("softmax_regression")
-    assert check_stop(_spec(stop), case.model, case.spec) == names

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
@@ -293,51 +292,9 @@ def test_what_is_left_after_the_last_whole_commit_continues_to_the_same_draws(
     assert len(ChainStore(folder, 4, {"identity": "0123456789abcdef"}).commits()) == 4
 
 
-def test_a_group_whose_arrays_are_described_otherwise_cannot_be_resumed(folder: Path) -> None:
-    about = folder / "draws.zarr" / "posterior" / "weights" / "zarr.json"
-    value = json.loads(about.read_text())
-    value["shape"][0] += 1
-    about.write_text(json.dumps(value))
-    lines = list(damage.find_damage(folder, 4, markers.read_markers(folder)))
-    assert [line.partition(": ")[0] for line in lines] == [str(about)]
-    assert damage.resumable(folder) == []
-
-
 def test_all_damaged_markers_are_named_and_the_others_read(folder: Path) -> None:
     for name in MARKERS[:2]:
         (folder / "commits" / f"{name}.json").write_text("{")
     lines: list[str] = []
     assert [commit.stop for commit in markers.read_markers(folder, lines)] == [8, 10]
     assert [Path(line.partition(": ")[0]).stem for line in lines] == sorted(MARKERS[:2])
-
-
-def test_a_file_that_cannot_be_read_does_not_end_the_check(folder: Path) -> None:
-    shard = folder / SHARDS[0]
-    shard.unlink()
-    shard.symlink_to(shard.name)
-    (folder / CHECKPOINT).unlink()
-    lines = list(damage.find_damage(folder, 4, markers.read_markers(folder), goes_on=True))
-    assert any(line.startswith(f"{shard}: cannot be read") for line in lines)
-    assert any(f"{CHECKPOINT}: is missing" in line for line in lines)
-
-
-def test_an_array_may_be_called_as_the_folder_of_shards(tmp_path: Path) -> None:
-    def commit(store: ChainStore, start: int) -> None:
-        draws = np.arange(start, start + 4.0)[:, None]
-        store.commit("sample", start, {"posterior": {"c": draws, "cc": draws}}, {"position": np.zeros(2)}, {})
-
-    store = ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}})
-    store.begin_writing()
-    commit(store, 0)
-    again = ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}})
-    last = again.begin_writing()
-    assert last is not None
-    assert last.stop == 4
-    commit(again, 4)
-    shard = next(
-        path for path in (tmp_path / "group-000" / "draws.zarr" / "posterior" / "c").rglob("c/**/0") if path.is_file()
-    )
-    stray = shard.with_name("7")
-    stray.write_bytes(shard.read_bytes())
-    with pytest.raises(StoreError, match=f"{stray}.*no marker"):
-        ChainStore(tmp_path / "group-000", 4, {"identity": "0" * 16, "environment": {}}).begin_writing()

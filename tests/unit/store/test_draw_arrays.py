@@ -58,11 +58,3 @@ def test_staged_draws_leave_the_committed_ones_alone(tmp_path: Path) -> None:
     for _ in range(2):
         arrays.publish([staged])
         np.testing.assert_array_equal(open_group(tmp_path / "draws.zarr")["posterior/x"][...], [[1, 1, 1, 7]] * 2)
-
-
-@pytest.mark.parametrize(("length", "wanted"), [(138493, 32768), (997, 400), (1, 1), (1000, 999), (2 * 499, 300)])
-def test_chunks_of_awkward_lengths_are_not_tiny(length: int, wanted: int) -> None:
-    divisor = draw_arrays._near_divisor(length, wanted)
-    assert length % divisor == 0
-    nearer = [d for d in range(1, length + 1) if length % d == 0 and max(d, wanted) / min(d, wanted) < 0.99 * max(divisor, wanted) / min(divisor, wanted)]  # fmt: skip
-    assert not nearer

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.errors import NotFinished, StoreError
-from bayesmesh.store import lock as lock_module
-from bayesmesh.store.lock import LOCK_NAME, WriterLock, describe_writer
+from bayesmesh.store.lock import LOCK_NAME, WriterLock
 
 SHORT = 0.05
 """Seconds between heartbeats; a lock is watched for three of them."""
@@ -60,12 +59,6 @@ def test_a_second_writer_is_refused_at_once_with_the_owner(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir()), "the second one left nothing"
 
 
-def test_a_job_of_a_scheduler_is_named_with_the_command_that_stops_it(tmp_path: Path, child: Any) -> None:
-    _owned_by(tmp_path, pid=child.pid, started_ticks=lock_module._start_of(child.pid), job="4711")
-    with pytest.raises(StoreError, match=f"process {child.pid} of .*, job 4711\n  remedy: .*scancel 4711"):
-        WriterLock(tmp_path).__enter__()
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"pid": 2**22 + 1}, {"started_ticks": "1"}],
@@ -91,13 +84,6 @@ def test_an_owner_on_another_boot_of_a_machine_of_this_name_is_watched(tmp_path:
             WriterLock(tmp_path).__enter__()
         process.kill()
     _owned_by(tmp_path, boot="another", pid=child.pid)
-    with WriterLock(tmp_path, SHORT) as lock:
-        lock.check()
-
-
-def test_nobody_waits_for_long_whatever_a_lock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_module, "LONGEST_HEARTBEAT", SHORT)
-    _owned_by(tmp_path, host="elsewhere", heartbeat_seconds=1e9)
     with WriterLock(tmp_path, SHORT) as lock:
         lock.check()
 
@@ -214,31 +200,3 @@ def test_a_lock_that_cannot_be_read_is_nobodys_to_take(tmp_path: Path, monkeypat
             with pytest.raises(OSError, match="writer"):
                 WriterLock(tmp_path).__enter__()
         assert (tmp_path / LOCK_NAME).read_bytes() == content
-
-
-def test_a_folder_in_the_place_of_a_lock_or_a_file_in_that_of_the_group_is_named(tmp_path: Path) -> None:
-    (tmp_path / LOCK_NAME).mkdir()
-    with pytest.raises(StoreError, match=r"writer\.json: is a folder, not a lock"):
-        WriterLock(tmp_path).__enter__()
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(StoreError, match="link: is a link or a file, not a folder"):
-        WriterLock(tmp_path / "link").__enter__()
-
-
-def test_a_file_in_the_place_of_the_folder_holds_no_lock(tmp_path: Path) -> None:
-    (tmp_path / "seals").write_text("x")
-    assert describe_writer(tmp_path / "seals" / LOCK_NAME) == ""
-
-
-def test_a_lock_that_is_removed_while_it_is_read_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_module, "read_owner", lambda _path: {"pid": os.getpid()})
-    assert describe_writer(tmp_path / LOCK_NAME) == ""
-
-
-def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nameless() -> str:
-        raise KeyError("getpwuid(): uid not found")
-
-    monkeypatch.setattr(lock_module.getpass, "getuser", nameless)
-    with WriterLock(tmp_path):
-        assert json.loads((tmp_path / LOCK_NAME).read_text())["user"] == str(os.getuid())

@@ -47,12 +47,6 @@ def test_a_name_that_an_array_bears_stays_with_it(group: zarr.Group, tmp_path: P
     assert read_labels(group, group["site"]) == [list(SITES)]  # type: ignore[arg-type]
 
 
-def test_names_that_arviz_keeps_for_itself_are_not_dimensions() -> None:
-    """A model whose groups are called `model` or `column` can be plotted."""
-    made = GroupCoordinates({"effects": [("model", SITES), ("column", None)]}, ["effects"])
-    assert made.dims("effects", (2, 3)) == ("effects_dim_0", "effects_dim_1")
-
-
 @pytest.mark.parametrize("other", [("place", ("a", "b", "c")), ("place", None), ("mean", ("a", "b", "c"))])
 def test_another_axis_of_the_same_name_keeps_its_own(tmp_path: Path, other: tuple[str, tuple[str, ...] | None]) -> None:
     group = write(tmp_path / "p.zarr", {**AXES, "sd": [other]})

@@ -137,12 +137,6 @@ def test_missing_shard_is_named(join: Callable[..., Path], groups: list[Path]) -
         join(10)
 
 
-def test_missing_array_is_named(tmp_path: Path, join: Callable[..., Path], groups: list[Path]) -> None:
-    (groups[2] / "posterior" / "weights").rename(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match=r"group-002/draws\.zarr: no array 'posterior/weights'"):
-        join(10)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -160,21 +154,6 @@ def test_groups_of_another_layout_are_refused(
     about.write_text(content.replace(*change))
     with pytest.raises(StoreError, match=r"group-001.*posterior/weights has another layout than in .*group-000"):
         join(10)
-
-
-def test_groups_of_other_segments_are_refused(
-    tmp_path: Path, join: Callable[..., Path], groups: list[Path], advance: Advance
-) -> None:
-    advance(tmp_path / "other", 10, segment=5)
-    groups[2] = tmp_path / "other" / "draws.zarr"
-    with pytest.raises(StoreError, match=r"other/draws.zarr: array posterior/weights has another layout"):
-        join(10)
-
-
-def test_a_group_that_nobody_has_is_left_out(tmp_path: Path, groups: list[Path]) -> None:
-    path = tmp_path / "p.zarr"
-    join_groups(open_group(path, "w"), path, groups, {"posterior": 3, "prior": 3})
-    assert sorted(name for name, _ in open_group(path).groups()) == ["posterior"]
 
 
 def test_xarray_reads_it_without_us(join: Callable[..., Path], expected: np.ndarray) -> None:

@@ -36,11 +36,6 @@ def posterior(tmp_path: Path, latents: dict[str, np.ndarray]) -> Posterior:
     return open_posterior(tmp_path / "posterior.zarr")
 
 
-def test_coordinates_are_no_latents(posterior: Posterior) -> None:
-    assert posterior.latents == ["scale", "weights"]
-    assert (posterior.num_chains, posterior.num_draws) == (CHAINS, DRAWS)
-
-
 PER_DRAW = CHAINS * (8 + 4 * 4)
 
 
@@ -66,11 +61,6 @@ def test_only_what_is_asked_for_counts_and_is_read(posterior: Posterior) -> None
     assert [len(block["scale"]) for block in blocks] == [2 * CHAINS] * 5 + [CHAINS]
 
 
-def test_another_group(posterior: Posterior, latents: dict[str, np.ndarray]) -> None:
-    (block,) = posterior.blocks(["lp"], group="sample_stats")
-    np.testing.assert_array_equal(block["lp"], latents["scale"].T.ravel() / 2)
-
-
 def test_what_is_missing_is_named(posterior: Posterior, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"posterior\.zarr: no group 'log_likelihood'\n  remedy: run the assemble"):
         posterior.group("log_likelihood")
@@ -80,13 +70,6 @@ def test_what_is_missing_is_named(posterior: Posterior, tmp_path: Path) -> None:
         next(posterior.blocks(["bias"]))
     with pytest.raises(StoreError, match="no Zarr group there"):
         open_posterior(tmp_path / "other.zarr")
-
-
-def test_posterior_without_latents(tmp_path: Path) -> None:
-    group = open_group(tmp_path / "a.zarr", "w").create_group("posterior")
-    write_array(group, CHAIN, np.arange(2), [CHAIN])
-    with pytest.raises(StoreError, match="has no latents"):
-        open_posterior(tmp_path / "a.zarr")
 
 
 def test_coordinates_have_labels_in_row_major_order(tmp_path: Path) -> None:

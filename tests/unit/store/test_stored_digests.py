@@ -12,7 +12,6 @@ import pytest
 from bayesmesh.files import hash_file
 from bayesmesh.store import seals, stored_digests
 from bayesmesh.store.seals import Seal, changed_files, seal_file, stamp_files, write_seal
-from bayesmesh.store.stored_digests import NAME
 
 
 @pytest.fixture
@@ -84,17 +83,3 @@ def test_a_file_that_has_just_been_written_is_not_remembered(
     reads.clear()
     assert [lines(), lines()] == [[], []]
     assert reads == [table, table]
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"files": {"x": 1}}'])
-def test_a_damaged_record_costs_a_reading(
-    tmp_path: Path, table: Path, reads: list[Path], lines: Callable[[], list[str]], content: str
-) -> None:
-    os.utime(table, (1e9, 1e9))
-    assert lines() == []
-    record = tmp_path / "results" / seals.FOLDER / NAME
-    assert str(table) in record.read_text()
-    record.write_text(content)
-    reads.clear()
-    assert [lines(), lines()] == [[], []]
-    assert reads == [table]

@@ -66,17 +66,6 @@ def test_only_numbers_and_booleans_are_stored(group: zarr.Group, values: Any) ->
     assert "x" not in group
 
 
-def test_dims_are_kept(tmp_path: Path, group: zarr.Group) -> None:
-    write_array(group, "x", np.ones((2, 3)), ["row", "column"])
-    found = open_group(tmp_path / "a.zarr")["x"]
-    assert found.metadata.dimension_names == ("row", "column")
-
-
-def test_group_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"nothing\.zarr: no Zarr group there\n  remedy: run the stage"):
-        open_group(tmp_path / "nothing.zarr")
-
-
 @pytest.mark.parametrize("aimed", [1, 100, 4096, 4 * 2**20])
 @pytest.mark.parametrize("itemsize", [1, 4, 8])
 @pytest.mark.parametrize(
@@ -93,13 +82,6 @@ def test_chunks_fit_in_the_array_and_in_the_aimed_size(shape: tuple[int, ...], i
         assert split == list(range(split[-1] + 1)) or all(shape[a] <= 1 for a in range(split[-1]) if a not in split)
         assert all(chunk[axis] == 1 for axis in split[:-1])
         assert math.prod(chunk) * itemsize * 2 > aimed or chunk[split[-1]] * 2 > shape[split[-1]]
-
-
-def test_files_of_chunks_are_where_zarr_puts_them(tmp_path: Path, group: zarr.Group) -> None:
-    array = create_array(group, "x", (2, 9, 2), "float32", ("a", "b", "c"), chunks=(2, 3, 1), shards=(2, 3, 2))
-    array[...] = np.zeros((2, 9, 2), np.float32)
-    expected = {chunk_file(tmp_path / "a.zarr" / "x", (0, shard, 0)) for shard in range(3)}
-    assert {p for p in (tmp_path / "a.zarr" / "x" / "c").rglob("*") if p.is_file()} == expected
 
 
 def test_shortened_chunk_is_an_error(tmp_path: Path, group: zarr.Group) -> None:

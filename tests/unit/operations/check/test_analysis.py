@@ -47,17 +47,6 @@ def test_the_template_passes_all_checks(check: Any) -> None:
     ]
 
 
-def test_an_analysis_may_read_the_tables_of_the_verdict(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis_checks, "CHECKS", {"outputs": analysis_checks.check_outputs})
-    reading = GOOD.replace('reads = ("posterior",)', 'reads = ("posterior", "verdict")').replace(
-        "        del others\n",
-        '        table = read_table(subject.layout.summary, texts=("variable",), numbers=("mean", "r_hat"))\n'
-        "        assert set(table['variable']) == set(subject.posterior.latents) and subject.layout.verdict.exists()\n",
-    )
-    code, said = check(reading)
-    assert code == 0, said
-
-
 FAULTS: list[tuple[str, str, str, str, str]] = [
     ("declarations", "", "\n\nMoments.reads = ('verdict',)\n", "`reads` is ('verdict',), and the text of the class says ('posterior',)", "write it out"),
     ("declarations", ', description="Latents that the page shows."', "", "option 'num_shown' has no description", "the table of keys"),
@@ -89,50 +78,3 @@ def test_a_breach_is_seen_and_named(
     assert failed[0].startswith(f"{line}: ")
     assert said in failed[0]
     assert remedy in failed[1]
-
-
-@pytest.mark.parametrize(("bound", "said"), [(120_000, "131104; below"), (10**7, "'draws' = 10000000 may bound")])
-def test_draws_that_an_option_bounds_are_no_growth(
-    check: Any, monkeypatch: pytest.MonkeyPatch, bound: int, said: str
-) -> None:
-    monkeypatch.setattr(analysis_checks, "CHECKS", {"memory": analysis_checks.check_memory})
-    option = f'    draws: int = Field({bound}, ge=1, description="Draws to use.")\n\n\nclass Moments'
-    blocks = "for block in list(itertools.islice(posterior.blocks([latent]), self.options.draws * 8 // 2**14)):"
-    text = GOOD.replace("\n\nclass Moments", option, 1).replace("import numpy", "import itertools\n\nimport numpy", 1)
-    code, found = check(text.replace("for block in posterior.blocks([latent]):", blocks))
-    assert code == 0, found
-    assert said in found
-
-
-def test_without_an_experiment_it_may_refuse_the_built_in_data(check: Any) -> None:
-    refusing = (
-        "    def check(self, bound, latents):\n        raise ConfigError(\"key 'x': not these data\")\n\n    def run("
-    )
-    text = GOOD.replace("    def run(", refusing).replace(
-        "from bayesmesh.files", "from bayesmesh.errors import ConfigError\nfrom bayesmesh.files"
-    )
-    code, said = check(text)
-    assert code == 0
-    assert "left out  check: it refuses built-in data: key 'x': not these data" in said
-    assert "outputs" not in said
-
-
-def test_without_a_name_or_without_results_it_says_what_to_give(check: Any, tmp_path: Path) -> None:
-    code, said = check(GOOD, "--experiment", "one")
-    assert code == 2
-    assert "config/config.yaml: cannot be read" in said
-    (tmp_path / "config" / "experiments").mkdir(parents=True)
-    (tmp_path / "config" / "config.yaml").write_text("experiments: [one]\n")
-    (tmp_path / "config" / "experiments" / "one.yaml").write_text(
-        "title: A\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
-    )
-    code, said = check(GOOD, "--experiment", "one")
-    assert code == 2
-    assert "posterior.zarr is not there" in said
-    assert "run `snakemake one` first" in said
-
-
-def test_a_metric_is_sent_to_its_contract_tests(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["check", "diagonal"]) != 0
-    assert "tests/contract/test_metrics.py -k diagonal" in capfd.readouterr().err

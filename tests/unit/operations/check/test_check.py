@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.cli import main
 from bayesmesh.config.config_registry import component_path
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
@@ -140,20 +139,6 @@ def test_ranks_of_what_is_not_finite_are_not_uniform() -> None:
     assert np.isnan(rank({"x": (true, drawn)}).smallest)
 
 
-def test_the_subject_is_found(tmp_path: Path) -> None:
-    config = ROOT / "config"
-    found = find_subject(config, "hidden_markov", None, str(tmp_path))
-    assert "experiment 'hidden_markov'" in found.origin
-    assert found.spec.num_rows <= 61
-    other = find_subject(config, "softmax_regression", "digits", str(tmp_path))
-    assert "experiment 'digits'" in other.origin
-    with pytest.raises(ConfigError, match="bayesmesh fetch --experiment mnist") as raised:
-        find_subject(config, None, "mnist", str(tmp_path))
-    assert "its data are not there" in raised.value.message
-    with pytest.raises(ConfigError, match="did you mean 'gaussian'"):
-        find_subject(config, "gausian", None, str(tmp_path))
-
-
 def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkeypatch) -> None:
     text = component_path("model", "gaussian").read_text()
     (tmp_path / "misread.py").write_text(text.replace('rows["x"].astype(mean.dtype)', 'rows["y"].astype(mean.dtype)'))
@@ -162,8 +147,3 @@ def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkey
     with pytest.raises(ConfigError, match="reads none of the built-in data"):
         find_subject(Path("config"), "misread:Gaussian", None)
     assert dataclasses.is_dataclass(find_subject(Path("config"), "misread:Gaussian", "gaussian").spec)
-
-
-def test_the_verb_asks_for_a_model(capsys) -> None:
-    assert main(["check"]) == 2
-    assert "bayesmesh check --experiment NAME" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 
 from bayesmesh.cli import main
 from bayesmesh.config.config_registry import forget_files
-from bayesmesh.errors import ConfigError
-from bayesmesh.operations.check.kernel_checks import within
 
 SOURCE = """
 from pathlib import Path
@@ -188,48 +185,3 @@ def test_random_numbers_that_chains_share_and_late_adaptation(check: Any, method
     code, found = check(f"import jax\n{text}")
     assert code == 1
     assert said in found
-
-
-def test_draws_that_do_not_end_are_named() -> None:
-    ends = threading.Event()
-    with pytest.raises(ConfigError, match=r"did not end within 0\.1 s") as caught:
-        within(0.1, ends.wait)
-    ends.set()
-    assert "is_complete" in caught.value.remedy
-    with pytest.raises(KeyError):
-        within(9.0, lambda: {}["no"])
-    assert within(9.0, lambda: 3) == 3
-
-
-def test_a_kernel_without_a_statistic(check: Any) -> None:
-    code, said = check(KERNEL + "    statistics = {}\n")
-    assert code == 1
-    assert "FAILS     statistics: lacks log_likelihood, lp, n_steps" in said
-
-
-@pytest.mark.parametrize(
-    ("found", "instead", "said"),
-    [
-        ("size.astype(q.dtype) * z", "size.astype(q.dtype) * z", "ok        draws: without an accept step: means off by 0."),
-        ("size.astype(q.dtype) * z", "(size**2).astype(q.dtype) * z", "FAILS     draws: without an accept step: means off by "),
-        ("return q + (0.5", "return q - (0.5", "FAILS     draws: "),
-    ],
-    ids=["the guide's", "a variance for a deviation", "down the gradient"],
-)  # fmt: skip
-def test_draws_without_an_accept_step_are_near_the_target(check: Any, found: str, instead: str, said: str) -> None:
-    guide = (Path(__file__).parents[4] / "docs" / "guide" / "extending.md").read_text(encoding="utf-8")
-    text = guide[guide.index('"""The unadjusted Langevin algorithm') :].partition("```")[0]
-    assert found in text
-    code, output = check(text.replace("UnadjustedLangevin", "Mine").replace(found, instead))
-    assert said in output
-    assert (code == 0) == (found == instead), output
-
-
-def test_options_that_are_missing_and_names_of_several_kinds(check: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    code, said = check(SOURCE.replace("Field(9, ", "Field("))
-    assert code == 2
-    assert "source 'checked_code:Mine': option num_rows: Field required\n  remedy: give an experiment" in said
-    assert main(["check", "gaussian", "--kind", "source"]) == 0
-    assert capfd.readouterr().out.startswith("source gaussian\n")
-    assert main(["check", "gaussian", "--kind", "kernel"]) == 2
-    assert "unknown kernel 'gaussian'" in capfd.readouterr().err

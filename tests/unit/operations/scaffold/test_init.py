@@ -40,14 +40,3 @@ def test_a_bad_name_is_refused_and_nothing_is_written(tmp_path: Path, name: str)
         write_project(tmp_path / name)
     assert caught.value.remedy
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("path", ["README.md", "config/experiments/growth.yaml", "my_study/other.py"])
-def test_what_is_there_is_not_overwritten(tmp_path: Path, path: str) -> None:
-    there = tmp_path / "my-study" / path
-    there.parent.mkdir(parents=True)
-    there.write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
-        write_project(tmp_path / "my-study")
-    assert [p for p in (tmp_path / "my-study").rglob("*") if p.is_file()] == [there]
-    assert there.read_text() == "mine"

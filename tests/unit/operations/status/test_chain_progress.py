@@ -16,8 +16,6 @@ from bayesmesh.operations.status.status_draws import log_density_so_far
 from bayesmesh.planning.plan import Plan
 from bayesmesh.store.stored_segments import ChainStore
 
-NOW = 1_800_000_000.0
-
 
 def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainStore]) -> None:
     groups = [read_group(sample(group=g).folder) for g in (0, 1)]
@@ -36,26 +34,6 @@ def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainS
     assert found is not None
     assert bad is not None
     assert found[0] < 1.2 < 1.5 < bad[0]
-
-
-def test_chains_in_trouble_are_named_below_the_table(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    sample()
-    assert "chains in trouble" not in status_table(plan, NOW)
-    store = sample("other")
-    facts = {"acceptance": 0.1, "committed_at": NOW, "count": 1, "troubled": {"stuck": [1, 3], "lost": [2]}}
-    store.commit("sample", 30, {"sample_stats": {"lp": np.zeros((1, 2))}}, {}, facts)
-    assert "other group-000: chains in trouble: lost: 2; stuck: 1, 3\n" in status_table(plan, NOW)
-    facts["ended"] = {"phase": "sample", "done": 100, "trouble": "lost"}
-    store.commit("sample", 31, {"sample_stats": {"lp": np.zeros((1, 2))}}, {}, facts)
-    assert "other group-000: sampling has ended early: all chains are lost; the job's log" in status_table(plan, NOW)
-
-
-def test_a_marker_that_goes_while_it_is_read_is_no_damage(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    folder = sample().folder
-    gone = folder / "commits" / "sample-000000020-000000030.json"
-    gone.unlink()
-    gone.symlink_to("nowhere")  # listed, and not there
-    assert read_group(folder).done == 30
 
 
 def test_code_that_cannot_be_read_stays_in_the_row_of_its_experiment(

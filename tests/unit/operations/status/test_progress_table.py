@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
-from bayesmesh.report.fit_badge import FitBadge, read_fit
-from bayesmesh.report.report_page import render
 from bayesmesh.running.slurm.queue import Queue, parse_queue
-from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
+from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS
 from bayesmesh.store.stored_segments import ChainStore
 from resealing import seal_as
 
@@ -110,18 +103,6 @@ def test_a_finished_experiment_shows_its_numbers(plan: Plan) -> None:
     ]
 
 
-def test_a_number_that_is_not_there_is_a_dash(plan: Plan) -> None:
-    _finish(plan, "other", None)
-    assert row(plan, "other")["R-hat"] == "-"
-
-
-def test_the_report_is_named_by_its_whole_path(plan: Plan) -> None:
-    index = Path(plan.results) / "index.html"
-    index.parent.mkdir()
-    index.touch()
-    assert status_table(plan).splitlines()[-1] == f"report: {index.resolve()}"
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -152,33 +133,6 @@ def test_damage_stays_in_the_row_of_its_experiment(
     assert "\n  remedy: " in status_table(plan)
 
 
-def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
-    plan: Plan, sample: Callable[..., ChainStore]
-) -> None:
-    commits = sample().folder / "commits"
-    commits.rename(commits.with_name("elsewhere"))
-    commits.touch()
-    assert row(plan, "listed")["state"] == "unreadable"
-    assert f"listed: {commits}: Not a directory" in status_table(plan)
-
-
-def test_what_may_not_be_read_stays_in_its_row(
-    plan: Plan, sample: Callable[..., ChainStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marker = sample().folder / "commits" / "sample-000000020-000000030.json"
-    _finish(plan, "other", 1.0)
-    open_file = os.open
-
-    def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
-        if os.fspath(path) == str(marker):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return open_file(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", refuse)
-    assert (row(plan, "listed")["state"], row(plan, "other")["state"]) == ("unreadable", "pass")
-    assert f"listed: {marker}: Permission denied\n  remedy: check the permissions" in status_table(plan)
-
-
 # -- while it runs -----------------------------------------------------------------------------------------------------
 
 
@@ -195,71 +149,11 @@ def test_a_running_experiment_shows_how_far_it_is(plan: Plan, sample: Callable[.
     assert 1 < float(found["ESS"][1:]) < 1000
 
 
-def test_draws_that_are_not_in_their_place_yet_are_left_out(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    store = sample()
-    stats = {"sample_stats": {"lp": np.zeros((SEGMENT, 2))}}
-    facts = {"acceptance": 0.8, "committed_at": NOW, "count": SEGMENT, "seconds": 1.0}
-    store.commit("sample", 30, stats, {"q": np.zeros(2)}, facts, is_final=False)
-    found = row(plan, "listed")
-    assert found["draws"] == "20/100"
-    assert found["R-hat"].startswith(("~1.", "~0.9"))
-
-
-def test_warmup_is_counted_by_itself(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    _lock(sample(draws=0).folder, NOW)
-    found = row(plan, "listed")
-    assert (found["state"], found["draws"], found["left"]) == ("warming up", "10/20 warmup", "-")
-
-
-def test_without_a_lock_nobody_is_at_work(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    sample()
-    found = row(plan, "listed")
-    assert (found["state"], found["left"]) == ("stopped", "-")
-
-
 def test_a_lock_says_who_is_at_work_and_whether_it_lives(plan: Plan, sample: Callable[..., ChainStore]) -> None:
     _lock(sample().folder, NOW + 50)
     assert row(plan, "listed", NOW + 60)["where"] == "a card on node7"
     assert row(plan, "listed", NOW + 60)["state"] == "sampling"
     assert row(plan, "listed", NOW + 50 + 5 * STALE_BEATS)["state"] == "stale lock"
-
-
-def test_a_clock_that_was_set_back_is_said_and_revives_nobody(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    store = sample()
-    assert row(plan, "listed", NOW - 1000)["last commit"] == "16 min ahead of this clock"
-    _lock(store.folder, NOW)
-    assert row(plan, "listed", NOW - 2)["state"] == "sampling"
-    assert row(plan, "listed", NOW - 1000)["state"] == "stale lock"
-
-
-def test_a_process_of_this_machine_is_looked_up(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    folder = sample().folder
-    code = "import sys, pathlib\nfrom bayesmesh.store.lock import WriterLock\nWriterLock(pathlib.Path(sys.argv[1])).__enter__()\nprint()\nsys.stdout.flush()\nsys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        # Its heartbeat does not matter here.
-        os.utime(folder / LOCK_NAME, (NOW - 1000, NOW - 1000))
-        assert row(plan, "listed")["state"] == "sampling"
-        process.kill()
-    os.utime(folder / LOCK_NAME, (NOW, NOW))
-    assert row(plan, "listed")["state"] == "stale lock"
-
-
-@pytest.mark.parametrize("content", [b"", b"x", b"\xff", b"[]", b'{"host": 3}'])
-def test_a_damaged_lock_is_that_of_an_unknown_owner(
-    plan: Plan, sample: Callable[..., ChainStore], content: bytes
-) -> None:
-    path = sample().folder / LOCK_NAME
-    path.write_bytes(content)
-    os.utime(path, (NOW, NOW))
-    found = row(plan, "listed")
-    assert (found["state"], found["draws"], found["where"]) == ("sampling", "15/100", "a card on an unknown host")
-    assert row(plan, "listed", NOW + 60)["state"] == "stale lock"
-    with WriterLock(path.parent, heartbeat_seconds=0.02):
-        assert row(plan, "listed")["state"] == "sampling", "it is taken over, and the draws are kept"
 
 
 def test_draws_that_go_on_are_not_hidden_by_an_old_verdict(plan: Plan, sample: Callable[..., ChainStore]) -> None:
@@ -282,18 +176,6 @@ def test_all_manifests_mean_sampled(plan: Plan, sample: Callable[..., ChainStore
     assert (row(plan, "listed")["state"], row(plan, "listed")["draws"]) == ("sampled", "100/100")
     plan.manifests("listed")[1].unlink()
     assert row(plan, "listed")["state"] == "stopped"
-
-
-def test_more_draws_are_wanted_than_were_sampled(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    for group in (0, 1):
-        sample(group=group, draws=100)
-    _end(plan, "listed", 100)
-    _finish(plan, "listed", 1.0)
-    assert row(plan, "listed")["state"] == "pass"
-    more = _ask(plan, "listed", "draws: 200")
-    assert (row(more, "listed")["state"], row(more, "listed")["draws"]) == ("stopped", "100/200")
-    fewer = _ask(plan, "listed", "draws: 50")
-    assert row(fewer, "listed")["state"] == "sampled", "the verdict is about more draws"
 
 
 def test_a_verdict_about_other_chains_is_not_shown(plan: Plan, sample: Callable[..., ChainStore]) -> None:
@@ -321,47 +203,6 @@ def test_an_edited_verdict_is_not_taken_for_true(plan: Plan) -> None:
     assert f"listed: {path}: is missing" in status_table(plan)
 
 
-def test_a_verdict_without_record_is_not_taken_for_true(plan: Plan) -> None:
-    _finish(plan, "listed", 1.0)
-    (Path(plan.results) / "seals" / "listed" / "diagnose.json").unlink()
-    assert row(plan, "listed")["state"] == "damaged"
-    assert "no record of the job that wrote it" in status_table(plan)
-
-
-def test_a_verdict_of_other_settings_is_marked(plan: Plan) -> None:
-    _finish(plan, "listed", 1.0)
-    assert row(plan, "listed")["state"] == "pass"
-    path = plan.config / "experiments" / "listed.yaml"
-    path.write_text(path.read_text() + "gates: {r_hat: 1.5}\n")
-    other = Plan(str(plan.config), plan.results)
-    assert row(other, "listed")["state"] == "pass, older"
-    assert "listed: older than the configuration, its code or its inputs: diagnose" in status_table(other)
-
-
-def test_a_new_caption_makes_no_result_older(plan: Plan) -> None:
-    _finish(plan, "listed", 1.0)
-    layout = plan.layout("listed")
-    layout.page.write_text("<html>")
-    layout.ledger.write_text("")
-    _seal(plan, "listed", "report", layout.page, layout.ledger)
-    path = plan.config / "experiments" / "listed.yaml"
-    path.write_text(path.read_text() + "report: {caption: A new caption.}\n")
-    found = row(Plan(str(plan.config), plan.results), "listed")
-    assert (found["state"], found["fit"]) == ("pass", "not checked")
-
-
-def test_a_refuted_model_and_doubts_about_the_draws_are_shown(plan: Plan) -> None:
-    _finish(plan, "listed", 5.9e15)
-    layout, fit = plan.layout("listed"), FitBadge("fail", "✗ refuted", ("Two estimates <differ>.",))
-    layout.page.write_text(render("base.html", title="page", stored_fit=fit.stored()))
-    layout.ledger.write_text("")
-    _seal(plan, "listed", "report", layout.page, layout.ledger)
-    assert read_fit(layout.page) == fit
-    found = row(plan, "listed")
-    assert (found["state"], found["fit"], found["R-hat"]) == ("pass", "refuted", "> 100")
-    assert "listed: Two estimates <differ>." in status_table(plan)
-
-
 @pytest.mark.parametrize(
     ("reason", "said"), [("met", "30/100 rule met"), ("seconds", "30/100 time up"), ("draws", "30/100 limit")]
 )
@@ -380,29 +221,6 @@ def test_a_rule_says_how_many_draws_there_are(
     assert row(another, "listed")["state"] == "stopped"
 
 
-def test_a_manifest_that_was_written_last_names_the_chains(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    for identity, draws in (("a" * 16, 100), ("b" * 16, 30)):
-        for group in (0, 1):
-            sample(group=group, draws=draws, identity=identity)
-    assert row(plan, "listed")["draws"] == "30/100"
-    _end(plan, "listed", 100, identity="a" * 16)
-    assert (row(plan, "listed")["state"], row(plan, "listed")["draws"]) == ("sampled", "100/100")
-
-
-def test_groups_of_an_earlier_configuration_do_not_count(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    for group in (0, 1, 7):
-        sample(group=group, draws=30)
-    assert row(plan, "listed")["draws"] == "30/100"
-
-
-def test_the_identity_that_was_written_last_counts(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    for identity, draws, age in (("a" * 16, 50, 0), ("b" * 16, 30, 100)):
-        folder = sample(draws=draws, identity=identity).folder
-        for path in (folder / "commits", folder / "store.json"):
-            os.utime(path, (NOW - age, NOW - age))
-    assert row(plan, "listed")["draws"] == "25/100"
-
-
 QUEUED = {
     "PENDING||Resources|{}|rule_sample_wildcards_listed_group-000": ("queued: Resources", "-"),
     "RUNNING|n3|None|{}|rule_sample_wildcards_listed_group-000": ("warming up", "n3"),
@@ -416,9 +234,3 @@ def test_a_job_in_the_queue_is_the_state(plan: Plan, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(progress_table, "read_queue", lambda *_: Queue(jobs))
     found = row(plan, "listed")
     assert (found["state"], found["where"]) == QUEUED[line]
-
-
-def test_the_table_says_so_in_one_line(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "queue" not in status_table(plan)
-    monkeypatch.setattr(progress_table, "read_queue", lambda *_: Queue(failure="squeue did not answer in 1 s"))
-    assert "\n\nqueue: squeue did not answer in 1 s\n\nreport: " in status_table(plan)

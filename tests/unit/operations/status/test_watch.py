@@ -31,12 +31,6 @@ def test_watching_shows_it_again_until_ctrl_c() -> None:
     assert "table 2" in out.getvalue()
 
 
-def test_watching_without_a_terminal_shows_it_once() -> None:
-    out = io.StringIO()
-    watch(lambda: "the table", out=out)
-    assert out.getvalue() == "the table\n"
-
-
 def test_looking_changes_nothing(plan: Plan, sample: Callable[..., ChainStore]) -> None:
     for group in (0, 1):
         sample(group=group, draws=90)
