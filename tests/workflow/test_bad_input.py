@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,50 +74,8 @@ def test_a_wrong_file_stops_no_other_experiment(workspace: Any) -> None:
         assert "Traceback" not in refused.stdout + refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--config", "experiments=films"], "error: --config experiments=films: is not read"),
-        (["--configfile", "config/experiments/films.yaml"], "films.yaml: is not read; only config/config.yaml is"),
-    ],
-)
-@pytest.mark.usefixtures("untouched")
-def test_a_configuration_on_the_command_line_is_refused(workspace: Any, given: list[str], said: str) -> None:
-    done = workspace.snakemake("-n", "--cores", "2", "films", *given)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_the_projects_own_file_may_be_named_on_the_command_line(workspace: Any) -> None:
-    assert workspace.planned("--configfile", "config/config.yaml") == []
-
-
-@pytest.mark.usefixtures("untouched")
-def test_more_devices_than_there_are(workspace: Any) -> None:
-    with workspace.changed(workspace.experiment("more"), PLAIN + "compute: {platform: cpu, mesh: {data: 64}}\n"):
-        done = workspace.snakemake("--cores", "2", "more")
-        assert workspace.planned() == [], "an experiment that nobody asked for stops nobody"
-    assert done.returncode == 2, done.stderr
-    assert "more.yaml: key 'compute.mesh': chain 1 x data 64 needs 64 devices, and there are 2" in done.stderr
-    assert "mesh: auto" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert not (workspace.results / "more" / "program").exists()
-
-
 MNIST = "title: More\ndata: {source: mnist}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
 CLOSED = {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": ""}
-
-
-@pytest.mark.usefixtures("untouched")
-def test_no_network_and_no_mirror(workspace: Any) -> None:
-    with workspace.changed(workspace.experiment("more"), MNIST):
-        done = workspace.snakemake("--cores", "2", "more", **CLOSED)
-    assert done.returncode != 0
-    assert "storage.googleapis.com" in done.stderr
-    assert "BAYESMESH_MIRROR=DIR" in done.stderr
-    assert "DIR/mnist holds train-images-idx3-ubyte.gz" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("untouched")
@@ -137,30 +94,3 @@ def test_a_mirror_with_a_damaged_file(workspace: Any, tmp_path: Path) -> None:
     assert "remedy: get https://storage.googleapis.com" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert not list(workspace.results.glob("data/mnist-*/records/*"))
-
-
-def test_averaging_without_test_rows(workspace: Any) -> None:
-    spec = next((workspace.results / "films" / "specs").glob("recommend-*.json")).read_text()
-    options = json.loads(spec)["config"]["recommendation"]
-    spec = spec.replace('"stage":"recommend"', '"stage":"average"').replace('"recommendation":', '"averaging":')
-    spec = spec.replace(json.dumps(options, sort_keys=True, separators=(",", ":")), "{}")
-    done = workspace.run("bayesmesh.cli", "average", "--spec", spec)
-    assert done.returncode == 2, done.stderr
-    assert (
-        "config/experiments/films.yaml: key 'averaging': model MatrixFactorization has latents for each training row"
-        in done.stderr
-    )
-    assert "remove the key 'averaging'" in done.stderr
-
-
-@pytest.mark.usefixtures("untouched")
-def test_recommendation_for_a_user_who_is_not_there_samples_nothing(workspace: Any) -> None:
-    text = workspace.experiment("films").read_text().replace("recommendation:", "recommendation:\n  users: [99]")
-    with workspace.changed(workspace.experiment("more"), text):
-        done = workspace.snakemake("--cores", "2", "more")
-    assert done.returncode != 0
-    assert (
-        "config/experiments/more.yaml: key 'recommendation.users': no user 99; there are users 0 to 11" in done.stderr
-    )
-    assert "Traceback" not in done.stdout + done.stderr
-    assert not (workspace.results / "more" / "chains").exists()

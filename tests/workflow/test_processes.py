@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -265,23 +264,3 @@ def test_another_number_of_processes_is_refused_before_anything_is_written(
     assert code == 2, found
     assert f"experiment 'gaussian': key 'compute.processes': {said} processes" in found
     assert not list(experiment.layout.folder.glob("chains/*"))
-
-
-def test_a_process_that_waits_in_vain_says_for_whom(make: Callable[..., Experiment]) -> None:
-    alone = {
-        "JAX_COORDINATOR_ADDRESS": "localhost:1",
-        "JAX_NUM_PROCESSES": "2",
-        "JAX_PROCESS_ID": "1",
-        "BAYESMESH_JOIN_SECONDS": "1",
-    }
-    code, said = make("gaussian").run("sample", 1, **alone)
-    assert code == 6, said
-    assert "the others did not come to localhost:1 within 1 s" in said
-    assert "JAX_COORDINATOR_ADDRESS" in said
-
-
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.nightly), 2])
-def test_a_manifest_says_how_many_wrote(finished: Callable[[int], Experiment], processes: int) -> None:
-    experiment = finished(processes)
-    assert json.loads(experiment.layout.sampled("group-000").read_text())["num_processes"] == processes
-    assert len(list(experiment.layout.folder.glob("chains/*/group-000-process-*"))) == processes - 1

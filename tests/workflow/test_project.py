@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from wheels import ROOT, build_wheel, install
+from wheels import build_wheel, install
 from workspace import bring_programs, for_user, keep_programs
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -85,28 +83,3 @@ def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> 
     model.write_text(model.read_text().replace("StudentT(4,", "StudentT(5,"))
     changed = installed(project, "snakemake", "-n", "--cores", "2")
     assert "Sample growth" in changed.stdout + changed.stderr
-
-
-def test_the_workflow_is_deployed_from_a_tag_by_snakedeploy(installed: Command, tmp_path: Path) -> None:
-    """Its name of a host is replaced by the local repository; nothing else of what it writes is touched."""
-    # It takes a repository for one of a host whose name is in its path, and clones it.
-    repository, deployed = tmp_path / "github" / "someone" / "bayesmesh", tmp_path / "deployed"
-    for folder in ("workflow", "config"):
-        shutil.copytree(ROOT / folder, repository / folder)
-    name = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], ["add", "."], [*name, "commit", "-qm", "One"], ["tag", "v1"]):
-        subprocess.run(["git", "-C", repository, *words], check=True, capture_output=True)
-    snakedeploy = Path(sys.executable).with_name("snakedeploy")
-    command = [snakedeploy, "deploy-workflow", f"file://{repository}", deployed, "--tag", "v1"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    written = (deployed / "workflow" / "Snakefile").read_text()
-    at_host = 'github("someone/bayesmesh", path="workflow/Snakefile", tag="v1")'
-    assert at_host in written
-    local = f'"git+file://{repository}/workflow/Snakefile@v1"'
-    (deployed / "workflow" / "Snakefile").write_text(written.replace(at_host, local))
-    # Only files of the tag count.
-    shutil.rmtree(repository / "workflow")
-    done = installed(deployed, "snakemake", "-n", "--cores", "2", "gaussian")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Sample gaussian" in done.stdout + done.stderr

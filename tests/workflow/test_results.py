@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.reproduction.benchmarks.benchmark_history import add_row
 from bayesmesh.store.layout import FAST_PATH, ROUNDED_LIKELIHOOD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,27 +71,6 @@ def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: st
     assert 0 < root[ROUNDED_LIKELIHOOD] < 1e-3, (completed.results / name / "logs" / "assemble.log").read_text()
 
 
-def test_a_gate_that_fails_is_reported_and_the_run_kept(completed: Any) -> None:
-    verdict = json.loads((completed.results / "digits" / "diagnostics" / "verdict.json").read_text())
-    assert verdict["verdict"] == "fail"
-    (gate,) = [g for g in verdict["gates"] if g["name"] == "r_hat"]
-    assert (gate["verdict"], gate["limit"]) == ("fail", 1.0001)
-    assert gate["value"] > 1.0001
-    page = (completed.results / "digits" / "report.html").read_text()
-    assert "1.0001" in page
-    assert "fail" in page.lower()
-    index = (completed.results / "index.html").read_text()
-    assert "digits" in index
-    assert "fail" in index.lower()
-
-
-def test_text_of_the_configuration_is_no_markup(completed: Any) -> None:
-    for page in (completed.results / "digits" / "report.html", completed.results / "index.html"):
-        text = page.read_text()
-        assert "<b>tags</b>" not in text
-        assert "Digits &amp; &lt;b&gt;tags&lt;/b&gt;" in text
-
-
 def test_every_job_has_its_rows_in_the_ledger(completed: Any) -> None:
     with (completed.results / "films" / "ledger.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -146,13 +124,6 @@ def test_a_stage_is_repeated_by_hand_from_its_spec(workspace: Any, stage: str, o
     assert file.stat().st_size > 0
 
 
-def test_a_spec_of_another_stage_is_refused(workspace: Any) -> None:
-    done = workspace.run("bayesmesh.cli", "report", "--spec", _spec(workspace, "films", "diagnose"))
-    assert done.returncode == 2
-    assert "is a specification of 'diagnose', not of 'report'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_specs_are_plain_json_of_what_the_stage_reads(completed: Any) -> None:
     for path in completed.results.glob("*/specs/*.json"):
         spec = json.loads(path.read_text())
@@ -160,31 +131,3 @@ def test_specs_are_plain_json_of_what_the_stage_reads(completed: Any) -> None:
         assert spec["experiment"] == path.parts[-3]
     diagnose = json.loads((completed.root / _spec(completed, "films", "diagnose")).read_text())
     assert list(diagnose["config"]) == ["gates"]
-
-
-def test_snakemakes_own_report_can_be_made(workspace: Any, tmp_path: Path) -> None:
-    """Outputs are marked for it; their captions are templates."""
-    target = tmp_path / "report.html"
-    done = workspace.snakemake("--report", str(target), "--cores", "1")
-    assert done.returncode == 0, done.stderr
-    text = target.read_text(encoding="utf-8")
-    assert all(f"{name}" in text for name in ("summary.csv", "verdict.json", "scores.csv", "report.html"))
-
-
-def test_the_benchmark_of_writing_adds_a_row_and_leaves_the_chains_alone(workspace: Any) -> None:
-    chains = workspace.results / "films" / "chains"
-    before = {p: p.read_bytes() for p in chains.rglob("*") if p.is_file()}
-    table = workspace.results / "benchmarks" / "writing.csv"
-    table.parent.mkdir(exist_ok=True)
-    add_row(table, {"experiment": "earlier", "throughput_ratio": 1.0, "memory_ratio": 1.0})
-    done = workspace.run(
-        "bayesmesh.cli", "benchmark", "writing", "--experiment", "films", "--draws", "3", "--rounds", "1"
-    )
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert [row["experiment"] for row in rows] == ["earlier", "films"]
-    assert all(float(row["throughput_ratio"]) > 0 and float(row["memory_ratio"]) > 0.5 for row in rows)
-    assert {p: p.read_bytes() for p in chains.rglob("*") if p.is_file()} == before
-    done = workspace.run("bayesmesh.cli", "benchmark", "writing", "--experiment", "nothing")
-    assert done.returncode == 2
-    assert "no experiment 'nothing'" in done.stderr

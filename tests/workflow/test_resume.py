@@ -79,19 +79,6 @@ def test_only_the_further_draws_were_computed(completed: Any, extended: Any) -> 
     assert [row["detail"] for row in _phases(extended, "resume")] == [f"sample {FEW}"]
 
 
-def test_fewer_draws_are_cut_from_what_is_there(extended: Any, tmp_path: Path) -> None:
-    workspace = extended.copy(tmp_path / "copy")
-    workspace.set("films", "sampling.draws", FEW - 2)
-    done = workspace.snakemake("--cores", "2", POSTERIOR)
-    assert done.returncode == 0, done.stderr[-4000:]
-    long, short = _draws(extended), _draws(workspace)
-    for name, values in short.items():
-        assert values.shape[:2] == (4, FEW - 2)
-        np.testing.assert_array_equal(values, long[name][:, : FEW - 2], err_msg=name)
-    assert _phases(workspace, "sample")[-1]["gradients"] == (FEW - 2) * 2 * 2, "as if no more had been asked for"
-    assert [p.name for p in _commits(workspace)] == [p.name for p in _commits(extended)], "nothing was lost"
-
-
 def _find_job(workspace: Any, verb: str) -> int | None:
     """Return the process of a stage that works in the workspace."""
     for folder in Path("/proc").glob("[0-9]*"):

@@ -166,18 +166,6 @@ def test_a_second_writer_is_refused_with_the_owners_name(prepared: Any) -> None:
     assert f"taking over the lock of process {owner} of " in said
 
 
-def test_a_job_without_time_to_wait_leaves_at_its_last_commit(prepared: Any) -> None:
-    """What runs on the devices is not waited for."""
-    known = set(prepared.results.glob("stopped/chains/*/group-000"))
-    job = prepared("sample", ENDLESS, seed=98, grace_seconds=0)
-    folder = _begun(prepared.results, known, job)
-    job.terminate()
-    said, _ = job.communicate(timeout=30)
-    assert job.returncode == 75, said
-    assert "asked to stop by SIGTERM; committed: " in said
-    assert not (folder / "writer.json").exists()
-
-
 def test_a_model_with_a_host_callback_stops_too(tmp_path: Path, user_environment: Mapping[str, str]) -> None:
     """Its program returns from a call only at the end, and no cost analysis sees the time of the host."""
     (tmp_path / "slow.py").write_text(CALLBACK)

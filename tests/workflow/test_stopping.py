@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +101,6 @@ def test_the_page_shows_why_and_what_it_costs(stopped: Any) -> None:
     assert ledger.count(",look,") == 2
 
 
-def test_other_segments_and_an_interruption_stop_at_the_same_draw(stopped: Any, tmp_path: Path) -> None:
-    workspace = stopped.copy(tmp_path / "copy")
-    shutil.rmtree(workspace.results / "stopped" / "chains")
-    shutil.rmtree(workspace.results / "stopped" / "program")
-    workspace.set("stopped", "sampling.segment_seconds", 60.0)
-    # A first run that ends before its rule is met, as one that was killed between two commits does.
-    workspace.set("stopped", "sampling.draws", 33)
-    _sample(workspace)
-    assert [s["reason"] for s in _stops(workspace)] == ["draws", "draws"]
-    workspace.set("stopped", "sampling.draws", 500)
-    _sample(workspace)
-    assert _decisions(workspace) == _decisions(stopped)
-    np.testing.assert_array_equal(_means(workspace), _means(stopped))
-
-
 def test_a_raised_target_extends_the_chains_and_a_lowered_one_cuts_them(stopped: Any, tmp_path: Path) -> None:
     workspace = stopped.copy(tmp_path / "copy")
     workspace.set("stopped", "sampling.stop.min_ess_bulk", 300)
@@ -132,42 +116,3 @@ def test_a_raised_target_extends_the_chains_and_a_lowered_one_cuts_them(stopped:
     assert _decisions(workspace) == _decisions(stopped)
     np.testing.assert_array_equal(_means(workspace), before)
     assert sorted(path.name for path in workspace.results.glob("stopped/chains/*/*/commits/*.json")) == commits
-
-
-@pytest.mark.parametrize("damage", ["missing", "flipped"])
-def test_damage_is_named_before_a_rule_looks_at_it(stopped: Any, tmp_path: Path, damage: str) -> None:
-    workspace = stopped.copy(tmp_path / "copy")
-    (shard,) = workspace.results.glob("stopped/chains/*/group-000/draws.zarr/posterior/mean/c/0/0/0")
-    content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
-    shard.unlink()
-    if damage == "flipped":
-        shard.write_bytes(content)
-    done = workspace.run("bayesmesh.cli", "sample", "--experiment", "stopped", "--group", "group-000", "--cores", "1")
-    assert done.returncode == 5, done.stderr[-4000:]
-    assert f"draws.zarr/posterior/mean/c/0/0/0: is {'missing' if damage == 'missing' else 'damaged'}" in done.stderr
-
-
-def test_an_unknown_summary_is_refused_before_anything_is_sampled(stopped: Any, tmp_path: Path) -> None:
-    workspace = stopped.copy(tmp_path / "copy")
-    workspace.set("stopped", "sampling.stop.max_mcse", {"maen": 0.1})
-    before = sorted(workspace.results.glob("stopped/chains/*/*/commits/*"))
-    for stage in ("compile", "sample"):
-        done = workspace.run("bayesmesh.cli", stage, "--experiment", "stopped", "--cores", "1")
-        assert done.returncode == 2
-        assert (
-            "config/experiments/stopped.yaml: key 'sampling.stop.max_mcse': the model has no summary 'maen'"
-            in done.stderr
-        )
-        assert "did you mean 'mean'?" in done.stderr
-    assert sorted(workspace.results.glob("stopped/chains/*/*/commits/*")) == before
-
-
-def test_the_code_of_the_diagnostics_runs_the_chains_of_a_rule_again(stopped: Any, tmp_path: Path) -> None:
-    workspace = stopped.copy(tmp_path / "copy")
-    assert workspace.planned("results/stopped/report.html") == []
-    path = workspace.root / "src" / "bayesmesh" / "diagnostics" / "ranks.py"
-    path.write_text(path.read_text() + "\nA_CHANGE = 1\n")
-    planned = workspace.planned("results/stopped/posterior.zarr")
-    assert "Sample stopped, group-000" in planned
-    assert "Compile the programs of stopped" not in planned

@@ -147,21 +147,6 @@ def damaged(workspace: Any, tmp_path: Path) -> Callable[[str, Callable[[Path], N
     return damaged
 
 
-def test_a_whole_experiment_is_said_to_be_whole(workspace: Any) -> None:
-    for name in ("films", "results/digits", "results/digits/"):
-        done = workspace.run("bayesmesh.cli", "verify", name)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "everything is as it was written" in done.stdout
-
-
-@pytest.mark.parametrize("name", ["nothing", "../../etc", "config", ""])
-def test_what_is_not_stored_is_refused(workspace: Any, name: str) -> None:
-    done = workspace.run("bayesmesh.cli", "verify", name)
-    assert done.returncode == 2
-    assert "nothing is stored under this name" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damage_is_found_by_verify_and_by_the_next_stage(damaged: Any, case: str) -> None:
     pattern, damage, message, stages = DAMAGE[case]
