@@ -72,7 +72,7 @@ check-types: dev-env
 	@.venv/bin/mypy src .venv/examples
 
 check-workflow: dev-env
-	@.venv/bin/snakefmt --check Snakefile workflow
+	@.venv/bin/snakefmt --check Snakefile workflow src/bayesmesh_reproduction/rules.smk
 	@$(in_venv) .venv/bin/snakemake --lint
 
 check-schema: dev-env

@@ -20,7 +20,7 @@ from pathlib import Path
 LIMIT_S = 590.0
 """Seconds of a piece."""
 
-_BENCHMARK = ("bayesmesh", "benchmark")
+_BENCHMARK = ("python", "-m", "bayesmesh_reproduction", "benchmark")
 _WORKFLOW = ("snakemake", "--profile", "profiles/local-gpu")
 
 PIECES: Mapping[str, Sequence[str]] = {

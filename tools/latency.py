@@ -115,11 +115,9 @@ def lay_out(folder: Path, checkout: Path, name: str) -> None:
 
 def copy_package(folder: Path, checkout: Path) -> None:
     """Copy the workflow and the package of a checkout."""
-    for part in ("workflow", "profiles", "envs"):
-        shutil.copytree(checkout / part, folder / part)
+    for part in ("workflow", "profiles", "envs", "src"):
+        shutil.copytree(checkout / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copy(checkout / "Snakefile", folder)
-    without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh", ignore=without)
 
 
 def configure(folder: Path, name: str, experiment: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def main(num_members: int) -> None:
     """Print the processor seconds of dry runs, of the sweep and of empty rules."""
     with tempfile.TemporaryDirectory() as folder:
         ours, empty = Path(folder, "ours"), Path(folder, "empty")
-        for part in ("workflow", "profiles", "envs"):
+        for part in ("workflow", "profiles", "envs", "src"):
             shutil.copytree(ROOT / part, ours / part)
         shutil.copy(ROOT / "Snakefile", ours)
         (ours / "config" / "experiments").mkdir(parents=True)

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,13 +132,12 @@ VERBS = {
     ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
-"""The verbs besides stages and reproduction."""
+"""The verbs besides stages."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
     from bayesmesh.planning.plan_flow import STAGES
-    from bayesmesh.reproduction.reproduction_verbs import add_verbs
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -155,7 +154,6 @@ def make_parser() -> argparse.ArgumentParser:
             which.add_argument("name", nargs="?", metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT")
     for name, about in VERBS.items():
         _add_verb(verbs, name, about)
-    add_verbs(verbs)
     return parser
 
 
@@ -213,7 +211,7 @@ def run_here(words: Sequence[str]) -> int:
     # First, because a scheduler may stop a job at any time.
     with exiting_on_signal(words[0]) if {*words[:1]} & {*OF_STAGES, "assemble"} else contextlib.nullcontext():
         try:
-            code = _main([*words])
+            code = run_verb(make_parser, words)
             sys.stdout.flush()
         except BrokenPipeError:
             if not _is_output_unread():
@@ -231,13 +229,14 @@ def _is_output_unread() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def _main(words: list[str]) -> int:
+def run_verb(parser: Callable[[], argparse.ArgumentParser], words: Sequence[str]) -> int:
+    """Run one verb of a command line and return the exit code; the errors of a user are logged."""
     # Hide XLA's log lines about the machine, which would drown the messages.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     _set_up_logging(None)
     try:
         # Analyses add verbs, and their files may be invalid.
-        return _run(make_parser().parse_args(words), words)
+        return _run(parser().parse_args(words), words)
     except (UserError, OSError, MemoryError) as caught:
         error = caught if isinstance(caught, UserError) else explain_os_error(caught)
         if error is None:
@@ -252,7 +251,7 @@ def _main(words: list[str]) -> int:
         return error.exit_code
 
 
-def _run(arguments: argparse.Namespace, words: list[str]) -> int:
+def _run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the verb here, or start its processes, and return the exit code."""
     process = 0
     if "processes" in arguments:

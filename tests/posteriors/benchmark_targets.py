@@ -18,9 +18,9 @@ RUNS = (("nuts", 4), ("chees", 32))
 
 
 def main() -> None:
-    from bayesmesh.reproduction.benchmarks.convergence.convergence_our_samplers import Ours
-    from bayesmesh.reproduction.benchmarks.convergence.convergence_runs import assess
-    from bayesmesh.reproduction.benchmarks.convergence.convergence_targets import TARGETS
+    from bayesmesh_reproduction.benchmarks.convergence.our_samplers import Ours
+    from bayesmesh_reproduction.benchmarks.convergence.runs import assess
+    from bayesmesh_reproduction.benchmarks.convergence.targets import TARGETS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")

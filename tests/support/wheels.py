@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel in a copy of what it is built from, because a build leaves files behind, which later builds take."""
-    for name in ("src/bayesmesh", "workflow", "profiles", "envs"):
+    for name in ("src/bayesmesh", "src/bayesmesh_reproduction", "workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)

@@ -177,8 +177,9 @@ def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str
         shutil.copytree(ROOT / part, root / part)
     shutil.copy(ROOT / "Snakefile", root)
     # Compiled once and copied with it: every command of a new workspace would compile each module that it imports.
-    compileall.compile_dir(ROOT / "src" / "bayesmesh", quiet=1)
-    shutil.copytree(ROOT / "src" / "bayesmesh", root / "src" / "bayesmesh")
+    for package in ("bayesmesh", "bayesmesh_reproduction"):
+        compileall.compile_dir(ROOT / "src" / package, quiet=1)
+        shutil.copytree(ROOT / "src" / package, root / "src" / package)
     (root / "config" / "experiments").mkdir(parents=True)
     (root / "config" / "config.yaml").write_text(f"experiments: [{', '.join(experiments)}]\n")
     for name, experiment in experiments.items():

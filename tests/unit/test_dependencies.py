@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "bayesmesh"
+SOURCE = ROOT / "src"
 
 DISTRIBUTIONS = {
     "PIL": "pillow", "google": "protobuf", "sklearn": "scikit-learn", "tensorflow_probability": "tfp-nightly",
@@ -46,15 +46,15 @@ TOOLS = {
 }
 """Of the extra dev: run, or read by mypy, and imported nowhere."""
 
-PYMC, NUMPYRO = {"models/pymc"}, {"models/numpyro"}
-PEERS = {"reproduction/benchmarks/convergence", "reproduction/benchmarks/hidden_markov"}
+PYMC, NUMPYRO = {"bayesmesh/models/pymc"}, {"bayesmesh/models/numpyro"}
+PEERS = {f"bayesmesh_reproduction/benchmarks/{name}" for name in ("convergence", "hidden_markov")}
 """Folders that need the extras pymc and numpyro, and those whose contenders run in the environment of ``envs/peers.in``."""
 
 
 def _imported(files: Iterable[Path]) -> set[str]:
     """Distributions that files import anywhere, also inside functions."""
     names = {name for file in files for name in _top_level_names(file)}
-    foreign = names - sys.stdlib_module_names - {"bayesmesh"}
+    foreign = names - sys.stdlib_module_names - {"bayesmesh", "bayesmesh_reproduction"}
     return {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in foreign}
 
 
@@ -74,9 +74,9 @@ def _names(requirements: Iterable[str]) -> set[str]:
 
 
 def _source(folders: set[str]) -> tuple[list[Path], list[Path]]:
-    """Files of the package in some folders, and all others."""
-    inside = [file for file in PACKAGE.rglob("*.py") if file.parent.relative_to(PACKAGE).as_posix() in folders]
-    return inside, [file for file in PACKAGE.rglob("*.py") if file not in inside]
+    """Files of both packages in some folders, and all others."""
+    inside = [file for file in SOURCE.rglob("*.py") if file.parent.relative_to(SOURCE).as_posix() in folders]
+    return inside, [file for file in SOURCE.rglob("*.py") if file not in inside]
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -104,8 +104,10 @@ def test_contenders_import_what_their_environment_holds() -> None:
 
 
 def test_contenders_can_read_the_sources_of_their_targets() -> None:
-    text = (PACKAGE / "reproduction/benchmarks/convergence/convergence_targets.py").read_text()
-    sources = [PACKAGE / "data/sources" / f"{name}.py" for name in re.findall(r'_from_source\("(\w+)"\)', text)]
+    text = (SOURCE / "bayesmesh_reproduction/benchmarks/convergence/targets.py").read_text()
+    sources = [
+        SOURCE / "bayesmesh/data/sources" / f"{name}.py" for name in re.findall(r'_from_source\("(\w+)"\)', text)
+    ]
     assert len(sources) == 2
     pinned = re.findall(r"^([\w.-]+)==", (ROOT / "envs" / "peers.txt").read_text(), re.MULTILINE)
     assert _imported(sources) <= {canonicalize_name(name) for name in pinned}

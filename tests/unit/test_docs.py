@@ -284,7 +284,12 @@ def make_targets() -> set[str]:
 def snakemake_targets() -> set[str]:
     text = "".join(
         p.read_text(encoding="utf-8")
-        for p in [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
+        for p in [
+            ROOT / "Snakefile",
+            ROOT / "workflow" / "Snakefile",
+            *ROOT.glob("workflow/rules/*.smk"),
+            *ROOT.glob("src/*/rules.smk"),
+        ]
     )
     experiments = {p.stem for p in ROOT.glob("config/experiments/*.yaml")} | {EXAMPLE, COMPARED}
     outputs = {"results/index.html"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bayesmesh.config.config_source_code import PACKAGE_ROOT
 
+SECOND = PACKAGE_ROOT.with_name("bayesmesh_reproduction")
 MAP = Path(__file__).resolve().parents[2] / "docs" / "map.md"
 ROW = re.compile(r"^\| `([\w/]+(?:/|\.py))` \| (.+) \|$", re.MULTILINE)
 
@@ -18,8 +19,18 @@ def rows() -> list[tuple[str, str]]:
 
 def folders() -> set[str]:
     """Folders that hold a file; an empty one may be the remains of another branch."""
-    files = (path for path in PACKAGE_ROOT.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {f"{path.parent.relative_to(PACKAGE_ROOT)}/" for path in files if path.parent != PACKAGE_ROOT}
+    roots = ((PACKAGE_ROOT, PACKAGE_ROOT), (SECOND, SECOND.parent))
+    files = (
+        (path, top)
+        for root, top in roots
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    return {f"{path.parent.relative_to(top)}/" for path, top in files if path.parent != PACKAGE_ROOT}
+
+
+def path_of(name: str) -> Path:
+    return (SECOND.parent if name.startswith(SECOND.name) else PACKAGE_ROOT) / name
 
 
 def first_paragraph(path: Path) -> str:
@@ -39,7 +50,7 @@ def test_gives_each_one_sentence() -> None:
 def test_docstrings_of_packages_agree() -> None:
     differing = {}
     for name, text in rows():
-        path = PACKAGE_ROOT / name / "__init__.py" if name.endswith("/") else PACKAGE_ROOT / name
+        path = path_of(name) / "__init__.py" if name.endswith("/") else path_of(name)
         if path.exists() and first_paragraph(path) != text:
             differing[name] = first_paragraph(path)
     assert differing == {}, "make the docstring and the row of docs/map.md the same"

@@ -36,9 +36,9 @@ INPUTS = """FOLDERS, BENCHMARKS = ("digits", "other"), ()\n"""
 
 
 def test_claims_of_a_finished_run(workspace: Any) -> None:
-    package = workspace.root / "src" / "bayesmesh"
-    claims, stage = package / "reproduction" / "claims", package / "stages" / "analyse.py"
-    with workspace.changed(claims / "claims.yaml", PUBLISHED), workspace.changed(claims / "claim_inputs.py", INPUTS):
+    source = workspace.root / "src"
+    claims, stage = source / "bayesmesh_reproduction" / "claims", source / "bayesmesh" / "stages" / "analyse.py"
+    with workspace.changed(claims / "published.yaml", PUBLISHED), workspace.changed(claims / "inputs.py", INPUTS):
         # Other code of a stage would make its results again, if claims asked for them.
         with workspace.changed(stage, stage.read_text() + "\n# other code\n"):
             assert workspace.planned("claims") == ["Check the published claims against stored results"]

@@ -52,6 +52,7 @@ def finished(
     for part in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "Snakefile", folder)
+    (folder / "src").symlink_to(ROOT / "src")
     (folder / "config" / "experiments").mkdir(parents=True)
     (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
     (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(_tiny(name)))

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk"))]
+FILES = [
+    ROOT / "Snakefile",
+    ROOT / "workflow" / "Snakefile",
+    *sorted(ROOT.glob("workflow/rules/*.smk")),
+    ROOT / "src" / "bayesmesh_reproduction" / "rules.smk",
+]
 
 RULES = {
     (file.name, found[1]): found[2]

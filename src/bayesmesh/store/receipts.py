@@ -1,7 +1,7 @@
 """Receipts: records beside a table of the job that wrote it, its inputs, and the machine.
 
 A receipt reveals a table that was edited by hand, or made from inputs other than those stored. It shows that a run wrote
-a number; recomputing the number (`bayesmesh.reproduction.claims`) shows that the number is right.
+a number; only recomputing it shows that the number is right.
 """
 
 from __future__ import annotations

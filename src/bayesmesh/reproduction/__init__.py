@@ -1,1 +1,0 @@
-"""Reproduce published results; only the command line imports this folder."""

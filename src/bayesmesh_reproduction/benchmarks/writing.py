@@ -1,0 +1,118 @@
+"""writing: measure the cost of committing draws, and that memory does not grow with the number of draws.
+
+The baseline is the same loop with a store that writes nothing. Both continue the experiment's chains from their last
+checkpoint, in turns, A B A B, so that load on the machine affects both.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_specs import make_spec
+from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
+from bayesmesh.sampling.compilation import compile_programs
+from bayesmesh.sampling.compilation_cache import use_cache
+from bayesmesh.sampling.program_audit import read_lengths
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.program_values import GroupKey
+from bayesmesh.sampling.sampling_interruption import Interruption
+from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.sampling.segment import Loop
+from bayesmesh.stages.stage_inputs import shards_of
+from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.markers import Commit, Facts
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh_reproduction.benchmarks.worker import memory_mib
+
+
+class _Unwritten(ChainStore):
+    """Accepts commits and discards them."""
+
+    def commit(
+        self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]],
+        checkpoint: Mapping[str, np.ndarray], facts: Facts, *, count: int | None = None, is_final: bool = True,
+    ) -> Commit:  # fmt: skip
+        """Count the iterations."""
+        stop = start + self._count(phase, start, values, count)
+        commit = Commit(phase, start - start % self.segment_draws, stop, {}, "", facts)
+        self._commits.append(commit)
+        return commit
+
+
+def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: int | None = None) -> dict[str, object]:
+    """Measure throughput and memory with the chains of a sampled experiment.
+
+    Args:
+        plan: the configuration.
+        name: name of the experiment.
+        draws: draws per turn.
+        rounds: turns of each contender.
+        cores: cores to use; all by default.
+
+    Returns:
+        A row of ``results/benchmarks/writing.csv``. ``throughput_ratio``: draws per second with writing over those
+        without, median over the rounds; ``memory_ratio``: resident memory after ten times as many draws, over that before.
+
+    Raises:
+        ConfigError: there are no chains to continue.
+    """
+    spec = make_spec("sample", name, plan.experiments[name], plan.results)
+    configure_jax(spec.compute, cores)
+    use_cache(spec.results)
+    layout, shards = plan.layout(name), shards_of(spec)[0].condensed()
+    observed = observed_digests(layout.audit)
+    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed), 0)
+    if not (group / "store.json").is_file():
+        raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
+    program = make_program(spec, shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws)
+    compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
+    data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
+    memory: dict[int, float] = {}
+
+    def turn(kind: type[ChainStore], count: int, looks: tuple[int, ...] = ()) -> float:
+        """Continue a copy of the chains by `count` draws and return draws per second."""
+        with tempfile.TemporaryDirectory(dir=layout.folder) as folder, Interruption(0) as interruption:
+            # Continue a copy, so that the experiment's own chains do not change. Hard links suffice, because no file of a
+            # store is ever changed in place.
+            skipped = shutil.ignore_patterns(".*", LOCK_NAME)
+            copy = shutil.copytree(group, Path(folder) / group.name, copy_function=os.link, ignore=skipped)
+            store = kind(copy, 1, read_sealed(group / "store.json"))
+            begin = store.commits()[-1].stop
+
+            def look(phase: str, done: int) -> None:
+                for at in looks:
+                    if phase == "sample" and done - begin >= at and at not in memory:
+                        memory[at] = memory_mib("VmRSS")
+
+            own = Ledger(Path("unused"), "turn")
+            loop = Loop(program, compiled, key, data, store, own, interruption, label=name, facts={}, watch=look)
+            loop.run(begin + count, store.begin_writing())
+            return count / next(row["seconds"] for row in own.rows if row["phase"] == "sample")
+
+    turn(ChainStore, draws)
+    pairs = [(turn(ChainStore, draws), turn(_Unwritten, draws)) for _ in range(rounds)]
+    turn(ChainStore, 10 * draws, looks=(draws, 10 * draws))
+    written, unwritten = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return {
+        "experiment": name,
+        "device": program.mesh.devices.flat[0].device_kind,
+        "draws": draws,
+        "rounds": rounds,
+        "draws_per_s_written": written,
+        "draws_per_s_unwritten": unwritten,
+        "throughput_ratio": statistics.median(a / b for a, b in pairs),
+        "memory_after_first_mib": memory[draws],
+        "memory_after_last_mib": memory[10 * draws],
+        "memory_ratio": memory[10 * draws] / memory[draws],
+    }

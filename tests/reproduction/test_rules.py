@@ -1,0 +1,89 @@
+"""Answers to the rules for benchmarks, claims and studies."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bayesmesh.planning.plan import Plan
+from bayesmesh.store.receipts import write_receipts
+from bayesmesh_reproduction import rules
+from bayesmesh_reproduction.claims.inputs import BENCHMARKS
+
+GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration that runs one experiment and reproduces another."""
+    folder = tmp_path / "config"
+    (folder / "experiments").mkdir(parents=True)
+    (folder / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    for name in "ab":
+        (folder / "experiments" / f"{name}.yaml").write_text(GOOD)
+    return folder
+
+
+def _plan(config: Path, target: str) -> Plan:
+    resources = SimpleNamespace(cores=2, overwrite_resources={})
+    workflow = SimpleNamespace(
+        dag_settings=SimpleNamespace(targets={target}), local_exec=False, resource_settings=resources
+    )
+    return Plan(str(config), str(config.parent / "results"), workflow=workflow)
+
+
+def test_claims_read_existing_results_or_all_that_reproduce_makes(config: Path) -> None:
+    alone, whole = _plan(config, "claims"), _plan(config, "reproduce")
+    assert rules.claims_inputs(alone) == []
+    made = rules.reproduced(whole)
+    assert rules.claims_inputs(whole) == made
+    assert {whole.layout("b").page, rules.benchmark_layout(whole).page} < set(made)
+
+
+def test_reproduce_runs_the_benchmarks_that_claims_read(config: Path) -> None:
+    text = (Path(rules.__file__).parent / "claims" / "published.yaml").read_text(encoding="utf-8")
+    read = set(re.findall(r"\bbenchmarks/([a-z_]+)", text))
+    assert read == set(BENCHMARKS) < set(rules.benchmark_names())
+    tables = {target: rules.benchmark_tables(_plan(config, target)) for target in ("reproduce", "benchmarks")}
+    assert {path.stem for path in tables["reproduce"]} == read
+    assert {path.stem for path in tables["benchmarks"]} == set(rules.benchmark_names())
+
+
+def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) -> None:
+    plan = _plan(config, "claims")
+    results = Path(plan.results)
+    table, draws = results / "mnist" / "averaging" / "scores.csv", results / "mnist" / "posterior.sha256"
+    table.parent.mkdir(parents=True)
+
+    def write_elsewhere() -> None:
+        (results / "other").mkdir()
+        (results / "other" / "table.csv").write_text("a")
+        write_receipts(results, "test", [results / "other" / "table.csv"])
+
+    seen = [rules.claims_digest(plan)]
+    for change in (
+        lambda: table.write_text("a"),
+        lambda: write_receipts(results, "test", [table]),
+        lambda: table.write_text("edited"),
+        lambda: draws.write_text("hashes"),
+        write_elsewhere,
+    ):
+        change()
+        seen.append(rules.claims_digest(plan))
+    is_new = [after != before for before, after in itertools.pairwise(seen)]
+    assert is_new == [True, True, True, True, False]
+
+
+def test_each_rule_has_the_fingerprint_of_its_own_code(config: Path) -> None:
+    codes = [rules.code_of_benchmark(name) for name in rules.benchmark_names()]
+    codes += [
+        rules.code_of_benchmark_page(),
+        rules.code_of_study(),
+        rules.code_of_claims(),
+    ]
+    assert len(set(codes)) == len(codes) > 5
+    assert '"quick":false' in rules.benchmark_settings(_plan(config, "all"))
