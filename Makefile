@@ -31,7 +31,7 @@ run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=
 reproduce: env peers-env ## published experiments and benchmarks on real data, and their claims: two hours (needs network or BAYESMESH_MIRROR=DIR)
 	@$(in_venv) .venv/bin/snakemake reproduce $(SNAKEMAKE_ARGS)
 
-bench: env peers-env ## all benchmarks on this machine, and their page: hours (key benchmarks of config.yaml)
+bench: env peers-env ## all benchmarks on this machine, and their page: hours (key benchmarks of config/reproduction.yaml)
 	@$(in_venv) .venv/bin/snakemake benchmarks $(SNAKEMAKE_ARGS)
 
 gpu-check: env ## what needs an accelerator, in pieces under ten minutes (ACCELERATOR=cuda; PIECES="--only mnist")

@@ -42,10 +42,6 @@ def main() -> None:
     packages = sorted(path.parent for path in ROOT.glob("src/*/__init__.py"))
     for package in packages:
         report(f"src/{package.name}", files_of(package))
-        # Until it is a package of its own.
-        if (inner := package / "reproduction").is_dir():
-            report("  without reproduction", (p for p in files_of(package) if not p.is_relative_to(inner)))
-            report("  reproduction", files_of(inner))
     report("tests", files_of(ROOT / "tests"))
     report("tools", files_of(ROOT / "tools"))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bayesmesh.cli import run_verb
 from bayesmesh.running.run_arguments import JOB, add_options
-from bayesmesh.store.layout import ReproductionLayout, study_file
 from bayesmesh.store.seals import seal_other
 from bayesmesh_reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
+from bayesmesh_reproduction.layout import ReproductionLayout, study_file
 
 _log = logging.getLogger("bayesmesh")
 

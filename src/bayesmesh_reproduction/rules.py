@@ -6,14 +6,18 @@ Parsing the Snakefile imports this module, so nothing here imports JAX or pandas
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from bayesmesh.config.config_source_code import fingerprint
+from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import hash_file
 from bayesmesh.planning.plan import Plan
-from bayesmesh.store.layout import BenchmarkLayout
+from bayesmesh.running.gpus import has_accelerator
 from bayesmesh_reproduction.benchmarks.command import list_benchmarks
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
+from bayesmesh_reproduction.layout import BenchmarkLayout
+from bayesmesh_reproduction.settings import ReproductionSettings, load_settings
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -31,11 +35,6 @@ def benchmark_names() -> list[str]:
 def benchmark_layout(plan: Plan) -> BenchmarkLayout:
     """Return the files of the benchmarks."""
     return BenchmarkLayout(Path(plan.results))
-
-
-def benchmark_settings(plan: Plan) -> str:
-    """Return the settings of benchmarks from the configuration, as JSON."""
-    return plan.run.benchmarks.model_dump_json()
 
 
 def code_of_benchmark(name: str) -> str:
@@ -59,28 +58,52 @@ def code_of_claims() -> str:
     return _code("claims/*", "pages/claims.py", "pages/templates/claims.html")
 
 
+def read_settings(plan: Plan) -> ReproductionSettings:
+    """Return the settings of the configuration.
+
+    Raises:
+        ConfigError: see `load_settings`; or an experiment does not exist.
+    """
+    settings = load_settings(plan.config)
+    for name in (*settings.experiments, *settings.accelerated):
+        if name not in plan.targets:
+            problem = f"{plan.config / 'reproduction.yaml'}: no experiment '{name}'"
+            raise ConfigError(problem, f"{suggest(name, plan.targets)}; or remove the name from the list")
+    return settings
+
+
 def benchmark_tables(plan: Plan) -> list[Path]:
     """Return the tables that the page of benchmarks waits for: of all for the target `benchmarks`, else those that claims read.
 
     The page shows every table that exists.
     """
-    names = benchmark_names() if plan.is_asked("benchmarks") else BENCHMARKS
+    names = benchmark_names() if _is_requested(plan, "benchmarks") else BENCHMARKS
     return [benchmark_layout(plan).table(name) for name in names]
 
 
-def reproduced(plan: Plan) -> list[Path]:
+def reproduced(plan: Plan, settings: ReproductionSettings) -> list[Path]:
     """Return the results of the target `reproduce` before the claims: pages of experiments, and of benchmarks."""
-    pages = [plan.page(name) for name in plan.reproduction()]
-    return [*pages, *benchmark_tables(plan), benchmark_layout(plan).page]
+    names = [*settings.experiments, *(settings.accelerated if _is_accelerated(plan) else [])]
+    return [*map(plan.page, names), *benchmark_tables(plan), benchmark_layout(plan).page]
 
 
-def claims_inputs(plan: Plan) -> list[Path]:
+def claims_inputs(plan: Plan, settings: ReproductionSettings) -> list[Path]:
     """Return the results to make before claims are checked: all of the target `reproduce` if it is requested.
 
     The target `claims` alone checks existing results and runs nothing else: declared inputs that earlier code made would
     be made again first. `claims_digest` changes with the results instead.
     """
-    return reproduced(plan) if plan.is_asked("reproduce") else []
+    return reproduced(plan, settings) if _is_requested(plan, "reproduce") else []
+
+
+def _is_requested(plan: Plan, target: str) -> bool:
+    return target in plan.workflow.dag_settings.targets
+
+
+def _is_accelerated(plan: Plan) -> bool:
+    """Return whether chains will run on a GPU or a TPU: their jobs request one, or this machine has one."""
+    requested = plan.workflow.resource_settings.overwrite_resources.get("sample", {})
+    return "gpu" in requested or (plan.workflow.local_exec and has_accelerator(os.environ))
 
 
 def claims_digest(plan: Plan) -> str:

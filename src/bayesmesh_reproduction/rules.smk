@@ -1,5 +1,14 @@
 # Benchmarks, claims and studies: part of the repository's Snakefile, and of no other project's.
+import sys
+
+from bayesmesh.errors import UserError
 from bayesmesh_reproduction import rules as reproduction
+
+try:
+    REPRODUCTION = reproduction.read_settings(PLAN)
+except UserError as error:
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 wildcard_constraints:
@@ -35,7 +44,7 @@ rule benchmark:
     # All cores, so that no two benchmarks run at the same time.
     threads: lambda wildcards: PLAN.cores
     params:
-        config=reproduction.benchmark_settings(PLAN),
+        config=REPRODUCTION.benchmarks.model_dump_json(),
         code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),
     message:
         "Benchmark {wildcards.benchmark}"
@@ -76,7 +85,7 @@ rule benchmarks:
 # a result or the code changes. Results are inputs only in `reproduce`; otherwise Snakemake would remake them.
 rule claims:
     input:
-        lambda wildcards: reproduction.claims_inputs(PLAN),
+        lambda wildcards: reproduction.claims_inputs(PLAN, REPRODUCTION),
     output:
         report(
             update("results/reproduction/claims.csv"),
@@ -106,9 +115,8 @@ rule claims:
 # Ends with an error if a claim failed, after everything has run.
 rule reproduce:
     input:
-        lambda wildcards: reproduction.reproduced(PLAN),
+        lambda wildcards: reproduction.reproduced(PLAN, REPRODUCTION),
         "results/reproduction/claims.csv",
-        "results/index.html",
     log:
         "results/logs/reproduce.log",
     retries: 0

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.store.receipts import write_receipts
 from bayesmesh_reproduction import rules
@@ -22,26 +23,57 @@ def config(tmp_path: Path) -> Path:
     """A configuration that runs one experiment and reproduces another."""
     folder = tmp_path / "config"
     (folder / "experiments").mkdir(parents=True)
-    (folder / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    (folder / "config.yaml").write_text("experiments: [a]\n")
+    (folder / "reproduction.yaml").write_text("experiments: [b]\naccelerated: [a]\n")
     for name in "ab":
         (folder / "experiments" / f"{name}.yaml").write_text(GOOD)
     return folder
 
 
-def _plan(config: Path, target: str) -> Plan:
-    resources = SimpleNamespace(cores=2, overwrite_resources={})
+def _plan(config: Path, target: str, *, is_here: bool = False, **requested: int) -> Plan:
+    resources = SimpleNamespace(cores=2, overwrite_resources={"sample": requested})
     workflow = SimpleNamespace(
-        dag_settings=SimpleNamespace(targets={target}), local_exec=False, resource_settings=resources
+        dag_settings=SimpleNamespace(targets={target}), local_exec=is_here, resource_settings=resources
     )
     return Plan(str(config), str(config.parent / "results"), workflow=workflow)
 
 
 def test_claims_read_existing_results_or_all_that_reproduce_makes(config: Path) -> None:
     alone, whole = _plan(config, "claims"), _plan(config, "reproduce")
-    assert rules.claims_inputs(alone) == []
-    made = rules.reproduced(whole)
-    assert rules.claims_inputs(whole) == made
+    settings = rules.read_settings(whole)
+    assert rules.claims_inputs(alone, settings) == []
+    made = rules.reproduced(whole, settings)
+    assert rules.claims_inputs(whole, settings) == made
     assert {whole.layout("b").page, rules.benchmark_layout(whole).page} < set(made)
+
+
+def test_published_budgets_are_reproduced_where_chains_run_on_an_accelerator(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(plan: Plan) -> list[str]:
+        pages = {plan.page(name): name for name in "ab"}
+        return [pages[page] for page in rules.reproduced(plan, rules.read_settings(plan)) if page in pages]
+
+    for is_there in (False, True):
+        monkeypatch.setattr(rules, "has_accelerator", lambda environ, found=is_there: found)
+        assert names(_plan(config, "reproduce", is_here=True)) == (["b", "a"] if is_there else ["b"])
+        assert names(_plan(config, "reproduce")) == ["b"], "jobs may run on machines other than this one"
+        assert names(_plan(config, "reproduce", gpu=1)) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("experiments: [bb]\n", "reproduction.yaml: no experiment 'bb'\n  remedy: did you mean 'b'"),
+        ("experiment: [b]\n", "unknown key 'experiment'"),
+        ("benchmarks: {quick: yes}\n", "key 'benchmarks.quick'"),
+    ],
+)
+def test_wrong_settings_are_named_with_their_file(config: Path, text: str, message: str) -> None:
+    (config / "reproduction.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        rules.read_settings(_plan(config, "reproduce"))
+    assert message in str(caught.value)
 
 
 def test_reproduce_runs_the_benchmarks_that_claims_read(config: Path) -> None:
@@ -78,7 +110,7 @@ def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) ->
     assert is_new == [True, True, True, True, False]
 
 
-def test_each_rule_has_the_fingerprint_of_its_own_code(config: Path) -> None:
+def test_each_rule_has_the_fingerprint_of_its_own_code() -> None:
     codes = [rules.code_of_benchmark(name) for name in rules.benchmark_names()]
     codes += [
         rules.code_of_benchmark_page(),
@@ -86,4 +118,3 @@ def test_each_rule_has_the_fingerprint_of_its_own_code(config: Path) -> None:
         rules.code_of_claims(),
     ]
     assert len(set(codes)) == len(codes) > 5
-    assert '"quick":false' in rules.benchmark_settings(_plan(config, "all"))

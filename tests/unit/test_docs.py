@@ -19,6 +19,7 @@ from bayesmesh.cli import make_parser
 from bayesmesh.config.config_loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_flow import LATER, STAGES
+from bayesmesh_reproduction.settings import load_settings
 from tool_modules import load_tool
 from workspace import bring_programs, keep_programs
 
@@ -211,6 +212,9 @@ def test_yaml_loads(tree: Path) -> None:
         path.write_text(configuration_of(block), encoding="utf-8")
         if block.text.splitlines()[0] == "# config.yaml":
             wrong += refusals(block, lambda path=path: load_run(path))
+        elif block.text.splitlines()[0] == "# reproduction.yaml":
+            path.with_name("reproduction.yaml").write_text(block.text, encoding="utf-8")
+            wrong += refusals(block, lambda path=path: load_settings(path.parent))
         elif block.page in (EXTENDING, MODELS_PAGE):
             experiments[str(path)] = block
         else:
@@ -223,6 +227,7 @@ def test_yaml_loads(tree: Path) -> None:
 
 LOAD_EXPERIMENTS = """
 import json, pathlib, sys
+from bayesmesh_reproduction.settings import load_settings
 from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.errors import ConfigError
 wrong = []

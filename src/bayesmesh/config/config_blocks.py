@@ -342,15 +342,6 @@ class ReportSettings(Settings):
     """Number of summaries whose traces are shown, worst first."""
 
 
-class BenchmarkSettings(Settings):
-    """Sizes and limits of all benchmarks."""
-
-    quick: bool = False
-    """Use small sizes: each benchmark takes under a minute, but supports no claims."""
-    seconds_limit: float = Field(20.0, gt=0, le=1e6)
-    """Time limit for one run of one contender, in seconds, or a multiple where runs are long; tables mark contenders that reached it."""
-
-
 _METRICS = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"
 
 METRICS = tuple(sorted(p.stem for p in _METRICS.glob("*.py") if p.stem not in ("__init__", "base", "auto")))

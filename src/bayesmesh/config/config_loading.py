@@ -353,12 +353,11 @@ def load_configuration(config: Path) -> Configuration:
 
 
 def _check_listed(config: Path, run: RunSettings, names: set[str], files: set[str]) -> None:
-    for key in ("experiments", "reproduce", "reproduce_accelerated"):
-        for name in getattr(run, key):
-            if name not in names:
-                missing = f"{config / 'experiments' / name}.yaml does not exist"
-                problem = f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({missing})"
-                raise ConfigError(problem, f"{suggest(name, files)}; or remove the name from the list")
+    for name in run.experiments:
+        if name not in names:
+            missing = f"{config / 'experiments' / name}.yaml does not exist"
+            problem = f"{config / 'config.yaml'}: experiments: no experiment '{name}' ({missing})"
+            raise ConfigError(problem, f"{suggest(name, files)}; or remove the name from the list")
 
 
 def _check_names(path: Path, key: str, what: str, names: Iterable[str], taken: set[str]) -> None:

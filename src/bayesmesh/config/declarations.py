@@ -22,10 +22,7 @@ from bayesmesh.errors import ConfigError, suggest
 STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"})
 """The stages before and after the analyses: their rules and verbs."""
 
-TARGET_NAMES = frozenset({
-    "all", "quickstart", "reproduce", "benchmark", "benchmark_page", "benchmarks", "claims", "reproduction", "study",
-    "studies", "comparisons", "data", "logs", "index", "notebook", "seals", "sweep",
-})  # fmt: skip
+TARGET_NAMES = frozenset({"all", "quickstart", "comparisons", "data", "logs", "index", "notebook", "seals", "sweep"})
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
 OWN_VERB = "analyse"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
 from bayesmesh.config.config_blocks import (
-    BenchmarkSettings,
     ComputeSettings,
     DataSettings,
     GateSettings,
@@ -85,16 +84,10 @@ _EXTERNAL: dict[str, type[Settings]] = {"model": ExternalModel, "kernel": Extern
 
 
 class RunSettings(Settings):
-    """`config/config.yaml`: the experiments of each target."""
+    """`config/config.yaml`: what to run."""
 
     experiments: list[Name] = Field(min_length=1)
     """Experiments run by `make run` and by `snakemake` without a target."""
-    reproduce: list[Name] = Field([])
-    """Published experiments, run by the target `reproduce`."""
-    reproduce_accelerated: list[Name] = Field([])
-    """Further experiments that `reproduce` runs if `sample` has a GPU or a TPU: those with the published budgets."""
-    benchmarks: BenchmarkSettings = Field(BenchmarkSettings())
-    """Settings of the target `benchmarks`."""
 
 
 class ExperimentBase(Settings):

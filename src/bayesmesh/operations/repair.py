@@ -83,9 +83,7 @@ def _targets(plan: Plan, owner: str) -> set[str]:
 def _reason(owner: str) -> str:
     if owner == "comparisons":
         return "run `bayesmesh compare` again with the experiments of the page"
-    if owner in ("benchmarks", "reproduction", "studies"):
-        return "a measurement is another one each time; run it again yourself, with `make bench` or `make reproduce`"
-    return "the configuration asks for no such results; if they are not needed, delete the folder and its records"
+    return "the configuration requests no such results: run the command that wrote them again, or delete the folder and its records"
 
 
 def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list[Path]:

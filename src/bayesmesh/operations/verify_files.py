@@ -18,16 +18,13 @@ from bayesmesh.report.report_times import check_table
 from bayesmesh.running.run_ledger import check_ledger
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.layout import (
-    BenchmarkLayout,
     DataLayout,
     ExperimentLayout,
-    ReproductionLayout,
     SweepLayout,
     process_folder,
 )
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.markers import MARKER, marker_names, read_markers
-from bayesmesh.store.receipts import ENDING, check_receipt
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.seals import (
     FOLDER,
@@ -43,7 +40,7 @@ from bayesmesh.store.seals import (
 from bayesmesh.store.stored_segments import IDENTITY_REMEDY, ChainStore
 
 COMPARISON = "comparison"
-"""Job that compares the members of a sweep; it has no ledger."""
+"""Job that compares the members of a sweep."""
 
 GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
 """Name of the folder of one process of a chain group."""
@@ -81,8 +78,7 @@ def list_owners(results: Path) -> list[str]:
 def is_stored(results: Path, owner: str) -> bool:
     """Return whether anything of an owner is stored, or a record of it."""
     there = [*seal_files(results, owner), *(path for path, _ in _outputs(results, owner) if os.path.lexists(path))]
-    others = ("chains/*/",) if owner != "benchmarks" else (f"*{ENDING}",)
-    return bool(there) or (owner != "" and any(any((results / owner).glob(other)) for other in others))
+    return bool(there) or (owner != "" and any((results / owner).glob("chains/*/")))
 
 
 def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
@@ -95,12 +91,7 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         for split in (results / owner).glob("*/"):
             made = data_outputs(DataLayout(results, name, split.name))["shard"]
             yield from ((path, seal_file(results, f"{owner}/{split.name}", "shard")) for path in made)
-    elif owner == "benchmarks":
-        yield BenchmarkLayout(results).page, seal_file(results, owner, "page")
-    elif owner == "reproduction":
-        pages = ReproductionLayout(results)
-        yield from ((path, seal_file(results, owner, "claims")) for path in (pages.table, pages.page))
-    elif owner in ("studies", "comparisons"):
+    elif owner == "comparisons":
         yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
@@ -153,9 +144,7 @@ def _check(results: Path, owner: str) -> Findings:
         lines += damage_of(results, seal, is_thorough=True)
     if not at_work:
         lines += _without_record(results, owner, seals)
-    if owner == "benchmarks":
-        lines += _measured_tables(results)
-    elif owner not in ("", "reproduction", "studies", "comparisons"):
+    if owner:
         lines += _records_of_jobs(results / owner, settled)
         lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
     outdated = [
@@ -202,20 +191,7 @@ def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterato
 
 
 def _tables(folder: Path) -> list[Path]:
-    return sorted(path for ending in ("csv", "svg") for path in folder.glob(f"[!.]*.{ending}"))
-
-
-def _measured_tables(results: Path) -> Iterator[str]:
-    """Compare the tables of benchmarks with their receipts; the history of all runs grows and has none."""
-    folder, history = results / "benchmarks", BenchmarkLayout(results).history
-    signed = {path.with_name(path.name.removesuffix(ENDING)) for path in folder.glob(f"[!.]*{ENDING}")}
-    for path in sorted(signed | {*folder.glob("[!.]*.csv")} - {history}):
-        try:
-            check_receipt(results, path)
-        except StoreError as error:
-            yield error.message
-        except OSError as error:
-            yield f"{path}: cannot be read: {error.strerror}"
+    return sorted(folder.glob("[!.]*.csv"))
 
 
 def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
@@ -230,7 +206,7 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
     there = sorted(ledgers.glob("[!.]*.jsonl"))
     for path in there:
         yield from check_ledger(path)
-    for seal in (seal for seal in seals if seal.job != COMPARISON):
+    for seal in (seal for seal in seals if seal.specification):
         if (path := ledgers / f"{seal.job}.jsonl") not in there:
             yield f"{path}: is missing, though {seal.job} has run"
 

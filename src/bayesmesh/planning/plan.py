@@ -28,7 +28,6 @@ from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
 from bayesmesh.planning.planned_site import Site, load_site
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
-from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.process_launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.seal_files import is_of_mirror
@@ -350,20 +349,6 @@ class Plan(Overview):
     def code_of(self, stage: str) -> str:
         """Return the fingerprint of a stage's code without components."""
         return fingerprint(files_without_components(stage))
-
-    def reproduction(self) -> list[str]:
-        """Return the experiments of the target `reproduce`; on an accelerator also those with published budgets."""
-        return [*self.run.reproduce, *(self.run.reproduce_accelerated if self._is_accelerated() else [])]
-
-    def _is_accelerated(self) -> bool:
-        """Return whether chains will run on a GPU or a TPU: their jobs request one, or this machine has one."""
-        if self.workflow is None:
-            return False
-        return self._asked("gpu") is not None or (self.workflow.local_exec and has_accelerator(os.environ))
-
-    def is_asked(self, target: str) -> bool:
-        """Return whether Snakemake was asked for a target."""
-        return self.workflow is not None and target in self.workflow.dag_settings.targets
 
     def _name(self, wildcards: Wildcards) -> str:
         """Return an experiment; for a dataset, an experiment that uses it."""

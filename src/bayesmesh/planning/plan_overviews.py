@@ -15,7 +15,7 @@ from bayesmesh.config.config_sweep import Sweep
 from bayesmesh.config.experiment import ExperimentBase, RunSettings
 from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.planning.planned_reruns import why_lost
-from bayesmesh.store.layout import ExperimentLayout, ReproductionLayout, SweepLayout
+from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 _log = logging.getLogger("bayesmesh")
 
@@ -40,14 +40,6 @@ class Overview:
 
     def layout(self, name: str) -> ExperimentLayout:
         """Return the files of an experiment."""
-        raise NotImplementedError
-
-    def reproduction(self) -> list[str]:
-        """Return the experiments of the target `reproduce`."""
-        raise NotImplementedError
-
-    def is_asked(self, target: str) -> bool:
-        """Return whether Snakemake was asked for a target."""
         raise NotImplementedError
 
     def code_of(self, stage: str) -> str:
@@ -86,19 +78,14 @@ class Overview:
         return "|".join(map(re.escape, self.sweeps)) or "(?!)"
 
     def indexed(self) -> list[Path]:
-        """Return the pages that the index needs: of the listed experiments, and existing pages of others.
-
-        The listed experiments are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
-        """
-        is_reproduction = self.is_asked("reproduce")
-        listed = self.reproduction() if is_reproduction else self.run.experiments
-        there = [n for n in self._shown() if n not in listed and os.path.exists(self.page(n))]
-        pages = [self.page(n) for n in sorted({*listed, *there})]
-        index, claims = Path(self.results, "index.html"), ReproductionLayout(Path(self.results)).page
+        """Return the pages that the index needs: of the listed experiments, and existing pages of others."""
+        there = [n for n in self._shown() if os.path.exists(self.page(n))]
+        pages = [self.page(n) for n in sorted({*self.run.experiments, *there})]
+        index = Path(self.results, "index.html")
         # Snakemake asks for no input of a file that exists: an index that `refresh_index` wrote would hide what has failed or is new.
         missing = next((f"{page} is missing" for page in pages if index.exists() and not page.exists()), "")
         self._check_other(Job("index", "", index.parent, (), (index,), index), missing)
-        return [*pages, claims] if is_reproduction or claims.exists() else pages
+        return pages
 
     def titles(self) -> str:
         """Return names, titles and categories of the indexed experiments, as JSON."""
@@ -122,7 +109,8 @@ class Overview:
 
     def refresh_index(self) -> None:
         """Write the index if pages have changed without it: a run of one experiment does not request it."""
-        index, pages = Path(self.results, "index.html"), [*map(self.page, (*self.experiments, *self.sweeps))]
+        index, others = Path(self.results, "index.html"), Path(self.results).glob("*/index.html")
+        pages = [*map(self.page, (*self.experiments, *self.sweeps)), *others]
         times = [os.stat(page).st_mtime_ns for page in pages if os.path.exists(page)]
         if not self.workflow.is_main_process or not times:
             return

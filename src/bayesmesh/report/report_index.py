@@ -18,7 +18,7 @@ from bayesmesh.report.fit_badge import read_fit
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.report.report_page import render
 from bayesmesh.report.report_times import read_time, sampling_seconds
-from bayesmesh.store.layout import BenchmarkLayout, ComparisonLayout, ExperimentLayout, ReproductionLayout, SweepLayout
+from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout, SweepLayout
 
 NO_VERDICT = "none"
 
@@ -117,10 +117,10 @@ def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
 
 def _other_pages(results: Path) -> list[tuple[str, str]]:
     """Return names and links of the existing pages that do not belong to an experiment."""
-    known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
     compared = sorted(ComparisonLayout(results, "").folder.glob("[!.]*.html"))
-    pages = [*known.items(), *((f"Comparison {page.stem}", page) for page in compared)]
-    return [(name, page.relative_to(results).as_posix()) for name, page in pages if page.exists()]
+    others = sorted(results.glob("[!.]*/index.html"))
+    pages = [*((f"Comparison {p.stem}", p) for p in compared), *((p.parent.name.capitalize(), p) for p in others)]
+    return [(name, page.relative_to(results).as_posix()) for name, page in pages]
 
 
 def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:

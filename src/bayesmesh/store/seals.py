@@ -126,11 +126,11 @@ def seal_other(
     code: str = "",
     inputs: Mapping[str, str] | None = None,
 ) -> None:
-    """Seal files written outside the flow, without a specification: the index, pages of benchmarks, claims, studies.
+    """Seal files written outside the flow, without a specification, such as the index.
 
     Args:
         results: folder of all results.
-        owner: folder of the seal, such as ``studies``; empty for the index.
+        owner: folder of the seal, such as ``comparisons``; empty for the index.
         job: name of the job.
         outputs: files that it wrote.
         code: fingerprint of its code.

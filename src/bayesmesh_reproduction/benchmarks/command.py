@@ -14,15 +14,15 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from bayesmesh.config.config_blocks import BenchmarkSettings
 from bayesmesh.config.config_errors import explain
-from bayesmesh.config.config_loading import load_run
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.running.run_arguments import positive
-from bayesmesh.store.layout import BenchmarkLayout
+from bayesmesh.store.seals import seal_other
 from bayesmesh_reproduction.benchmarks.harness import Options, Outcome
 from bayesmesh_reproduction.benchmarks.history import add_row, write_outcome
 from bayesmesh_reproduction.benchmarks.journal import Journal
+from bayesmesh_reproduction.layout import BenchmarkLayout
+from bayesmesh_reproduction.settings import BenchmarkSettings, load_settings
 
 _log = logging.getLogger("bayesmesh")
 _FOLDER = Path(__file__).resolve().parent
@@ -44,7 +44,7 @@ def parse_benchmarks(text: str | None) -> BenchmarkSettings:
         ConfigError: the JSON has another form.
     """
     if text is None:
-        return load_run(Path("config/config.yaml")).benchmarks
+        return load_settings(Path("config")).benchmarks
     try:
         return BenchmarkSettings.model_validate_json(text)
     except ValidationError as error:
@@ -85,7 +85,7 @@ def add_benchmark(
     add("--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv")
     add("--seconds-limit", type=_seconds, metavar="S", help="time limit of one run of a contender")
     add("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
-    add("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
+    add("--settings", metavar="JSON", help="key benchmarks of config/reproduction.yaml, as the workflow has it")
     add("--cores", type=positive, help="cores that the contenders may use; all by default")
     add("--only", action="append", metavar="CASE", default=[], help="measure only this case; writes NAME-only.csv")
     add = verb.add_argument_group(WRITING).add_argument
@@ -120,6 +120,8 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     _check_cases(benchmark, arguments.name, options.only)
     outcome: Outcome = benchmark.run(options)
     write_outcome(layout, name, outcome, is_quick=options.is_quick)
+    tables = [layout.table(name), layout.ratios(name)]
+    seal_other(layout.results, layout.folder.name, layout.table(name).stem, [*tables, *outcome.files], arguments.code)
     journal.forget()
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""

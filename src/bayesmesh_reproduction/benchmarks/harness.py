@@ -38,10 +38,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.journal import Journal
 from bayesmesh_reproduction.benchmarks.process import Contender, Ended, Process
 from bayesmesh_reproduction.benchmarks.worker import Answer
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 _log = logging.getLogger("bayesmesh")
 

@@ -17,10 +17,10 @@ from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_csv, render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.running.machine import machine_name
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh.store.receipts import write_receipts
 from bayesmesh_reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh_reproduction.benchmarks.worker import version_line
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 _log = logging.getLogger("bayesmesh")
 

@@ -14,7 +14,7 @@ from bayesmesh.figures.canvas import Panel, draw, log_axis, series
 from bayesmesh.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
 from bayesmesh.report import report_page
-from bayesmesh.store.layout import BenchmarkLayout
+from bayesmesh_reproduction.layout import BenchmarkLayout
 from bayesmesh_reproduction.pages import TEMPLATES
 
 _STYLE = Path(report_page.__file__).parent / "templates" / "style.css"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bayesmesh.files import write_text
 from bayesmesh.report.report_page import render
-from bayesmesh.store.layout import ReproductionLayout
 from bayesmesh_reproduction.claims import judge
 from bayesmesh_reproduction.claims.declaration import CLAIMS, Claim
 from bayesmesh_reproduction.claims.judge import Finding, tally
+from bayesmesh_reproduction.layout import ReproductionLayout
 from bayesmesh_reproduction.pages import TEMPLATES
 
 _BADGES = {

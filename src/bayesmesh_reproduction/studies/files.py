@@ -14,7 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from bayesmesh.files import write_text
-from bayesmesh.store.layout import study_file
+from bayesmesh_reproduction.layout import study_file
 from bayesmesh_reproduction.studies.stopping import Setting, measure
 
 _PANELS = (

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.__main__ import main
 from bayesmesh_reproduction.benchmarks.command import list_benchmarks, parse_benchmarks
 from bayesmesh_reproduction.benchmarks.harness import Measurement, Options, Outcome, Ratio
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -23,7 +23,7 @@ GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Options]]:
     """A folder with a configuration, and a benchmark `metropolis` that measures nothing and is half as fast."""
     (tmp_path / "config" / "experiments").mkdir(parents=True)
-    (tmp_path / "config" / "config.yaml").write_text("experiments: [one]\nbenchmarks: {seconds_limit: 7}\n")
+    (tmp_path / "config" / "reproduction.yaml").write_text("benchmarks: {seconds_limit: 7}\n")
     (tmp_path / "config" / "experiments" / "one.yaml").write_text(GOOD)
     monkeypatch.chdir(tmp_path)
     seen: list[Options] = []

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bayesmesh.files import write_json
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.compile_scaling import JNP_SUM, PYTHON_SUM, Compilation, Uncompiled, _texts
 from bayesmesh_reproduction.benchmarks.harness import Measurement, Outcome
 from bayesmesh_reproduction.benchmarks.history import write_outcome
 from bayesmesh_reproduction.claims.declaration import CLAIMS
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 
 @pytest.fixture(scope="module")

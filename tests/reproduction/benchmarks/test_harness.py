@@ -10,16 +10,15 @@ import select
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.harness import Case, Limits, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh_reproduction.benchmarks.history import add_row, write_outcome
 from bayesmesh_reproduction.benchmarks.process import Contender, Ended, ask_once
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -202,8 +201,7 @@ def test_a_gate_with_a_reason_fails() -> None:
 def test_versions_are_those_of_the_imports_of_the_contender(record: Path) -> None:
     (measured,) = compare(cases([fake(record, "a")], 1), Limits(rounds=1))
     assert measured.versions.startswith("python 3.")
-    assert f"bayesmesh {version('bayesmesh')}" in measured.versions
-    assert "jax" not in measured.versions, "the fake imports none"
+    assert "bayesmesh" not in measured.versions, "the fake imports none"
 
 
 def test_ask_once_reports_a_failure(record: Path) -> None:

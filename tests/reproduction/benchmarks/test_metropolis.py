@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks import metropolis
 from bayesmesh_reproduction.benchmarks.harness import Case, Limits, Measurement, Options, compare
 from bayesmesh_reproduction.benchmarks.history import write_rows
@@ -26,6 +25,7 @@ from bayesmesh_reproduction.benchmarks.metropolis.target import (
 )
 from bayesmesh_reproduction.claims.declaration import CLAIMS
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 
 def test_the_target_has_the_declared_moments() -> None:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks import primer
 from bayesmesh_reproduction.benchmarks.history import write_rows
 from bayesmesh_reproduction.claims.declaration import CLAIMS
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 
 @pytest.mark.parametrize("work", ["product", "selu"])

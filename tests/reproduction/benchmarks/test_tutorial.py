@@ -11,7 +11,6 @@ import pytest
 
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics import base
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.history import write_rows
 from bayesmesh_reproduction.benchmarks.tutorial import (
     COARSE,
@@ -22,6 +21,7 @@ from bayesmesh_reproduction.benchmarks.tutorial import (
 )
 from bayesmesh_reproduction.claims.declaration import CLAIMS
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 
 def verdicts(results: Path, claim: str) -> dict[str, str]:

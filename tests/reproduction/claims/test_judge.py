@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.running.machine import machine_name
-from bayesmesh.store.layout import ReproductionLayout
 from bayesmesh.store.receipts import write_receipts
 from bayesmesh_reproduction.claims.declaration import CLAIMS, Check
 from bayesmesh_reproduction.claims.judge import (
@@ -25,6 +24,7 @@ from bayesmesh_reproduction.claims.judge import (
 )  # fmt: skip
 from bayesmesh_reproduction.claims.recomputation import recompute
 from bayesmesh_reproduction.claims.results import Reading, Results
+from bayesmesh_reproduction.layout import ReproductionLayout
 from bayesmesh_reproduction.pages.claims import write_claims_page
 
 Judge = Callable[..., Finding]

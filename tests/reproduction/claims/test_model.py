@@ -12,11 +12,11 @@ import pytest
 from tensorflow_probability.substrates.jax import distributions as tfd
 
 from bayesmesh.models import hidden_markov
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.hidden_markov.exact import Exact, ExactInPymc
 from bayesmesh_reproduction.benchmarks.history import write_rows
 from bayesmesh_reproduction.claims.declaration import CLAIMS
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 NAMES = ("D1", "D2", "D3", "D4")
 OLD_SEED = 1_600_000_000_000_000_000

@@ -6,9 +6,9 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh_reproduction.benchmarks.harness import Measurement, Outcome, Ratio
 from bayesmesh_reproduction.benchmarks.history import write_outcome
+from bayesmesh_reproduction.layout import BenchmarkLayout
 from bayesmesh_reproduction.pages.benchmarks import FIGURES, read_section, write_benchmark_page
 
 

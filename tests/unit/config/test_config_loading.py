@@ -125,7 +125,7 @@ def test_a_file_name_that_could_harm_is_no_experiment(tmp_path: Path, good: str,
     assert "[a-z0-9]" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["data", "all", "quickstart", "logs", "benchmarks", "report", "sample", "compile"])
+@pytest.mark.parametrize("name", ["data", "all", "quickstart", "logs", "report", "sample", "compile"])
 def test_names_of_targets_rules_and_folders_are_taken(refused: Refused, good: str, name: str) -> None:
     error = refused(good, f"{name}.yaml")
     assert f"'{name}' is taken" in error.message
@@ -213,8 +213,8 @@ def _config(folder: Path, run: str, **experiments: str) -> Path:
 
 
 def test_all_experiments_load_in_sorted_order(tmp_path: Path, good: str) -> None:
-    run, experiments = load_all(_config(tmp_path, "experiments: [two]\nreproduce: [one]\n", two=good, one=good))
-    assert (run.experiments, run.reproduce, list(experiments)) == (["two"], ["one"], ["one", "two"])
+    run, experiments = load_all(_config(tmp_path, "experiments: [two]\n", two=good, one=good))
+    assert (run.experiments, list(experiments)) == (["two"], ["one", "two"])
 
 
 @pytest.mark.parametrize(
@@ -235,12 +235,10 @@ def test_a_project_folder_that_a_shell_would_interpret_is_refused(name: str) -> 
     assert "rename the folder" in caught.value.remedy
 
 
-@pytest.mark.parametrize("key", ["experiments", "reproduce"])
-def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, good: str, key: str) -> None:
-    run = "experiments: [films]\nreproduce: [flims]\n" if key == "reproduce" else "experiments: [films, flims]\n"
+def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, good: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load_all(_config(tmp_path, run, films=good))
-    assert f"config.yaml: {key}: no experiment 'flims'" in str(caught.value)
+        load_all(_config(tmp_path, "experiments: [films, flims]\n", films=good))
+    assert "config.yaml: experiments: no experiment 'flims'" in str(caught.value)
     assert "did you mean 'films'?" in str(caught.value)
 
 
@@ -249,7 +247,6 @@ def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, 
     [
         ("experiments: [../../etc/passwd]\n", "key 'experiments[0]': '../../etc/passwd' is not a valid name"),
         ("experiments: [a, Films]\n", "key 'experiments[1]': 'Films' is not a valid name"),
-        ("experiments: [a]\nreproduce: [a/b]\n", "key 'reproduce[0]': 'a/b' is not a valid name"),
         (
             "experiments: ud\n",
             "key 'experiments': should be a list, found the word 'ud'\n  remedy: write\n    experiments: [ud]",
@@ -257,7 +254,7 @@ def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, 
         ("experiments: {ud: 1}\n", "key 'experiments': should be a valid list, found {'ud': 1}"),
         ("experiments: [1]\n", "key 'experiments[0]': should be a valid string, found 1"),
         ("experiments: []\n", "key 'experiments': should have at least 1 item"),
-        ("reproduce: []\n", "key 'experiments' is missing"),
+        ("{}\n", "key 'experiments' is missing"),
         ("experiment: [a]\n", "unknown key 'experiment'"),
     ],
 )

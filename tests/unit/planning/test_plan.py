@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> Path:
     """Two experiments on one dataset, with different splits."""
     folder = tmp_path / "config"
     (folder / "experiments").mkdir(parents=True)
-    (folder / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    (folder / "config.yaml").write_text("experiments: [a]\n")
     (folder / "experiments" / "a.yaml").write_text(GOOD.format(share=0))
     (folder / "experiments" / "b.yaml").write_text(
         GOOD.format(share=0.5) + "sampling: {mode: independent, chains: 6, chain_groups: 3}\n"
@@ -219,26 +219,6 @@ def test_an_index_that_lacks_a_listed_page_is_made_again(config: Path, monkeypat
             (Path(plan.results) / name).touch()
         assert plan.indexed() == [plan.layout("a").page]
         assert dag.forcefiles == {str(Path(plan.results) / name) for name in forced}
-
-
-def test_the_index_lists_the_pages_of_what_is_asked_for(config: Path) -> None:
-    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
-    alone = _plan(config, dag_settings=SimpleNamespace(targets={"claims"}))
-    assert alone.indexed() == [alone.layout("a").page]
-    whole = _plan(config, dag_settings=SimpleNamespace(targets={"reproduce"}))
-    assert whole.indexed() == [whole.layout("b").page, Path(whole.results) / "reproduction" / "index.html"]
-
-
-def test_published_budgets_are_reproduced_where_chains_run_on_an_accelerator(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\nreproduce_accelerated: [a]\n")
-    gpu = SimpleNamespace(cores=2, overwrite_resources={"sample": {"gpu": 1}})
-    for is_there in (False, True):
-        monkeypatch.setattr(plan_module, "has_accelerator", lambda environ, found=is_there: found)
-        assert _plan(config, local_exec=True).reproduction() == (["b", "a"] if is_there else ["b"])
-        assert _plan(config, local_exec=False).reproduction() == ["b"], "what this machine has is not what jobs have"
-        assert _plan(config, local_exec=False, resource_settings=gpu).reproduction() == ["b", "a"]
 
 
 def _asking(**resources: Any) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
+from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh_reproduction.benchmarks.history import write_rows, write_store
 from bayesmesh_reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
 from bayesmesh_reproduction.benchmarks.process import Contender
 from bayesmesh_reproduction.benchmarks.worker import timed
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 STATES = "BAYESMESH_STATES"
 """Environment variable of a contender: file for its last states, if they are to be saved."""

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
+from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh_reproduction.benchmarks.harness import Case, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.history import write_rows, write_store
 from bayesmesh_reproduction.benchmarks.process import Contender, ask_once
+from bayesmesh_reproduction.layout import BenchmarkLayout
 
 NUM_DEVICES = 8
 
