@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 
 MOST_VALUE, MOST_GRADIENT = 2e-6, 5e-4
@@ -40,7 +40,7 @@ def bind(name: str, rows: dict[str, np.ndarray], constants: dict[str, float]) ->
     """Return the model with its default options."""
     fields = {field: FieldSpec(values.shape[1:], values.dtype.name) for field, values in rows.items()}
     spec = DataSpec(len(next(iter(rows.values()))), fields, constants, "float32")
-    return load_component("model", name)(read_options(component_path("model", name))(), spec)
+    return load_component("model", name)(options_class("model", name)(), spec)
 
 
 def rate(evaluate: Callable[..., Any], *arguments: Any) -> float:

@@ -14,17 +14,11 @@ import pytest
 from bayesmesh.analyses.base import Subject
 from bayesmesh.cli import VERBS
 from bayesmesh.config.config_refit_settings import Folds, LeftOut
-from bayesmesh.config.config_registry import (
-    component_path,
-    list_components,
-    load_component,
-    read_options,
-    resolve_component,
-)
+from bayesmesh.config.config_registry import list_components, load_component, options_class, resolve_component
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.figures.figure_sections import Section
-from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in
+from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in, names_others
 from bayesmesh.planning.plan_flow import STAGES
 
 NAMES = list_components("analysis")
@@ -35,8 +29,8 @@ pytestmark = pytest.mark.parametrize("name", NAMES)
 
 def make(name: str) -> Any:
     """An analysis with default settings, which names one other experiment where it names any, and has few refits."""
-    settings: dict[str, object] = {"experiments": [OTHER]} if declared(name).names_others else {}
-    if issubclass(read_options(component_path("analysis", name)), Folds):
+    settings: dict[str, object] = {"experiments": [OTHER]} if names_others(name) else {}
+    if issubclass(options_class("analysis", name), Folds):
         settings = {"folds": 2}
     cls, options = resolve_component("analysis", name, settings)
     return cls(options)
@@ -88,16 +82,17 @@ def test_some_data_and_some_model_offer_what_it_needs(name: str) -> None:
 
 
 def test_its_options_say_what_it_is_for(name: str) -> None:
-    assert read_options(component_path("analysis", name)).__doc__
+    assert options_class("analysis", name).__doc__
 
 
 def test_its_section_needs_no_array_library(name: str, tmp_path: Path) -> None:
     """And there is none without files, nor a cell."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.config_registry import resolve_component\n"
+        "from bayesmesh.config.config_registry import options_class, resolve_component\n"
         f"analysis = declared({name!r})\n"
-        f"settings = {{'experiments': [{OTHER!r}]}} if analysis.names_others else {{}}\n"
+        f"options = options_class('analysis', {name!r})\n"
+        f"settings = {{'experiments': [{OTHER!r}]}} if 'experiments' in options.model_fields else {{}}\n"
         f"cls, options = resolve_component('analysis', {name!r}, settings)\n"
         f"made, files = cls(options), analysis.files(Path({str(tmp_path)!r}))\n"
         "assert made.section(files) is None and made.cell(files) == ''\n"

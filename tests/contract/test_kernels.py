@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.kernels.base import Kernel, Position, first_chains
 from bayesmesh.sampling.chain_turns import Rows, make_draws, no_rows
 from bayesmesh.sampling.packed_statistics import pack
@@ -187,7 +187,7 @@ def kernels_and_metrics() -> list[tuple[str, str | None]]:
     """Every kernel with its own metric, and with `dense` where it offers that: they adapt differently."""
     pairs: list[tuple[str, str | None]] = []
     for name in kernels_of_any_target():
-        schema = read_options(component_path("kernel", name)).model_json_schema()["properties"].get("metric", {})
+        schema = options_class("kernel", name).model_json_schema()["properties"].get("metric", {})
         pairs += [(name, None), *((name, metric) for metric in schema.get("enum", []) if metric == "dense")]
     return pairs
 

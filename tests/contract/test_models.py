@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.config.config_registry import list_components, load_component, read_options
+from bayesmesh.config.config_registry import list_components, load_component, options_class
 from bayesmesh.config.declarations import list_analyses, offer_words, read_flag, read_offers
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -276,7 +276,7 @@ def serves(case, analysis) -> bool:
         held_out=lambda: case.rows,
         group_field="user" if case.spec.entry_counts else None,
     )
-    made = load_component("analysis", analysis.name)(read_options(analysis.path)())
+    made = load_component("analysis", analysis.name)(options_class("analysis", analysis.name)())
     try:
         made.check(BoundModel(case.model, case.spec, shards), draw(case))
     except ConfigError:

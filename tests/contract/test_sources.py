@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, list_components, load_component, read_options
+from bayesmesh.config.config_registry import list_components, load_component, options_class
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.data.base import Dataset, Source
 from bayesmesh.data.data_sharding import check_counts
@@ -16,7 +16,7 @@ from bayesmesh.data.shards import fingerprint_data
 
 
 def make(name: str) -> Source:
-    return load_component("source", name)(read_options(component_path("source", name))())
+    return load_component("source", name)(options_class("source", name)())
 
 
 EMBEDDED = [name for name in list_components("source") if load_component("source", name).fetch is Source.fetch]

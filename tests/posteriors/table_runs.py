@@ -18,7 +18,7 @@ from arviz_stats.base import array_stats
 
 import programs
 from bayesmesh.config.config_blocks import DataSettings, SamplingSettings
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sources.table import Source
@@ -91,12 +91,12 @@ def case_of(name: str, table: Table, columns: Any, folder: Path, dtype: str = "f
     patterns = write_files(table, columns, folder / "files")
     options = {**table.source, "files": patterns}
     layout = DataLayout(folder, "table", "all")
-    source = Source(read_options(component_path("source", "table"))(**options))
+    source = Source(options_class("source", "table")(**options))
     layout.records.mkdir(parents=True)
     source.fetch(layout.records)
     shard(source.read(layout.records), DataSettings(), layout)
     model_class: Any = load_component("model", table.model)
-    own = read_options(component_path("model", table.model))(**table.options)
+    own = options_class("model", table.model)(**table.options)
     prepare = functools.partial(model_class.prepare, own)
     is_whole = model_class.reads_whole(own)
     shards = WholeShards(layout.shards, prepare) if is_whole else prepared(layout.shards, prepare)

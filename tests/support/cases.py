@@ -70,13 +70,17 @@ class Case:
 def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **options: Any) -> Case:
     import jax
 
-    from bayesmesh.config.config_registry import component_path, list_components, load_component, read_options
+    from bayesmesh.config.config_registry import (
+        list_components,
+        load_component,
+        options_class,
+    )
     from bayesmesh.data.base import DataSpec, FieldSpec
     from bayesmesh.data.prepared_shards import prepare_rows
     from bayesmesh.errors import ConfigError
 
     model_class: Any = load_component("model", name)
-    model_options = read_options(component_path("model", name))(**{**OPTIONS.get(name, {}), **options})
+    model_options = options_class("model", name)(**{**OPTIONS.get(name, {}), **options})
     if name in TABLES:
         spec, rows = TABLES[name](num_rows)
         spec, rows = prepare_rows(functools.partial(model_class.prepare, model_options), spec, rows)
@@ -146,10 +150,10 @@ TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {
 
 def _read_embedded(source: str) -> Any:
     """Return the dataset of a source that needs no files, at its default options, else None."""
-    from bayesmesh.config.config_registry import component_path, load_component, read_options
+    from bayesmesh.config.config_registry import load_component, options_class
     from bayesmesh.data.base import Source
 
     source_class = load_component("source", source)
     if source_class.fetch is not Source.fetch:
         return None
-    return source_class(read_options(component_path("source", source))()).read(Path("nowhere"))
+    return source_class(options_class("source", source)()).read(Path("nowhere"))

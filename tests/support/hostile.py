@@ -270,7 +270,7 @@ CONFIGURATIONS = (
     Hostile("zero columns", ("key 'data.dimension'", "greater than or equal to 1"), experiment={"data": {"source": "gaussian", "dimension": 0}}),
     Hostile("zero chains", ("key 'sampling.chains'",), experiment=_with(sampling={"chains": 0})),
     Hostile("all rows held out", ("key 'data.held_out_fraction'",), experiment=_with(data={"held_out_fraction": 1.0})),
-    Hostile("not a number", ("key 'model.options.scale'",), experiment={"model": {"name": "mine:Mine", "options": {"scale": float("nan")}}}),
+    Hostile("not a number", ("key 'model.prior_scale'",), experiment={"model": {"name": "gaussian", "prior_scale": float("nan")}}),
     Hostile("a precision that does not exist", ("key 'compute.dtype'",), experiment=_with(compute={"dtype": "float16"})),
 )  # fmt: skip
 """Refused when the configuration is read, or for a job on this machine, before any data are."""

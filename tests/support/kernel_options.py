@@ -8,9 +8,9 @@ from typing import Any
 def kernel_options(name: str, **options: Any) -> Any:
     """Return validated options; a metric that they leave open is the diagonal one, for there is no model to choose by."""
     from bayesmesh.config.config_blocks import AUTO
-    from bayesmesh.config.config_registry import component_path, read_options
+    from bayesmesh.config.config_registry import options_class
 
-    made = read_options(component_path("kernel", name))(**options)
+    made = options_class("kernel", name)(**options)
     return made.model_copy(update={"metric": "diagonal"}) if getattr(made, "metric", "") == AUTO else made
 
 

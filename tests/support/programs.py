@@ -141,7 +141,7 @@ def make_program(
     from jax.sharding import AxisType
 
     from bayesmesh.config.config_blocks import SamplingSettings
-    from bayesmesh.config.config_registry import component_path, load_component, read_options
+    from bayesmesh.config.config_registry import load_component, options_class
     from bayesmesh.sampling.program import Program
     from bayesmesh.sampling.program_rows import lay_out_rows
     from bayesmesh.sampling.program_sharding import make_target
@@ -150,7 +150,7 @@ def make_program(
 
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
-    options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
+    options = options_class("kernel", kernel)(**(kernel_options or {}))
     # Draws of the prior by default: a start for every kernel.
     initial = {"method": "prior"} | dict(initial or {})
     sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial})

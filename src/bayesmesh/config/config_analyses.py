@@ -6,10 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from bayesmesh.config.config_errors import explain
-from bayesmesh.config.config_registry import check_class, list_components, read_options
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, key_of
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
@@ -29,13 +26,13 @@ def check_readable(path: Path, content: Mapping[str, object]) -> None:
     """
     for name in sorted((content.keys() - experiment_class().model_fields.keys()) & {*list_components("analysis")}):
         try:
-            read_options(declared(name).path)
+            declared(name)
         except ConfigError as error:
             raise ConfigError(f"{path}: key '{name}': {error.message}", error.remedy) from error
 
 
 def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
-    """Check from source text the analyses of users' packages that an experiment requests, and their options.
+    """Check from source text the analyses of users' packages that an experiment requests; `compile` checks their options.
 
     Args:
         path: file of the experiment, for messages.
@@ -43,23 +40,18 @@ def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
 
     Raises:
         ConfigError: a name is not ``module:attribute``; a module or a class does not exist, or a declaration is invalid;
-            an option is not valid; or two analyses would have the same verb or folder.
+            or two analyses would have the same verb or folder.
     """
     found: list[AnalysisDeclaration] = []
-    for name, options in experiment.analyses.items():
+    for name in experiment.analyses:
         where = f"{path}: key '{key_of(name) if ':' in name else OWN_KEY}'"
         try:
             _check_name(name)
-            check_class("analysis", name)
             analysis = declared(name)
             source_closure([analysis.path])
             _check_apart(analysis, {"": found})
         except ConfigError as error:
             raise ConfigError(f"{where}: {error.message}", error.remedy) from error
-        try:
-            read_options(analysis.path).model_validate(options)
-        except ValidationError as error:
-            raise explain(path, error, read_options(analysis.path), under=key_of(name)) from error
         found.append(analysis)
 
 

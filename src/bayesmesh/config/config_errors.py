@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple, Union, get_args, get_origin
 from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from bayesmesh.config.config_registry import component_path, list_components, read_options
+from bayesmesh.config.config_registry import list_components
 from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, describe
 from bayesmesh.errors import ConfigError, suggest
 
@@ -182,11 +182,6 @@ def _say_component(key: str, given: object) -> tuple[str, str]:
         near = difflib.get_close_matches(word, map(str, given), n=1, cutoff=0.5)
         meant = f"; '{near[0]}' should read '{word}'" if near else ""
         return f"key '{key}.{word}' is missing{meant}", f"valid: {', '.join(names)}; {example}"
-    if name in names:
-        try:
-            read_options(component_path(kind, str(name)))
-        except ConfigError as error:
-            return f"key '{key}.{word}': {error.message}", error.remedy
     if kind == "model" and isinstance(name, str) and "~" in name and not name.startswith("~/"):
         formula = json.dumps(name, ensure_ascii=False)
         return f"key '{key}.{word}': {name!r:.80} is a formula", (

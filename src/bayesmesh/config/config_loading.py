@@ -14,7 +14,7 @@ from bayesmesh.config.config_errors import explain
 from bayesmesh.config.config_files import list_experiment_files
 from bayesmesh.config.config_kernel import check_kernel, resolve_start
 from bayesmesh.config.config_refits import make_refits
-from bayesmesh.config.config_registry import check_class, check_function, component_path, list_readable, read_options
+from bayesmesh.config.config_registry import component_path, list_components
 from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.config_sweep import Sweep, load_members
 from bayesmesh.config.declarations import (
@@ -36,7 +36,7 @@ from bayesmesh.config.experiment import (
     SourceBlock,
     experiment_class,
 )
-from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
+from bayesmesh.config.settings import NAME_PATTERN, code_names
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest
 
@@ -144,32 +144,22 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
 
 
 def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock) -> None:
-    """Check from source text the functions that a component names, and the whole of a component `module:attribute`."""
-    if not isinstance(block, ExternalSource | ExternalModel | ExternalKernel):
-        _check_functions(path, type(block), block.model_dump(), key)
-        return
-    word, name = ("source", block.source) if isinstance(block, ExternalSource) else ("name", block.name)
-    try:
-        file = component_path(kind, name)
-        options = read_options(file)
-        check_class(kind, name)
-        source_closure([file])
-    except ConfigError as error:
-        raise ConfigError(f"{path}: key '{key}.{word}': {error.message}", error.remedy) from error
-    try:
-        options.model_validate(block.options)
-    except ValidationError as error:
-        raise explain(path, error, options, under=f"{key}.options") from error
-    _check_functions(path, options, block.options, f"{key}.options")
+    """Check that the modules of the user's own code exist: of a component `module:attribute`, or of functions that options name.
 
-
-def _check_functions(path: Path, options: type[Settings], values: Mapping[str, Any], block: str) -> None:
-    """Check from source text that the functions named by options exist."""
-    for option, name in code_names(options, values):
+    They are imported by the jobs that use them: sources by `fetch`, all others by `compile`.
+    """
+    named = [("function", option, name) for option, name in code_names(type(block), block.model_dump())]
+    if isinstance(block, ExternalSource):
+        named = [(kind, "source", block.source)]
+    if isinstance(block, ExternalModel | ExternalKernel):
+        named = [(kind, "name", block.name)]
+    for of, option, name in named:
         try:
-            check_function(name)
+            file = component_path(of, name)
+            if of != "function":
+                source_closure([file])
         except ConfigError as error:
-            raise ConfigError(f"{path}: key '{block}.{option}': {error.message}", error.remedy) from error
+            raise ConfigError(f"{path}: key '{key}.{option}': {error.message}", error.remedy) from error
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:
@@ -204,7 +194,7 @@ def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
 
 def _other_components(analysis: AnalysisDeclaration) -> str:
     fitting = {
-        kind: [n for n in list_readable(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
+        kind: [n for n in list_components(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
         for kind in ("source", "model")
     }
     if not all(fitting.values()):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.config.config_refit_settings import Refits
-from bayesmesh.config.declarations import key_of
+from pydantic import ValidationError
+
+from bayesmesh.config.config_errors import explain
+from bayesmesh.config.config_refit_settings import LeftOut, Refits
+from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.declarations import has_refits, key_of
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
@@ -27,9 +32,8 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
     """
     made: dict[str, ExperimentBase] = {}
     named: dict[str, tuple[str, ...]] = {}
-    asked = experiment.requested_analyses()
-    for analysis, settings in asked.items():
-        left_out = settings.left_out() if isinstance(settings, Refits) else {}
+    for analysis in filter(has_refits, experiment.requested_analyses()):
+        left_out = _left_out(path, analysis, experiment)
         if not left_out:
             continue
         if experiment.data.replicates is not None:
@@ -63,3 +67,14 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
             )
     experiment.name_refits(named)
     return made
+
+
+def _left_out(path: Path, analysis: str, experiment: ExperimentBase) -> Mapping[str, LeftOut]:
+    """Return what the refits of an analysis leave out; the analysis of a user's own package is imported to know them."""
+    try:
+        settings = experiment.analysis_settings(analysis)
+    except ValidationError as error:
+        raise explain(path, error, options_class("analysis", analysis), under=key_of(analysis)) from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: key '{key_of(analysis)}': {error.message}", error.remedy) from error
+    return settings.left_out() if isinstance(settings, Refits) else {}

@@ -9,13 +9,14 @@ import ast
 import contextlib
 import functools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.config_registry import component_path, list_components, parse_classes, read_options
+from bayesmesh.config.config_refit_settings import Refits
+from bayesmesh.config.config_registry import component_path, list_components, options_class, parse_classes
 from bayesmesh.config.settings import CODE_PATTERN, Settings
 from bayesmesh.errors import ConfigError, suggest
 
@@ -60,7 +61,6 @@ class AnalysisDeclaration(Settings):
     needs_of_source: tuple[Word, ...] = ()
     needs_of_model: tuple[Word, ...] = ()
     checks_model: bool = False
-    names_others: bool
 
     @property
     def is_own(self) -> bool:
@@ -157,11 +157,8 @@ def _read(name: str, path: Path) -> AnalysisDeclaration:
     pretty_name = word.replace("_", " ").capitalize()
     values = {"pretty_name": pretty_name, "verb": word, "folder": word, **{k: value for k, (value, _) in found.items()}}
     values.setdefault("message", f"{values['pretty_name']} of {{experiment}}")
-    names_others = "experiments" in read_options(path).model_fields
     try:
-        declaration = AnalysisDeclaration.model_validate(
-            {**values, "name": name, "path": path, "names_others": names_others}
-        )
+        declaration = AnalysisDeclaration.model_validate({**values, "name": name, "path": path})
     except ValidationError as error:
         key, problem = str(error.errors()[0]["loc"][0]), error.errors()[0]["msg"]
         line = f", line {found[key][1]}" if key in found else f": class {node.name}"
@@ -180,7 +177,7 @@ def _class_of(name: str, path: Path) -> ast.ClassDef:
         if found is None:
             raise ConfigError(
                 f"'{name}': {path} has no class {attribute}",
-                "name the module whose file defines it, not one that imports it",
+                suggest(attribute, [node.name for node in parse_classes(path)]),
             )
         return found
     classes = [node for node in parse_classes(path) if any(getattr(b, "id", "") == "Analysis" for b in node.bases)]
@@ -320,6 +317,41 @@ def read_image_shape(name: str) -> tuple[int, int] | None:
     value, _ = _assigned_once("source", name, "image_shape") or (None, 0)
     is_shape = isinstance(value, tuple) and len(value) == 2 and all(type(length) is int for length in value)
     return value if is_shape else None  # type: ignore[return-value]
+
+
+def has_refits(analysis: str) -> bool:
+    """Return whether an analysis compares with refits; that of a user's own package, whether its class ``Options`` says so."""
+    if ":" not in analysis:
+        return issubclass(options_class("analysis", analysis), Refits)
+    options = _options_of("analysis", analysis)
+    return options is not None and any(_mentions(base, "Refits", "Folds") for base in options.bases)
+
+
+def read_file_options(source: str, given: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Return the options of a user's source that name files, read from the source text: those of the type `Files`.
+
+    Args:
+        source: ``module:attribute``.
+        given: the options as they were written; others have the defaults of the class, if these are literals.
+    """
+    options = _options_of("source", source)
+    if options is None:
+        return {}
+    fields = [node for node in options.body if isinstance(node, ast.AnnAssign) and _mentions(node.annotation, "Files")]
+    names = [node.target.id for node in fields if isinstance(node.target, ast.Name)]
+    defaults = {name: value for name, (value, _) in _literals(options).items()}
+    values = {name: given.get(name, defaults.get(name)) for name in names}
+    # A value of another type is an error that `fetch` reports.
+    lists = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
+    return {name: tuple(map(str, each)) for name, each in lists.items() if isinstance(each, (list, tuple)) and each}
+
+
+def _options_of(kind: str, name: str) -> ast.ClassDef | None:
+    return next((node for node in parse_classes(component_path(kind, name)) if node.name == "Options"), None)
+
+
+def _mentions(node: ast.AST, *names: str) -> bool:
+    return any(getattr(each, "id", getattr(each, "attr", None)) in names for each in ast.walk(node))
 
 
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:

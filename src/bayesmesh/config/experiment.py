@@ -18,7 +18,7 @@ from bayesmesh.config.config_blocks import (
     ReportSettings,
     SamplingSettings,
 )
-from bayesmesh.config.config_registry import component_path, list_readable, read_options
+from bayesmesh.config.config_registry import list_components, options_class
 from bayesmesh.config.config_sweep import SweepSettings
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
@@ -117,17 +117,24 @@ class ExperimentBase(Settings):
         model: NamedBlock
         kernel: NamedBlock
 
-    def requested_analyses(self) -> dict[str, Settings]:
+    def requested_analyses(self) -> dict[str, object]:
         """Return name -> settings of the analyses that the experiment asks for: those of bayesmesh, then its own.
 
-        Raises:
-            ConfigError: one of its own does not exist.
-            ValidationError: the options of one are invalid.
+        The latter's are as they were written: jobs import the class of their options, see `analysis_settings`.
         """
-        own = {name: (component_path("analysis", name), options) for name, options in sorted(self.analyses.items())}
-        return self._shipped_analyses() | {
-            name: read_options(path).model_validate(options) for name, (path, options) in own.items()
-        }
+        return {**self._shipped_analyses(), **dict(sorted(self.analyses.items()))}
+
+    def analysis_settings(self, analysis: str) -> Settings:
+        """Return the settings of an analysis that the experiment asks for; one of the user's own package is imported.
+
+        Raises:
+            ConfigError: it does not exist.
+            ValidationError: its options are invalid.
+        """
+        if analysis in self.analyses:
+            return options_class("analysis", analysis).model_validate(self.analyses[analysis])
+        settings: Settings = getattr(self, analysis)
+        return settings
 
     def _shipped_analyses(self) -> dict[str, Settings]:
         asked = {name: getattr(self, name) for name in type(self).model_fields if name not in _KEYS_OF_ALL}
@@ -326,10 +333,10 @@ def _tag_of(key: str, names: tuple[str, ...]) -> Callable[[object], str | None]:
 
 def _union(kind: str, key: str, base: type[Settings]) -> Any:
     """Return a union with one variant per registered component, discriminated by `key`."""
-    names = tuple(list_readable(kind))
+    names = tuple(list_components(kind))
     variants: list[Any] = []
     for name in names:
-        options = read_options(component_path(kind, name))
+        options = options_class(kind, name)
         variant = create_model(
             f"{name}_{kind}",
             __base__=(options, base),
@@ -347,10 +354,7 @@ def _analysis_fields() -> dict[str, Any]:
     for each in list_analyses():
         if each.name in _KEYS_OF_ALL:
             raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "choose another name")
-        try:
-            options = read_options(each.path)
-        except ConfigError:
-            continue
+        options = options_class("analysis", each.name)
         # Give the class a unique name, because all are called Options in their files.
         block = create_model(
             f"{each.name}_settings", __base__=options, __doc__=options.__doc__, __cls_kwargs__=NO_SOURCE

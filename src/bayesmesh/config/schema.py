@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic_core import PydanticUndefined
 
 from bayesmesh.config.config_blocks import DataSettings, Gate
-from bayesmesh.config.config_registry import component_path, list_components, read_options
+from bayesmesh.config.config_registry import list_components, options_class
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.settings import Settings, blocks_in, describe
@@ -69,12 +69,12 @@ def _readme() -> str:
         if kind == "source":
             parts += ["Every source also takes:\n", *_table(DataSettings, "data.")]
         for name in list_components(kind):
-            options = read_options(component_path(kind, name))
+            options = options_class(kind, name)
             parts.append(f"\n### `{key}.{word}: {name}`\n")
             parts += _table(options, f"{key}.")
     parts.append("\n## Analyses, by their key\n\nAn analysis runs only if its key is present.\n")
     for analysis in list_analyses():
-        options = read_options(analysis.path)
+        options = options_class("analysis", analysis.name)
         parts.append(f"\n### `{analysis.name}`\n\n{(options.__doc__ or analysis.pretty_name).partition(chr(10))[0]}\n")
         parts += _table(options, f"{analysis.name}.")
     return "\n".join(parts).rstrip() + "\n"

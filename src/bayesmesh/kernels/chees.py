@@ -10,10 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import RestartingSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
@@ -26,30 +23,18 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     HamiltonianState,
     run_trajectory,
 )
+from bayesmesh.kernels.options import CheesOptions as Options
 
 FIRST_LENGTH = 1.0
 """Longest trajectory after the early phase, in standard deviations as estimated by the metric. The criterion has a
 maximum at every half period of a normal; searching from below finds the first."""
 
 
-class Options(RestartingSettings):
-    """Options of `chees`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.7, gt=0, lt=1, description="Target acceptance for step size adaptation: the harmonic mean over chains."
-    )
-    initial_leapfrog_steps: Argument[float] = Field(
-        10.0, ge=1, le=10_000, description="Maximum trajectory length at the first iteration, in leapfrog steps."
-    )
-    max_leapfrog_steps: Argument[int] = Field(
-        256, ge=1, le=100_000, description="Maximum number of leapfrog steps per trajectory; each takes one gradient."
-    )
-
-
 class Chees(HamiltonianKernel[HamiltonianInfo]):
     """ChEES-HMC; the kernel's own tuning is the longest trajectory, () float64, in units of step size."""
 
     pretty_name = "ChEES-HMC"
+    options: Options
     reference = "Hoffman, Radul and Sountsov 2021, AISTATS"
     min_chains = 2
     has_own_steps = True

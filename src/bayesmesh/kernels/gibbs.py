@@ -12,19 +12,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.base import CHAIN, POSITION, Kernel, Position, Statistic, Target
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS
+from bayesmesh.kernels.options import GibbsOptions as Options
 from bayesmesh.kernels.targets.normal_target import normals_of
-
-
-class Options(Settings):
-    """Options of `gibbs`."""
-
-    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units per draw.")
 
 
 class GibbsState(NamedTuple):
@@ -52,6 +45,7 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
     """Exact draws of conditionally normal units, in turn; nothing is adapted."""
 
     pretty_name = "Gibbs"
+    options: Options
     reference = "Salakhutdinov and Mnih 2008; redraws: Liu and Sabatti 2000"
     needs_normal_units = True
     statistics = {k: STATISTICS[k] for k in ("lp", "log_likelihood")} | {

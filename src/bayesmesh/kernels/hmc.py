@@ -11,15 +11,13 @@ trajectory of length 1.57, a quarter of a period, ends in an independent draw.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName
-from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
@@ -33,55 +31,16 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     run_trajectory,
 )
 from bayesmesh.kernels.hamiltonian.trajectory_rotation import place_in_normal, run_split_trajectory
+from bayesmesh.kernels.options import HmcOptions as Options
 
 _NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\n  or use integrator: leapfrog"
-
-
-class Options(HamiltonianSettings):
-    """Options of `hmc`."""
-
-    # A compile-time constant: a loop of known length is 5% faster on a GPU, because it checks no condition after each step.
-    num_leapfrog_steps: int = Field(
-        20,
-        ge=1,
-        le=100_000,
-        description="Number of leapfrog steps per trajectory; each takes one gradient. With `trajectory_length`, the "
-        "maximum.",
-    )
-    trajectory_length: float | None = Field(
-        None,
-        gt=0,
-        le=1e6,
-        description="Length of a trajectory, in units of the metric. It takes as many steps as the adapted step size "
-        "requires; these are shortened to fit. By default, the number of steps is fixed.",
-    )
-    jitter: float = Field(
-        0.0, ge=0, lt=1, description="Maximum relative jitter of the step size of a trajectory (no unit)."
-    )
-    integrator: Literal["leapfrog", "split"] = Field(
-        "leapfrog",
-        description="Integrator of the trajectories. `split` is exact for the normal from which chains start with "
-        "`sampling.initial.method: laplace`, and needs `metric: curvature`.",
-    )
-    initial_step_size: Argument[float] = Field(
-        0.01, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
-    )
-    target_acceptance: Argument[float] = Field(
-        0.75, gt=0, lt=1, description="Target mean acceptance for step size adaptation."
-    )
-    adaptation_fraction: Argument[float] = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="Share of warmup in which step size and metric adapt; in the rest, both stay fixed.",
-    )
-    metric: MetricName = "identity"
 
 
 class Hmc(HamiltonianKernel[HamiltonianInfo]):
     """Fixed-length HMC."""
 
     pretty_name = "HMC, fixed length"
+    options: Options
     reference = "Duane et al. 1987; Neal 2011; dual averaging: Hoffman and Gelman 2014"
     statistics = STATISTICS
 

@@ -9,27 +9,18 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jaxtyping import Array, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
-
-
-class Options(HamiltonianSettings):
-    """Options of `mala`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.574, gt=0, lt=1, description="Target mean acceptance for step size adaptation."
-    )
+from bayesmesh.kernels.options import MalaOptions as Options
 
 
 class Mala(HamiltonianKernel[HamiltonianInfo]):
     """The Metropolis-adjusted Langevin algorithm, preconditioned by the metric."""
 
     pretty_name = "MALA"
+    options: Options
     reference = "Roberts and Tweedie 1996; scaling: Roberts and Rosenthal 1998"
     statistics = STATISTICS
 

@@ -13,10 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import RestartingSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
 from bayesmesh.kernels.base import Position, Target, map_parts
@@ -31,29 +28,17 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     over_chains,
     share_of_kick,
 )
+from bayesmesh.kernels.options import MamsOptions as Options
 
 # With constant speed, there is no energy to compare between draws.
 _STATISTICS = {name: statistic for name, statistic in Chees.statistics.items() if name != "energy"}
-
-
-class Options(RestartingSettings):
-    """Options of `mams`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.8, gt=0, lt=1, description="Target acceptance for step size adaptation: the harmonic mean over chains."
-    )
-    initial_leapfrog_steps: Argument[float] = Field(
-        10.0, ge=1, le=10_000, description="Maximum trajectory length at the first iteration, in leapfrog steps."
-    )
-    max_leapfrog_steps: Argument[int] = Field(
-        256, ge=1, le=100_000, description="Maximum number of leapfrog steps per trajectory; each takes one gradient."
-    )
 
 
 class Mams(Chees):
     """Adjusted microcanonical sampling with full refreshment of the direction before each trajectory."""
 
     pretty_name = "Adjusted microcanonical"
+    options: Options
     reference = "Robnik, Cohn-Gordon and Seljak 2025, arXiv:2503.01707; integrator: ver Steeg and Galstyan 2021"
     min_chains = 2
     statistics = _STATISTICS

@@ -11,40 +11,19 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import RestartingSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.windows import settled_begin
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.trajectory_tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
+from bayesmesh.kernels.options import NutsOptions as Options
 
 _MOST_DIVERGENT = 5e-4
 """Share of divergent trajectories in warmup above which steps are too long for the posterior."""
 
 _NUM_TRIALS = 10
 """Iterations at the beginning of a window whose divergences do not count, because the search tries steps twice as long."""
-
-
-class Options(RestartingSettings):
-    """Options of `nuts`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.9,
-        gt=0,
-        lt=1,
-        description="Target mean acceptance over the points of a trajectory, for step size adaptation. If more than 1 "
-        "in 2,000 warmup trajectories diverge after the first 35% of warmup, the distance of the target from 1 is "
-        "halved.",
-    )
-    max_tree_depth: int = Field(
-        10,
-        ge=1,
-        le=20,
-        description="Maximum number d of doublings of a trajectory, which takes at most 2^d - 1 gradients.",
-    )
 
 
 class NutsInfo(NamedTuple):
@@ -74,6 +53,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     """The No-U-Turn sampler with multinomial weights."""
 
     pretty_name = "NUTS"
+    options: Options
     reference = "Hoffman and Gelman 2014; Betancourt 2017; Phan, Pradhan and Jankowiak 2019"
     has_own_steps = True
     steps_alone = True

@@ -9,30 +9,18 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, accept, over_chains
-
-
-class Options(HamiltonianSettings):
-    """Options of `random_walk`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.234, gt=0, lt=1, description="Target mean acceptance for adaptation of the proposal's scale."
-    )
-    initial_step_size: Argument[float] = Field(
-        1.0, gt=0, le=1e6, description="Scale of the proposal at the first iteration, in units of the metric."
-    )
+from bayesmesh.kernels.options import RandomWalkOptions as Options
 
 
 class RandomWalk(HamiltonianKernel[HamiltonianInfo]):
     """Random-walk Metropolis."""
 
     pretty_name = "Random-walk Metropolis"
+    options: Options
     reference = "Metropolis et al. 1953; scaling: Roberts, Gelman and Gilks 1997"
     statistics = {k: STATISTICS[k] for k in ("lp", "log_likelihood", "accepted")} | {
         "acceptance_rate": Statistic("1", "Metropolis acceptance probability of the proposal."),

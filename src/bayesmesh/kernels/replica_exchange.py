@@ -12,10 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
@@ -28,18 +25,8 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     over_chains,
     run_trajectory,
 )
+from bayesmesh.kernels.options import ReplicaExchangeOptions as Options
 from bayesmesh.kernels.targets import TemperedTarget
-
-
-class Options(HamiltonianSettings):
-    """Options of `replica_exchange`."""
-
-    inverse_temperature: Argument[float] = Field(
-        0.25, gt=0, lt=1, description="Power of the likelihood in the hot chains; smaller is hotter."
-    )
-    num_leapfrog_steps: int = Field(
-        10, ge=1, le=100_000, description="Number of leapfrog steps per trajectory; each takes one gradient."
-    )
 
 
 class ExchangeInfo(NamedTuple):
@@ -69,6 +56,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
     """Two-temperature replica exchange of HMC chains; the first half of the chains is cold and reported."""
 
     pretty_name = "Replica exchange, two temperatures"
+    options: Options
     reference = "Swendsen and Wang 1986; Geyer 1991"
     min_chains = 2
     chain_multiple = 2

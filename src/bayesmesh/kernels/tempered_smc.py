@@ -14,49 +14,18 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
-from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
-from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.base import CHAIN, Statistic, Target
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
+from bayesmesh.kernels.options import TemperedSmcOptions as Options
 from bayesmesh.kernels.targets import TemperedTarget
 
 _HALVINGS = 60
 """Bisections of the interval of powers: a likelihood that varies by 1e15 nats over the prior needs a first power of 1e-15."""
-
-
-class Options(HamiltonianSettings):
-    """Options of `tempered_smc`."""
-
-    target_acceptance: Argument[float] = Field(
-        0.8, gt=0, lt=1, description="Target mean acceptance over chains for step size adaptation."
-    )
-    initial_leapfrog_steps: Argument[float] = Field(
-        20.0,
-        ge=1,
-        le=10_000,
-        description="Maximum trajectory length below power 1, in leapfrog steps of the initial size.",
-    )
-    max_leapfrog_steps: Argument[int] = Field(
-        256, ge=1, le=100_000, description="Maximum number of leapfrog steps per trajectory; each takes one gradient."
-    )
-    trajectories_per_power: Argument[int] = Field(
-        5, ge=1, le=10_000, description="Number of trajectories of each chain between successive changes of the power."
-    )
-    effective_share: Argument[float] = Field(
-        0.5,
-        gt=0,
-        lt=1,
-        description="Target effective sample size of the weights at each change of the power, as a share of the chains.",
-    )
-    tempering_fraction: Argument[float] = Field(
-        0.5, gt=0, lt=1, description="Share of warmup after which the likelihood has power 1, whatever the weights."
-    )
 
 
 class Tempering(NamedTuple):
@@ -83,6 +52,7 @@ class TemperedSmc(Chees):
     """Adaptive tempered sequential Monte Carlo during warmup, ChEES-HMC afterwards."""
 
     pretty_name = "Tempered sequential Monte Carlo"
+    options: Options  # type: ignore[assignment]  # lost chains of `chees` restart; here, resampling replaces them
     reference = "Del Moral, Doucet and Jasra 2006; adaptive powers: Jasra et al. 2011"
     min_chains = 16
     starts_from_prior = True

@@ -16,9 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
-from pydantic import Field
 
-from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import halton
 from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
@@ -26,6 +24,7 @@ from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import CHAIN, COORDINATES, POSITION, SCALAR, Axes, Kernel, Position, Statistic, Target
 from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATISTICS, over_chains
+from bayesmesh.kernels.options import UnitHmcOptions as Options
 from bayesmesh.kernels.targets.unit_target import Conditional, Units, UnitScale, units_of
 
 _LEAST = 0.8
@@ -38,31 +37,6 @@ _GAIN, _GAIN_EXPONENT, _MOST_INFLATED = 2.0, -0.6, 6.0
 _CAUTION = 0.95
 """Fraction of the adapted step size that draws use. Acceptance jumps where the number of steps changes, so that the search
 often ends there; draws then use the larger number."""
-
-
-class Options(Settings):
-    """Options of `unit_hmc`."""
-
-    rounds: int = Field(1, ge=1, le=1000, description="Updates of every group of units per draw.")
-    trajectory_length: Argument[float] = Field(
-        2.65,
-        gt=0,
-        le=1e6,
-        description="Length of a trajectory, in conditional standard deviations. A length of 1.57 ends in an "
-        "independent draw given the other groups; a longer trajectory ends beyond the conditional mean.",
-    )
-    max_leapfrog_steps: Argument[int] = Field(
-        16, ge=1, le=100_000, description="Maximum number of leapfrog steps of a trajectory, which is shortened to fit."
-    )
-    jitter: Argument[float] = Field(
-        0.1, ge=0, lt=1, description="Maximum relative jitter of the step size of a trajectory (no unit)."
-    )
-    initial_step_size: Argument[float] = Field(
-        0.5, gt=0, le=1e6, description="Step size at the first iteration, in conditional standard deviations."
-    )
-    target_acceptance: Argument[float] = Field(
-        0.85, gt=0, lt=1, description="Target mean acceptance over units for the step size adaptation of each group."
-    )
 
 
 class UnitState(NamedTuple):
@@ -169,6 +143,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
     """HMC of conditionally independent units, each with its own accept step."""
 
     pretty_name = "HMC by units"
+    options: Options
     reference = "Duane et al. 1987; overrelaxation: Adler 1981, Neal 1998"
     statistics = {k: STATISTICS[k] for k in ("lp", "log_likelihood")} | {
         "acceptance_rate": Statistic("1", "Metropolis acceptance probability, averaged over units and groups."),

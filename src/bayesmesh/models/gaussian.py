@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Real
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.options import GaussianOptions as Options
 
 tfd = tfp.distributions
-
-
-class Options(Settings):
-    """Options of `gaussian`."""
-
-    prior_scale: Argument[float] = Field(
-        1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data."
-    )
 
 
 class Gaussian(Model):

@@ -17,23 +17,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.options import HiddenMarkovOptions as Options
 
 tfd = tfp.distributions
-
-
-class Options(Settings):
-    """Options of `hidden_markov`."""
-
-    num_states: int = Field(
-        3, ge=1, le=64, description="Number of hidden states; state j emits about j times the signal."
-    )
-    signal_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of the signal.")
-    noise_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Scale of the half-normal prior of the noise.")
 
 
 ByState = Float[Array, "*time state draw row"]

@@ -15,23 +15,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.named_code import check_arguments, load_function
-from bayesmesh.config.prior_texts import PriorText, parse_prior
-from bayesmesh.config.settings import CodeName, Settings
+from bayesmesh.config.prior_texts import parse_prior
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models._model_bijectors import Maps
 from bayesmesh.models._model_priors import distribution_of
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.options import LogDensityOptions as Options
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -57,57 +57,6 @@ _OTHER_SUPPORT = (
     "a prior has its own support; for another, such as ordered numbers, write `test_point` instead of `prior` and add the log"
     " prior to the function, or name a `prior_function`"
 )
-
-
-class Options(Settings):
-    """Options of `log_density`."""
-
-    function: CodeName = Field(
-        description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of "
-        "all data if there is a prior, or the whole log density if there is a test point. `data` has every field, with "
-        "rows along the first axis."
-    )
-    prior: dict[str, PriorText] | None = Field(
-        None,
-        description="Latent -> prior by name, such as `normal(0, 1)` or `half_normal(2)[3]`; latents are independent.",
-    )
-    prior_function: CodeName | None = Field(
-        None, description="Instead of `prior`: function of the data spec that returns a TFP joint distribution."
-    )
-    test_point: dict[str, float | list[float] | list[list[float]]] | None = Field(
-        None,
-        description="Instead of a prior: latent -> values at which the log density is finite. Chains start around them.",
-    )
-    support: dict[str, Literal["positive", "unit", "simplex", "ordered", "correlation_cholesky"]] = Field(
-        {},
-        description="With a test point: latent -> its support; the whole real line by default. The density is with "
-        "respect to the latents themselves; the Jacobian is added.",
-    )
-    summary_function: CodeName | None = Field(
-        None,
-        description="Function of (latents, data) that returns the quantities on which convergence is assessed, as a "
-        "dict of arrays; all latents by default.",
-    )
-    predictive_function: CodeName | None = Field(
-        None,
-        description="Function of (latents, data) that returns the TFP distribution of the outcome.",
-    )
-    axes: dict[str, list[str]] = Field(
-        {},
-        description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries; "
-        "a matrix, whose columns then name them; or any other name.",
-    )
-    start_function: CodeName | None = Field(
-        None,
-        description="Function of data that returns the latents at which chains start with `sampling.initial.method: "
-        "model`, as a dict of arrays; an extra leading axis holds several points.",
-    )
-    outcome_field: str | None = Field(
-        None,
-        description="Field with the outcome, of which `function` returns the density and `predictive_function` the "
-        "distribution. The default is `y` if there is a `predictive_function`. Without either, the outcome is not "
-        "known, and scores are not compared.",
-    )
 
 
 class LogDensity(Model):

@@ -13,30 +13,16 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models._factor_symmetry import redraw_factors
 from bayesmesh.models._gpu_model import GpuPath
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.options import MatrixFactorizationOptions as Options
 
 tfd = tfp.distributions
 
 _FACTORS = 32
-
-
-class Options(Settings):
-    """Options of `matrix_factorization`."""
-
-    width: int = Field(20, ge=1, le=4096, description="Dimension of the embeddings.")
-    prior_scale: Argument[float] = Field(
-        1.0,
-        gt=0,
-        le=1e6,
-        description="Prior standard deviation of embeddings and biases. On an H100 or H200 with float32, embeddings "
-        "beyond 65,504 have no finite density; for scales above some 1,000 there, write `compute: {dtype: float64}`.",
-    )
 
 
 class MatrixFactorization(Model):

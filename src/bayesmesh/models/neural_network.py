@@ -9,52 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._class_labels import check_labels
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.options import NeuralNetworkOptions as Options
 
 tfd = tfp.distributions
 
 ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"silu": jax.nn.silu, "tanh": jnp.tanh, "relu": jax.nn.relu}
-
-
-class Options(Settings):
-    """Options of `neural_network`."""
-
-    task: Literal["classification", "regression"] = Field(
-        "classification", description="Whether the outcome is a label or a number."
-    )
-    features: tuple[str, ...] = Field(
-        ("features",), min_length=1, description="Input fields of the network, concatenated."
-    )
-    outcome: str = Field("label", description="Field to predict: labels 0, 1, ..., or numbers.")
-    widths: tuple[int, ...] = Field(
-        (50,), max_length=16, description="Number of units in each hidden layer; an empty list gives a linear model."
-    )
-    activation: Literal["silu", "tanh", "relu"] = Field("silu", description="Activation function of the hidden units.")
-    weight_scale: Argument[float] = Field(
-        1.0,
-        gt=0,
-        le=1e6,
-        description="Prior standard deviation of a weight, multiplied by the square root of the number of inputs of its "
-        "unit.",
-    )
-    bias_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of biases.")
-    noise_scale: Argument[float] = Field(
-        1.0,
-        gt=0,
-        le=1e6,
-        description="Scale of the half-normal prior of the noise, for regression; in the unit of the outcome.",
-    )
 
 
 class NeuralNetwork(Model):

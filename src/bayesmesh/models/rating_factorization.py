@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, Shaped
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._factor_symmetry import redraw_factors
 from bayesmesh.models._factorization_columns import (
@@ -34,6 +33,7 @@ from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
 from bayesmesh.models._ordered import OrderedValues, log_mass
 from bayesmesh.models._unit_model import Regression
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.options import RatingFactorizationOptions as Options
 
 tfd = tfp.distributions
 
@@ -41,50 +41,6 @@ FILM, RATING = "film", "rating"
 """Fields that the model reads: the code of the film, and the rating, or its index among the ordered ones."""
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
-
-
-class Options(Settings):
-    """Options of `rating_factorization`."""
-
-    width: int = Field(10, ge=1, le=4096, description="Dimension of the embeddings.")
-    user: str = Field("user", min_length=1, description="Column of the user, a category.")
-    film: str = Field("film", min_length=1, description="Column of the rated item, a category.")
-    rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
-    likelihood: Literal["gaussian", "ordinal"] = Field(
-        "gaussian",
-        description="`gaussian`: normal around the expected rating. `ordinal`: one of a few ordered ratings, such as "
-        "stars, with cumulative logits.",
-    )
-    levels: tuple[float, ...] = Field(
-        (),
-        max_length=50,
-        description="All possible ratings for `ordinal`; by default, those in the training rows. A held-out rating that "
-        "is not among them has probability 0.",
-    )
-    repeated: Literal["refuse", "keep"] = Field(
-        "refuse",
-        description="What to do if a user has rated a film twice; `keep` counts each as a rating of its own.",
-    )
-    bias_scale: Argument[float] = Field(
-        0.5,
-        gt=0,
-        le=1e3,
-        description="Prior standard deviation of the biases, in standard deviations of the ratings or, for `ordinal`, "
-        "of the logistic noise (1.81 logits).",
-    )
-    factor_scale: Argument[float] = Field(
-        0.5,
-        gt=0,
-        le=1e3,
-        description="Prior standard deviation of the contribution of the embeddings to a rating, whatever the width, in "
-        "the unit of `bias_scale`.",
-    )
-    noise_scale: Argument[float] = Field(
-        1.0,
-        gt=0,
-        le=1e3,
-        description="Scale of the half-normal prior of the noise for `gaussian`, in the unit of `bias_scale`.",
-    )
 
 
 class RatingFactorization(Model):

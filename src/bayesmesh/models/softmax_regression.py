@@ -11,23 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
-from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.models import _byte_products
 from bayesmesh.models._class_labels import check_labels
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.options import SoftmaxRegressionOptions as Options
 
 tfd = tfp.distributions
-
-
-class Options(Settings):
-    """Options of `softmax_regression`."""
-
-    prior_scale: Argument[float] = Field(
-        1.0, gt=0, le=1e6, description="Prior standard deviation of weights and biases."
-    )
 
 
 class SoftmaxRegression(Model):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.config_refit_settings import Refits
 from bayesmesh.config.config_source_code import INSTALLED
-from bayesmesh.config.declarations import key_of
+from bayesmesh.config.declarations import has_refits, key_of
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import (
     ConfigError,
@@ -88,7 +88,8 @@ def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Plan
     Raises:
         ConfigError: an analysis reads other experiments, which only the workflow can run.
     """
-    for analysis, settings in experiment.requested_analyses().items():
+    for analysis in experiment.requested_analyses():
+        settings = experiment.analysis_settings(analysis) if has_refits(analysis) else None
         if experiment.named_experiments(analysis) or (isinstance(settings, Refits) and settings.left_out()):
             raise ConfigError(
                 f"bayesmesh.sample: key '{key_of(analysis)}': only the workflow can make other experiments",

@@ -14,8 +14,17 @@ from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.config_blocks import ComputeSettings, PosteriorSettings, SamplingSettings
 from bayesmesh.config.config_errors import explain
-from bayesmesh.config.config_registry import component_files, component_path, read_options, resolve_component
-from bayesmesh.config.declarations import OWN_KEY, OWN_VERB, AnalysisDeclaration, declared, key_of, read_mirror_files
+from bayesmesh.config.config_files import experiment_file
+from bayesmesh.config.config_registry import component_files, options_class, resolve_component
+from bayesmesh.config.declarations import (
+    OWN_KEY,
+    OWN_VERB,
+    AnalysisDeclaration,
+    declared,
+    key_of,
+    read_file_options,
+    read_mirror_files,
+)
 from bayesmesh.config.experiment import (
     ExperimentBase,
     NamedBlock,
@@ -70,6 +79,13 @@ class StageSpec(Settings):
             return cls.model_validate(self.config)
         except ValidationError as error:
             raise explain(Path(f"specification of '{self.stage}'"), error, cls, under="config") from error
+
+    @property
+    def _file(self) -> Path:
+        """The file of the experiment, for messages; shared data have none, but a source."""
+        if self.experiment == "data":
+            return Path(f"source '{self.config['data']['source']}'")
+        return experiment_file(Path("config"), self.experiment)
 
     def settings(self, key: str) -> Any:
         """Return the typed settings of one top-level key.
@@ -127,12 +143,11 @@ class StageSpec(Settings):
         Raises:
             ConfigError: a specification written by hand has an unknown option or an invalid value.
         """
-        given, cls = requested(self.config).get(analysis.name), read_options(analysis.path)
+        given, cls = requested(self.config).get(analysis.name), options_class("analysis", analysis.name)
         try:
             return None if given is None else cls.model_validate(given)
         except ValidationError as error:
-            where = f"specification of '{self.stage}'"
-            raise explain(Path(where), error, cls, under=f"config.{analysis.key}") from error
+            raise explain(self._file, error, cls, under=analysis.key) from error
 
     @property
     def layout(self) -> ExperimentLayout:
@@ -150,15 +165,25 @@ class StageSpec(Settings):
         """Return the class of the source, model or kernel, and its options."""
         block = self.settings("data" if kind == "source" else kind)
         name = block.source if kind == "source" else block.name
-        return resolve_component(kind, name, component_options(kind, dict(block)))
+        try:
+            return resolve_component(kind, name, component_options(kind, dict(block)))
+        except ValidationError as error:
+            key = "data.options" if kind == "source" else f"{kind}.options"
+            raise explain(self._file, error, options_class(kind, name), under=key) from error
 
     def input_files(self) -> InputFiles:
         """Return the files that the source declares that it reads: those of its options, and those of the mirror."""
         source = self.data.source
-        options = read_options(component_path("source", source)).model_validate(
-            component_options("source", dict(self.data))
-        )
-        patterns = {f"data.{key}": value for key, value in file_options(options).items()}
+        given = component_options("source", dict(self.data))
+        if ":" in source:
+            found = {
+                key: (v,) if isinstance(v, str) else tuple(v)
+                for key, v in read_file_options(source, given).items()
+                if v
+            }
+        else:
+            found = file_options(options_class("source", source).model_validate(given))
+        patterns = {f"data.{key}": value for key, value in found.items()}
         return InputFiles(patterns, read_mirror_files(source))
 
     @property

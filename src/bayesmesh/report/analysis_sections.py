@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from bayesmesh.config.config_registry import load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.declarations import AnalysisDeclaration, declared
 from bayesmesh.config.experiment import requested
 from bayesmesh.errors import ConfigError, UserError
@@ -92,7 +92,7 @@ def _show[T](
         UserError: see `build_analyses`.
     """
     try:
-        settings = read_options(analysis.path).model_validate(asked[analysis.name])
+        settings = options_class("analysis", analysis.name).model_validate(asked[analysis.name])
         shown = getattr(_load(analysis)(settings), method)(analysis.files(layout.folder))
         if shown is not None and not isinstance(shown, kind):
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.config.config_refit_settings import Refits
 from bayesmesh.config.config_registry import load_component
-from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, read_image_shape
+from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, has_refits, read_image_shape
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
@@ -111,6 +112,11 @@ def _make(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
             example = f"{declaration.name}: {{}}"
             example = f"{OWN_KEY}:\n      {example}" if declaration.is_own else example
             raise ConfigError(f"key '{declaration.key}' is missing", f"add\n    {example}")
+    if isinstance(options, Refits) and options.left_out() and not has_refits(declaration.name):
+        raise ConfigError(
+            f"{declaration.path}: its class Options does not say that there are refits",
+            "write it as `class Options(Refits)` or `class Options(Folds)`",
+        )
     analysis: Analysis = load_component("analysis", declaration.name)(options)
     return analysis
 

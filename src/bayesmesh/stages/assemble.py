@@ -15,7 +15,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.analyses.base import BoundModel, draw_shapes
-from bayesmesh.config.config_registry import load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.replicated_shards import ReplicatedShards
@@ -151,7 +151,7 @@ def _possible_checks(bound: BoundModel, folder: Path) -> list[str]:
     for each in list_analyses():
         if each.checks_model and not each.is_own:
             with contextlib.suppress(ConfigError):
-                load_component("analysis", each.name)(read_options(each.path)()).check(bound, latents)
+                load_component("analysis", each.name)(options_class("analysis", each.name)()).check(bound, latents)
                 found.append(each.name)
     return found
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bayesmesh.config.config_registry import component_path
+from bayesmesh.config.settings import file_options
 from bayesmesh.data.fetching import fetch
+from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.running.machine import limited_memory
 from bayesmesh.running.run_ledger import Ledger
@@ -15,6 +18,12 @@ LEAST_MEMORY = 3 * 2**28
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Fetch the dataset and return a line for the log."""
     source, options = spec.component("source")
+    if unseen := file_options(options).keys() - {key.removeprefix("data.") for key in spec.input_files().patterns}:
+        path, option = component_path("source", spec.data.source), min(unseen)
+        raise ConfigError(
+            f"{path}: its class Options has no option '{option}' of the type Files, but its instances do",
+            f"write `{option}: Files` in that class: a change of these files would not be noticed",
+        )
     with ledger.phase("fetch"):
         identity = {"name": spec.data.source, **options.model_dump(mode="json")}
         # Those of a mirror are compared with published checksums, and may be absent from one run to the next.

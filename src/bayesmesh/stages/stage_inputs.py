@@ -62,8 +62,8 @@ def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        names_key = error.message.startswith("key '")
-        where = f"{experiment_file(Path('config'), spec.experiment)}: " + (
-            f"key '{key}': " if key and not names_key else ""
-        )
+        file, names_key = experiment_file(Path("config"), spec.experiment), error.message.startswith("key '")
+        if error.message.startswith(f"{file}: "):
+            raise
+        where = f"{file}: " + (f"key '{key}': " if key and not names_key else "")
         raise ConfigError(f"{where}{error.message}", error.remedy) from error

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_loading import load_experiment
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
@@ -100,7 +100,7 @@ def test_an_experiment_is_compared_with_its_own_settings(name: str) -> None:
     # The other samplers have the model with its defaults.
     assert experiment.model.name == TARGETS[name].model
     options = make_spec("sample", "x", experiment, "results").component("model")[1]
-    assert read_options(component_path("model", experiment.model.name))() == options
+    assert options_class("model", experiment.model.name)() == options
 
 
 @pytest.mark.parametrize(("name", "shapes"), [("MNIST", {(60000, 784), (60000,)}), ("MovieLens", {(6040, 3706)})])
@@ -109,7 +109,7 @@ def test_the_published_data_are_read_as_their_sources_do(
 ) -> None:
     rows, constants = TARGETS[name].read()
     source = load_component("source", TARGETS[name].experiment)
-    made = source(read_options(component_path("source", TARGETS[name].experiment))())
+    made = source(options_class("source", TARGETS[name].experiment)())
     made.fetch(tmp_path)
     dataset = made.read(tmp_path)
     assert {values.shape for values in rows.values()} == shapes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.files import write_json, write_text
@@ -63,7 +63,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = make_spec("average", NAME, experiment, str(folder / "results"))
     layout = ExperimentLayout(folder / "results", NAME)
     data = DataLayout(layout.results, dataset_name(spec.config["data"]), "all")
-    digits = load_component("source", "digits")(read_options(component_path("source", "digits"))())
+    digits = load_component("source", "digits")(options_class("source", "digits")())
     shard(digits.read(folder), DataSettings(), data)
     write_json(layout.sampled("group-000"), {"identity": "abc"})
     write_json(layout.identity_record("abc"), {"config": spec.config})

@@ -92,3 +92,37 @@ def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder:
     assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,), asked_by="loo")
     path.write_text(path.read_text().replace("[3, 17]", "[3, -1]"))
     assert "key 'loo.refit" in load_configuration(folder).broken["trial"].message
+
+
+OWN = '''
+from pydantic import Field
+
+from bayesmesh.analyses.base import Analysis
+from bayesmesh.config.config_refit_settings import Folds
+
+
+class Options(Folds):
+    """Folds."""
+
+    folds: int = Field(4, ge=2, description="Number of folds.")
+
+
+class OwnFolds(Analysis):
+    outputs = ("folds.csv",)
+'''
+
+
+def test_an_analysis_of_a_users_package_with_refits_is_imported_for_their_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("own_folds.py").write_text(OWN)
+    path = folder / "experiments" / "trial.yaml"
+    asked = path.read_text().replace("k_fold: {folds: 3, strata: y}", "analyses: {'own_folds:OwnFolds': {group: y}}")
+    path.write_text(asked)
+    found = load_configuration(folder)
+    names = tuple(f"trial-fold-{fold}-of-4" for fold in (1, 2, 3, 4))
+    assert found.experiments["trial"].named_experiments("own_folds:OwnFolds") == names
+    path.write_text(asked.replace("group", "gruop"))
+    message = load_configuration(folder).broken["trial"].message
+    assert "trial.yaml: unknown key 'analyses.own_folds:OwnFolds.gruop'" in message

@@ -54,22 +54,19 @@ def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:
     assert found.reads == ("posterior", "data")
     assert found.files(Path("x"))["draws.zarr"] == Path("x/some_analysis/draws.zarr")
     assert found.section_file == found.path
-    assert (found.templates, found.caption, found.names_others, offer_words()) == ([], None, False, [])
+    assert (found.templates, found.caption, offer_words()) == ([], None, [])
 
 
 def test_a_folder_has_its_section_templates_and_caption_beside_the_class(analyses: Path) -> None:
     folder = analyses / "some"
     folder.mkdir()
-    settings, _, rest = TEXT.partition("class Mine")
-    (folder / "analysis.py").write_text(f"class Mine{rest}")
-    (folder / "settings.py").write_text(f"{settings}    experiments: tuple[str, ...] = ()\n")
+    (folder / "analysis.py").write_text(TEXT)
     for name in ("section.py", "section.html", "caption.rst"):
         (folder / name).touch()
     found = declared("some")
     assert found.section_file == folder / "section.py"
     assert found.templates == [folder / "section.html"]
     assert found.caption == folder / "caption.rst"
-    assert found.names_others
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_registry import PACKAGES, component_path, list_components, read_options
+from bayesmesh.config.config_registry import PACKAGES, list_components, options_class
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.schema import documents, drifted, write_documents
 from bayesmesh.config.settings import Settings
@@ -37,10 +37,10 @@ def test_the_table_has_every_key_with_a_description() -> None:
     for kind, block in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
         for name in list_components(kind):
             assert f"{block}.{'source' if kind == 'source' else 'name'}: {name}`" in text
-            keys += _keys(read_options(component_path(kind, name)), f"{block}.")
+            keys += _keys(options_class(kind, name), f"{block}.")
     for name in list_components("analysis"):
         assert f"### `{name}`" in text
-        keys += _keys(read_options(component_path("analysis", name)), f"{name}.")
+        keys += _keys(options_class("analysis", name), f"{name}.")
     assert {"compute.mesh.data", "sampling.initial.spread", "data.num_films", "gates.r_hat"} <= set(keys)
     for key in keys:
         (row, *_) = [line for line in text.splitlines() if line.startswith(f"| `{key}` |")]

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_left_out import deal, leave_out
 from bayesmesh.data.data_sharding import shard
@@ -98,7 +98,7 @@ def test_codes_that_only_a_fold_has_are_counted(layout: DataLayout) -> None:
     )
     shard(Dataset(rows), DataSettings(left_out=left_out), layout)
     for local in ("none", "group"):
-        options = read_options(component_path("model", "glm"))(formula="y ~ 1 + (1 | group)", local_group=local)
+        options = options_class("model", "glm")(formula="y ~ 1 + (1 | group)", local_group=local)
         shards = prepared(layout.shards, functools.partial(Glm.prepare, options))
         spec = shards.spec()
         assert Shards(layout.shards).spec().fields["group"].num_codes == 10

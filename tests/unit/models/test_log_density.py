@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.log_density import SUPPORTS, LogDensity
@@ -60,7 +60,7 @@ def series() -> Any:
 
 
 def make(spec: DataSpec, **options: Any) -> LogDensity:
-    return LogDensity(read_options(component_path("model", "log_density"))(**options), spec)
+    return LogDensity(options_class("model", "log_density")(**options), spec)
 
 
 def spec_of(**shapes: tuple[int, ...]) -> DataSpec:

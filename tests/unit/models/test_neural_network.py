@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.models.neural_network import ACTIVATIONS, NeuralNetwork
 
@@ -28,7 +28,7 @@ def make(**options: Any) -> tuple[NeuralNetwork, dict[str, Any], dict[str, Any]]
     fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
     spec = DataSpec(NUM_ROWS, fields, {}, "float64", variables={"kind": Variable("category", levels=("a", "b", "c"))})
     own = {"features": ["x", "v", "z"], "outcome": "kind", "widths": [4, 3], **options}
-    model = NeuralNetwork(read_options(component_path("model", "neural_network"))(**own), spec)
+    model = NeuralNetwork(options_class("model", "neural_network")(**own), spec)
     return model, model.prior(spec).sample(seed=jax.random.key(1)), {k: jnp.asarray(v) for k, v in rows.items()}
 
 

@@ -70,7 +70,7 @@ def test_its_specification_holds_what_it_reads(experiment: ExperimentBase) -> No
     with pytest.raises(ConfigError, match=f"is a specification of '{NAME}', not of 'average'"):
         parse_spec(spec.canonical(), "average")
     wrong = json.dumps({**json.loads(spec.canonical()), "config": {**spec.config, "analyses": {NAME: {"level": 2}}}})
-    with pytest.raises(ConfigError, match=r"key 'config\.analyses\.own_analysis:Tails\.level': should be"):
+    with pytest.raises(ConfigError, match=r"x\.yaml: key 'analyses\.own_analysis:Tails\.level': should be"):
         parse_spec(wrong, "analyse").analysis_settings(analysis)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from bayesmesh.config.config_registry import component_path, list_components, read_options
+from bayesmesh.config.config_registry import list_components, options_class
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.program_values import GroupKey
@@ -46,7 +46,7 @@ def another(options: Any, name: str, value: float) -> float:
 def test_other_numbers_are_the_same_program(make_case, make_program, kernel) -> None:
     """All of them at once, of kernel and model, with the length of warmup and where chains start."""
     constant = {"max_tree_depth": 2} if kernel == "nuts" else {}
-    options = read_options(component_path("kernel", kernel))(**constant)
+    options = options_class("kernel", kernel)(**constant)
     numbers = changed(options)
     assert {"initial_step_size", "target_acceptance"} & set(type(options).model_fields) <= set(numbers)
     one = make_program(make_case("gaussian"), kernel, kernel_options=constant)

@@ -13,7 +13,7 @@ import pytest
 from jax.scipy.linalg import cho_solve, cholesky
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.log_density import LogDensity
 from bayesmesh.sampling.program_rows import lay_out_rows
@@ -38,7 +38,7 @@ def said(module: ModuleType) -> Callable[..., str]:
     def of(function: Any, shapes: Mapping[str, tuple[int, ...]], num_chains: int = 2) -> str:
         module.likelihood = function  # type: ignore[attr-defined]
         fields = {name: FieldSpec(shape, "float64") for name, shape in shapes.items()}
-        options = read_options(component_path("model", "log_density"))
+        options = options_class("model", "log_density")
         prior = {"a": "normal(0, 1)", "b": "normal(0, 1)[3]"}
         spec = DataSpec(1, fields, {}, "float64")
         model = LogDensity(options(function="pairs_of_rows:likelihood", prior=prior), spec)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.data_sharding import shard
@@ -37,7 +37,7 @@ def refusal(tmp_path: Path) -> Check:
     """Return a function of (source, model, **later settings) that gives the message of the refusal, or nothing."""
 
     def check(source: str, model: str, **later: Any) -> str:
-        options = read_options(component_path("source", source))(**OPTIONS.get(source, {}))
+        options = options_class("source", source)(**OPTIONS.get(source, {}))
         layout = DataLayout(tmp_path, source, "all")
         shard(load_component("source", source)(options).read(tmp_path), DataSettings(), layout)
         shards = Shards(layout.shards)
@@ -53,7 +53,7 @@ def refusal(tmp_path: Path) -> Check:
         asked = [make_spec(stage, "some", experiment, "results") for stage in later_stages(experiment)]
         try:
             latents = check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
-            bound = load_component("model", model)(read_options(component_path("model", model))(), data_spec)
+            bound = load_component("model", model)(options_class("model", model)(), data_spec)
             check_later(asked, bound, data_spec, shards, latents)
         except ConfigError as error:
             return str(error)

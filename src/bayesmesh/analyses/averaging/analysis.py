@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.options import AveragingOptions as Options
 from bayesmesh.figures.figure_sections import Section
 
 

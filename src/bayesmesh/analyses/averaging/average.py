@@ -18,8 +18,8 @@ from bayesmesh.analyses._jackknife import jackknife_se
 from bayesmesh.analyses.averaging.average_probabilities import WORK_BYTES, BlockSums, Predictor, check_averaging
 from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
-from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import draw_shapes
+from bayesmesh.analyses.options import AveragingOptions as Options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, Subject
-from bayesmesh.analyses.divergent_draws.settings import Options
+from bayesmesh.analyses.options import DivergentDrawsOptions as Options
 from bayesmesh.figures.figure_sections import Section
 
 

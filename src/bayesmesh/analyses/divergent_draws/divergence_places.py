@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
-from bayesmesh.analyses.divergent_draws.settings import Options
+from bayesmesh.analyses.options import DivergentDrawsOptions as Options
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks, coordinate_index, event_size

@@ -14,8 +14,8 @@ from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses._draw_blocks import blocks_of_rows
 from bayesmesh.analyses.base import BoundModel, unsuitable
 from bayesmesh.analyses.evidence.bridge_sampling import MIN_DRAWS, bridge, join_chains
-from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered_evidence import tempered_evidence
+from bayesmesh.analyses.options import EvidenceOptions as Options
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import Posterior

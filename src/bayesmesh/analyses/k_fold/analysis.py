@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
-from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.figures.figure_sections import Section
 
 

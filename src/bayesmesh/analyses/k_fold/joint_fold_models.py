@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayesmesh.analyses.base import BoundModel, unsuitable
-from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model

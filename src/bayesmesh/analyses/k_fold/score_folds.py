@@ -16,7 +16,7 @@ from bayesmesh.analyses.base import BoundModel, Subject, asking_model
 from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
 from bayesmesh.analyses.k_fold.joint_fold_models import KEY
 from bayesmesh.analyses.k_fold.joint_folds import score_whole_folds
-from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
 from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
 

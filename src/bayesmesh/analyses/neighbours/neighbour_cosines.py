@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses.base import BoundModel, Shapes, check_chosen, draw_shapes, unsuitable
-from bayesmesh.analyses.neighbours.settings import Options
+from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.files import write_text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, unsuitable
-from bayesmesh.analyses.predictive_checks.settings import Options
+from bayesmesh.analyses.options import PredictiveChecksOptions as Options
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.figure_sections import Section
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses.base import BoundModel, unsuitable
+from bayesmesh.analyses.options import RatingScoresOptions as Options
 from bayesmesh.analyses.rating_scores.hidden_ratings import (
     KEY,
     Predicted,
@@ -20,7 +21,6 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
 )
 from bayesmesh.analyses.rating_scores.new_rating_scores import are_new, divide, predict_new
 from bayesmesh.analyses.rating_scores.rating_baselines import choose_biases, joined, with_new_users
-from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior_reader import Posterior
 

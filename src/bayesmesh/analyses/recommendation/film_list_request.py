@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.recommendation.film_list import INTERVAL, ListedFilm, Order
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.config.experiment import component_options
 from bayesmesh.data.base import Column
@@ -82,7 +82,7 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
     check_output(layout.results, layout.posterior)
     data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
     check_output(layout.results, data_layout.sharded)
-    options = read_options(component_path("model", name)).model_validate(component_options("model", dict(spec.model)))
+    options = options_class("model", name).model_validate(component_options("model", dict(spec.model)))
     return Opened(spec, Shards(data_layout.shards), is_of_ratings, options)
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, USER_LATENTS, read_factors
+from bayesmesh.analyses.options import RecommendationOptions as Options
 from bayesmesh.analyses.recommendation import recommendation_score_tables, recommendation_tables
 from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
 from bayesmesh.analyses.recommendation.held_out_recommendation import ACCUMULATOR_BYTES, score_held_out
@@ -23,7 +24,6 @@ from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline,
 from bayesmesh.analyses.recommendation.recommendation_by_mode import posterior_mode
 from bayesmesh.analyses.recommendation.recommendation_calibration import Calibration, calibrate
 from bayesmesh.analyses.recommendation.recommendation_ranking import WORK_BYTES, rank_films
-from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions, UnseenUsers

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.sensitivity.settings import Options
+from bayesmesh.analyses.options import SensitivityOptions as Options
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior_coordinates import (

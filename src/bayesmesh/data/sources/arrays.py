@@ -6,16 +6,15 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import zarr
-from pydantic import Field
 
-from bayesmesh.config.settings import Files, Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.sources._array_files import open_arrays
+from bayesmesh.data.sources.options import ArraysOptions as Options
 from bayesmesh.errors import DataError, suggest
 from bayesmesh.store.seal_files import find_files, stores_of
 from bayesmesh.store.sealed import read_sealed, write_sealed
@@ -24,27 +23,6 @@ from bayesmesh.store.zarr_arrays import create_array, open_group
 _FOLDER, _ABOUT = "arrays.zarr", "arrays.json"
 _BLOCK_BYTES = 2**22
 _FIELD_NAME = re.compile(r"(?!__)[^/\x00-\x1f]{1,200}")
-
-
-class Options(Settings):
-    """Options of `arrays`."""
-
-    files: Files = Field(
-        min_length=1,
-        description="The file, or a list of files and patterns, relative to the folder of the project; the rows of "
-        "several files are concatenated. A changed file is read again.",
-    )
-    format: Literal["npz", "zarr", "netcdf", "hdf5", "json"] | None = Field(
-        None, description="Format of the files; by default, determined by the file extension."
-    )
-    arrays: dict[str, str] = Field(
-        {},
-        description="Field -> name of an array in the files, such as `group/x`; by default, all arrays under their own "
-        "names. The first axis of each array runs over the rows; single numbers become constants.",
-    )
-    constants: dict[str, float | int] = Field(
-        {}, description="Further constants that the model reads; they override those in the files."
-    )
 
 
 class Source(base.Source):

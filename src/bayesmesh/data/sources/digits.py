@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-
-
-class Options(Settings):
-    """Options of `digits`."""
-
-    test_fraction: float = Field(0.2, gt=0, lt=1, description="Share of each digit's images that become test rows.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the choice of test rows.")
+from bayesmesh.data.sources.options import DigitsOptions as Options
 
 
 def stratified_split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,27 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Column, Dataset
+from bayesmesh.data.sources.options import FilmsOptions as Options
 
 GENRES = ["Harbour", "Inventors", "Lighthouse", "Mountain", "Orchestra", "Winter"]
 """Invented words, so that no simulated title resembles a real one."""
-
-
-class Options(Settings):
-    """Options of `films`."""
-
-    num_users: int = Field(120, ge=2, le=10**6, description="Rows of the watch matrix.")
-    num_films: int = Field(80, ge=2, le=10**6, description="Columns of the watch matrix.")
-    width: int = Field(4, ge=1, le=4096, description="Dimension of the embeddings.")
-    latent_scale: float = Field(1.0, gt=0, le=100, description="Standard deviation of embeddings and biases.")
-    offset: float = Field(
-        0.0, ge=-50, le=50, description="Added to every film bias; negative values make the matrix sparse."
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
 
 
 class Source(base.Source):

@@ -5,20 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-
-
-class Options(Settings):
-    """Options of `gaussian`."""
-
-    num_rows: int = Field(200, ge=1, le=10**9, description="Rows to simulate.")
-    dimension: int = Field(2, ge=1, le=10**6, description="Length of a row.")
-    noise_scale: float = Field(1.0, gt=0, le=1e6, description="Standard deviation of each entry about the mean.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
+from bayesmesh.data.sources.options import GaussianOptions as Options
 
 
 class Source(base.Source):

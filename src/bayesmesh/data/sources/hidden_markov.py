@@ -9,25 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
+from bayesmesh.data.sources.options import HiddenMarkovOptions as Options
 
 SIGNAL, NOISE = 1.15, 0.15
 INITIAL = np.array([0.9, 0.09, 0.01])
 TRANSITION = np.array([[0.9, 0.09, 0.01], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
-
-
-class Options(Settings):
-    """Options of `hidden_markov`."""
-
-    num_processes: int = Field(
-        70, ge=1, le=10**7, description="Number of processes, one per row; a smaller number keeps the first ones."
-    )
-    num_steps: int = Field(50, ge=1, le=10**5, description="Steps after the first observation of a process.")
-    seed: int = Field(104109109, ge=0, lt=2**64, description="Seed of NumPy's default generator.")
 
 
 def _simulate_process(generator: np.random.Generator, num_steps: int) -> np.ndarray:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.data.sources import _tfds_source
+from bayesmesh.data.sources.options import MnistOptions as Options
 from bayesmesh.errors import DataError
 
 VERSION = "3.0.1"
@@ -28,10 +28,6 @@ PARTS = {"train": "train", "test": "t10k"}
 COUNTS = {"train": 60000, "test": 10000}
 FILES = [f"{part}-{what}-ubyte.gz" for part in PARTS.values() for what in ("images-idx3", "labels-idx1")]
 NEEDED = "DIR/mnist holds " + ", ".join(FILES) + " from https://storage.googleapis.com/cvdf-datasets/mnist/"
-
-
-class Options(Settings):
-    """Options of `mnist`: there are none."""
 
 
 def read_idx(path: Path) -> np.ndarray:

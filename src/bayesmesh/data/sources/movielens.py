@@ -11,17 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Column, Dataset, Variable
 from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.data.sources import _tfds_source
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
+from bayesmesh.data.sources.options import MovielensOptions as Options
 from bayesmesh.errors import DataError
 
 ARCHIVE = "ml-1m.zip"
@@ -38,16 +36,6 @@ RECONSTRUCTED = {
     "users.dat": "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
 }
 """sha256 of a known set of files: films, users and ratings as published, but with a fifth of the times set to 0."""
-
-
-class Options(Settings):
-    """Options of `movielens`."""
-
-    values: Literal["watches", "ratings"] = Field(
-        "watches",
-        description="`watches`: a users x films matrix, 1 where the user rated the film. `ratings`: one row per rating, "
-        "with the fields `user`, `film` and `rating`, 1 to 5.",
-    )
 
 
 class Source(base.Source):

@@ -6,33 +6,12 @@ import math
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.sources.options import RatingsOptions as Options
 
 MEAN = 3.0
-
-
-class Options(Settings):
-    """Options of `ratings`."""
-
-    num_users: int = Field(200, ge=2, le=10**7, description="Number of users; each rates at least one film.")
-    num_films: int = Field(60, ge=2, le=10**6, description="Number of films.")
-    mean_ratings: float = Field(
-        20.0, ge=1, le=10**5, description="Mean number of ratings per user; some users have many more."
-    )
-    width: int = Field(2, ge=1, le=4096, description="Dimension of the embeddings.")
-    bias_scale: float = Field(0.4, ge=0, le=100, description="Standard deviation of the biases, in stars.")
-    factor_scale: float = Field(
-        0.5, ge=0, le=100, description="Standard deviation of the contribution of the embeddings to a rating, in stars."
-    )
-    noise: float = Field(0.6, gt=0, le=100, description="Standard deviation of the noise, in stars.")
-    stars: int = Field(
-        0, ge=0, le=100, description="Round ratings to 1, 2, ... up to this number; 0 leaves them unrounded."
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
 
 
 class Source(base.Source):

@@ -7,14 +7,11 @@ Columns are computed once on the host and standardised there; coefficients and e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
-from pydantic import Field
 
-from bayesmesh.config.prior_texts import PriorText
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 from bayesmesh.models.glm.design import latent_name
@@ -25,64 +22,7 @@ from bayesmesh.models.glm.glm_condensed import ROOT, make_layout
 from bayesmesh.models.glm.glm_description import describe, shown_of
 from bayesmesh.models.glm.glm_priors import GlmPrior, make_prior
 from bayesmesh.models.glm.glm_rows import ROLES, Plan, make_plan, prepare_table, with_roles
-
-
-class Options(Settings):
-    """Options of `glm`."""
-
-    formula: str = Field(
-        min_length=3,
-        max_length=4000,
-        description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`. Terms may "
-        "contain columns, `+ - : * / ^`, log, exp, sqrt and a few more functions, and group effects in parentheses, "
-        "with `||` for uncorrelated ones.",
-    )
-    family: Literal[
-        "normal",
-        "student_t",
-        "bernoulli",
-        "binomial",
-        "poisson",
-        "negative_binomial",
-        "gamma",
-        "categorical",
-        "ordinal",
-    ] = Field(
-        "normal",
-        description="Distribution of the outcome. The linear predictor is the mean, its logit (bernoulli, binomial), "
-        "its log (poisson, negative_binomial, gamma), log odds against the first level (categorical), or cumulative "
-        "logits (ordinal).",
-    )
-    priors: dict[str, PriorText] = Field(
-        {},
-        description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
-        "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
-    )
-    offset: str | None = Field(
-        None, description="Column that is added to the linear predictor; by default, the offset that the data declare."
-    )
-    exposure: str | None = Field(
-        None,
-        description="Column, such as a time at risk, whose log is added to the linear predictor of the families "
-        "poisson, negative_binomial and gamma; by default, the exposure that the data declare.",
-    )
-    weights: str | None = Field(
-        None,
-        description="Column of weights that multiply the log likelihood of each row and do not affect predictions; by "
-        "default, the weights that the data declare.",
-    )
-    trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
-    centred: bool | tuple[str, ...] | None = Field(
-        None,
-        description="Coordinates in which group effects are sampled; the effects themselves stay the same. By default, "
-        "the coordinates follow from the rows of each level. `true` samples the effects directly, `false` in units of "
-        "their standard deviation, and a list names the groups whose effects are sampled directly.",
-    )
-    local_group: str = Field(
-        "auto",
-        description="Grouping column whose effects are stored with its rows, spread over devices: a column, `none`, or "
-        "`auto`, the largest one with at least 1,000 levels.",
-    )
+from bayesmesh.models.options import GlmOptions as Options
 
 
 class Glm(Model):

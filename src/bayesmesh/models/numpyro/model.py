@@ -21,15 +21,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpyro.distributions import CategoricalLogits, CategoricalProbs
-from pydantic import Field
 
 from bayesmesh.config.named_code import load_function
-from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.numpyro.numpyro_sites import MANY, VALUES, Site, Sites
+from bayesmesh.models.options import NumpyroOptions as Options
 
 _log = logging.getLogger("bayesmesh")
 
@@ -38,20 +37,6 @@ _WHOLE = (
     "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
     "    model:\n      whole: true"
 )
-
-
-class Options(Settings):
-    """Options of `numpyro`."""
-
-    function: CodeName = Field(
-        description="Model function with NumPyro's primitives, as `module:function`. It receives the fields that its "
-        "arguments name, or all fields as one mapping if its only argument does not name a field."
-    )
-    whole: bool = Field(
-        False,
-        description="Treat all data as one row, for models without a plate of rows or with latents for each row. Every "
-        "device then holds all data, which are not tiled and have a single log likelihood.",
-    )
 
 
 class Bijector(NamedTuple):

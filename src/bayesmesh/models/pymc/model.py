@@ -24,7 +24,7 @@ import functools
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -32,37 +32,17 @@ import numpy as np
 import pymc
 import pytensor.tensor as pt
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
-from pydantic import Field
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.config.named_code import check_arguments, load_function
-from bayesmesh.config.settings import CodeName, Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
+from bayesmesh.models.options import PymcOptions as Options
 from bayesmesh.models.pymc.pymc_graphs import Graphs
-
-
-class Options(Settings):
-    """Options of `pymc`."""
-
-    function: CodeName = Field(
-        description="Function that returns a PyMC model, as `module:function`. It receives a mapping from fields to "
-        "PyTensor variables of shape (row, ...), from which it makes observed variables and potentials."
-    )
-    given: Literal["symbols", "arrays", "frame"] = Field(
-        "symbols",
-        description="What the function receives: `symbols`, as above, or the values of all rows, as NumPy `arrays` or "
-        "as a pandas data `frame` with the names of levels. Use values for models that hold their data as constants, as "
-        "Bambi's do; all data then count as one row.",
-    )
-    whole: bool = Field(
-        False,
-        description="Treat all data as one row, for models whose rows depend on each other. Every device then holds all "
-        "data, which are not tiled and have a single log likelihood.",
-    )
 
 
 class Bijector(NamedTuple):

@@ -241,9 +241,9 @@ def check_imports(name: str, ran: Ran) -> Line:
     declaration = ran.checked.declaration
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.config_registry import load_component, read_options\n"
+        "from bayesmesh.config.config_registry import load_component, options_class, options_class\n"
         f"found = declared({declaration.name!r})\n"
-        f"options = read_options(found.path).model_validate_json({ran.checked.options.model_dump_json()!r}, strict=False)\n"
+        f"options = options_class('analysis', found.name).model_validate_json({ran.checked.options.model_dump_json()!r}, strict=False)\n"
         f"made = load_component('analysis', found.name)(options)\n"
         f"files = found.files(Path({str(ran.scratch / 'absent')!r}))\n"
         "made.section(files), made.cell(files)\n"

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.config.config_blocks import DataSettings, GateSettings
 from bayesmesh.config.config_refit_settings import LeftOut, Refits
-from bayesmesh.config.config_registry import list_components, load_component, resolve_component
+from bayesmesh.config.config_registry import list_components, load_component, options_class, resolve_component
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
 from bayesmesh.data.base import Source
 from bayesmesh.data.data_sharding import shard
@@ -97,9 +97,10 @@ def find_checked(name: str, experiment: str | None, results: Path, scratch: Path
             f"experiment '{layout.experiment}': {layout.posterior} is not there",
             f"run `snakemake {layout.experiment}` first",
         )
-    analysis_class, options = _resolve(name, asked.requested_analyses().get(name))
+    is_requested = name in asked.requested_analyses()
+    analysis_class, options = _resolve(name, asked.analysis_settings(name) if is_requested else None)
     others = {}
-    if name in asked.requested_analyses():
+    if is_requested:
         named = asked.named_experiments(name)
         others = {
             other: _of_spec(make_spec("assemble", other, plan.experiments[other], str(results))) for other in named
@@ -141,7 +142,7 @@ def _resolve(name: str, settings: Any) -> tuple[type[Any], Any]:
 def _built_in(name: str, scratch: Path) -> Checked:
     """Return an analysis on small data and a posterior of draws from the prior: two chains of three."""
     declaration = declared(name)
-    settings = {"experiments": [OTHER]} if declaration.names_others else {}
+    settings = {"experiments": [OTHER]} if names_others(name) else {}
     try:
         analysis_class, options = resolve_component("analysis", name, settings)
     except ValidationError:
@@ -161,7 +162,12 @@ def named_in(options: Any, declaration: AnalysisDeclaration) -> dict[str, LeftOu
     """Return the other experiments that an analysis reads on built-in data -> what they leave out, if they are refits."""
     if isinstance(options, Refits):
         return dict(options.left_out())
-    return {OTHER: None} if declaration.names_others else {}
+    return {OTHER: None} if names_others(declaration.name) else {}
+
+
+def names_others(analysis: str) -> bool:
+    """Return whether the options of an analysis name other experiments."""
+    return "experiments" in options_class("analysis", analysis).model_fields
 
 
 def find_offering(kind: str, words: tuple[str, ...]) -> str:

@@ -129,6 +129,8 @@ def _next_steps(kind: str, name: str) -> str:
         if kind == "kernel"
         else ""
     )
+    if kind in ("model", "kernel"):
+        other += f"Before you share it, move its class Options to src/bayesmesh/{FOLDERS[kind]}/options.py (docs/guide/extending.md).\n"
     # `make new-model` installs what models need, and not the tools of the tests.
     tools = "" if importlib.util.find_spec("pytest") else "tools/bootstrap.sh dev && "
     return (

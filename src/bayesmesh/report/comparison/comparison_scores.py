@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.config_refit_settings import Folds
-from bayesmesh.config.config_registry import read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
@@ -167,7 +167,7 @@ def pointwise_of(layout: ExperimentLayout) -> Path:
     if path is None:
         name, scoring = layout.experiment, [each for each in list_analyses() if POINTWISE in each.outputs]
         # Prefer an analysis that does not sample again.
-        first = min(scoring, key=lambda each: issubclass(read_options(each.path), Folds))
+        first = min(scoring, key=lambda each: issubclass(options_class("analysis", each.name), Folds))
         added = f"add `{first.name}: {{}}` to the experiment and run it again: its draws stay"
         raise ConfigError(f"experiment '{name}' has no scores by row in {layout.folder}", added)
     return path

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Latents, Model
 from bayesmesh_reproduction.benchmarks.convergence.targets import TARGETS
@@ -55,7 +55,7 @@ class Posterior:
     def model(self) -> Model:
         """Return the model, for the data and the dtype."""
         name = self.target.model
-        model: Model = load_component("model", name)(read_options(component_path("model", name))(), self.spec)
+        model: Model = load_component("model", name)(options_class("model", name)(), self.spec)
         return model
 
     def quantities(self, latents: Latents) -> Latents:

@@ -340,9 +340,9 @@ def _no_data() -> Data:
 
 def _from_source(name: str) -> Callable[[], tuple[Data, Mapping[str, float | int]]]:
     def read() -> tuple[Data, Mapping[str, float | int]]:
-        from bayesmesh.config.config_registry import component_path, load_component, read_options
+        from bayesmesh.config.config_registry import load_component, options_class
 
-        dataset = load_component("source", name)(read_options(component_path("source", name))()).read(Path("nowhere"))
+        dataset = load_component("source", name)(options_class("source", name)()).read(Path("nowhere"))
         return dataset.rows, dataset.constants
 
     return read

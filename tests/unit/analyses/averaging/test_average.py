@@ -12,7 +12,7 @@ from bayesmesh.analyses.averaging import average_probabilities
 from bayesmesh.analyses.averaging.average import _score_average, _score_singles, _table_row, average, draw_counts
 from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.average_uncertainty import entropy
-from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
+from bayesmesh.analyses.options import AveragingOptions
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 from bayesmesh.store.draw_chunks import iterate_chunks
 

@@ -11,7 +11,7 @@ from bayesmesh.analyses.divergent_draws.divergence_places import LEVEL, TAIL, fi
 from bayesmesh.analyses.divergent_draws.section import LEVEL as SHOWN_LEVEL
 from bayesmesh.analyses.divergent_draws.section import TAIL as SHOWN_TAIL
 from bayesmesh.analyses.divergent_draws.section import build_section, describe, read_places
-from bayesmesh.analyses.divergent_draws.settings import Options
+from bayesmesh.analyses.options import DivergentDrawsOptions as Options
 from bayesmesh.config.declarations import declared
 from bayesmesh.figures.documents import read_csv
 from bayesmesh.store.layout import CHAIN, DRAW, ExperimentLayout

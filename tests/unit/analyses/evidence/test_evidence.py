@@ -28,8 +28,8 @@ from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.evidence.bridge_sampling import bridge
 from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe
-from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered_evidence import combine_groups
+from bayesmesh.analyses.options import EvidenceOptions as Options
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset

@@ -18,7 +18,7 @@ from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds, read_sums
 from bayesmesh.analyses.k_fold.section import build_section, describe
-from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared

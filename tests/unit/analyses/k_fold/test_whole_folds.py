@@ -19,7 +19,7 @@ from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds
 from bayesmesh.analyses.k_fold.joint_fold_models import SomeRows
 from bayesmesh.analyses.k_fold.section import build_section
-from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared

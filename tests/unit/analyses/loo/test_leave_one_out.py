@@ -23,7 +23,7 @@ from bayesmesh.analyses.loo.leave_one_out import _with_refits, leave_one_out, le
 from bayesmesh.analyses.loo.loo_sums import read_sums, summarise
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
 from bayesmesh.analyses.loo.section import build_section, describe
-from bayesmesh.analyses.loo.settings import Options as LooOptions
+from bayesmesh.analyses.options import LooOptions
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_refit_settings import LeftOut
 from bayesmesh.config.declarations import declared

@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.neighbours.neighbour_cosines import embedding_of, find_neighbours
-from bayesmesh.analyses.neighbours.settings import Options
+from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.matrix_factorization import MatrixFactorization
 from bayesmesh.store.posterior_reader import Posterior

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.options import RatingScoresOptions as Options
 from bayesmesh.analyses.rating_scores import hidden_ratings
 from bayesmesh.analyses.rating_scores.hidden_ratings import (
     Cells,
@@ -23,7 +24,6 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
 )
 from bayesmesh.analyses.rating_scores.rating_baselines import PENALTIES, choose_biases, fit_biases, joined
 from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
-from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.checked_analysis import make_posterior

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.analyses.options import RecommendationOptions
 from bayesmesh.analyses.recommendation import film_logits as logits_module
 from bayesmesh.analyses.recommendation import held_out_recommendation
 from bayesmesh.analyses.recommendation.recommend_films import choose_users, count_watched, recommend
 from bayesmesh.analyses.recommendation.recommendation_ranking import rank_films
 from bayesmesh.analyses.recommendation.recommendation_scores import entropy
-from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.data.base import Dataset
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 

@@ -13,9 +13,9 @@ import pytest
 
 import bayesmesh as bm
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.options import RatingScoresOptions as Options
 from bayesmesh.analyses.rating_scores.score_ratings import score_ratings
 from bayesmesh.analyses.rating_scores.section import build_section
-from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.cli import main
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class

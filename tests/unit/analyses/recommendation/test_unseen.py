@@ -11,6 +11,7 @@ import pytest
 
 from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
 from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
+from bayesmesh.analyses.options import RecommendationOptions
 from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.recommend_films import recommend
 from bayesmesh.analyses.recommendation.recommendation_calibration import (
@@ -20,7 +21,6 @@ from bayesmesh.analyses.recommendation.recommendation_calibration import (
     randomised_pit,
 )
 from bayesmesh.analyses.recommendation.recommendation_score_tables import bootstrap_means, difference_table
-from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard

@@ -11,6 +11,7 @@ import xarray as xr
 from arviz_stats import psense
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.options import SensitivityOptions as Options
 from bayesmesh.analyses.sensitivity.power_scaling import (
     POWERS,
     THRESHOLD,
@@ -20,7 +21,6 @@ from bayesmesh.analyses.sensitivity.power_scaling import (
 )
 from bayesmesh.analyses.sensitivity.section import THRESHOLD as SHOWN_THRESHOLD
 from bayesmesh.analyses.sensitivity.section import build_section, describe, read_sensitivities, sentences
-from bayesmesh.analyses.sensitivity.settings import Options
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard

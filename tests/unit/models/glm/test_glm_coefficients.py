@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm
@@ -40,7 +40,7 @@ def _standardised(*names: str) -> tuple[Any, dict[str, np.ndarray], dict[str, np
 )
 def test_a_product_in_another_order_is_the_same_coefficient(terms: str, expected: list[str]) -> None:
     spec, table, raw = _standardised("age", "mass", "height")
-    own = read_options(component_path("model", "glm"))(formula=f"growth ~ {terms}")
+    own = options_class("model", "glm")(formula=f"growth ~ {terms}")
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     model = Glm(own, prepared)
     draw = model.prior(prepared).sample(seed=jax.random.key(1))

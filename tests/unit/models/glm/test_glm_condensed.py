@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import FieldSpec
 from bayesmesh.data.condensed_shards import CondensedShards
 from bayesmesh.data.prepared_shards import prepare_rows
@@ -37,7 +37,7 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
     formula, family, options = CASES[case]
     spec, table = trees(NUM_ROWS)
     table = {**table, "growth": shift + unit * table["growth"]}
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
     preparation = Glm.prepare(
         own, spec, lambda: iter([{k: v[:150] for k, v in table.items()}, {k: v[150:] for k, v in table.items()}])
     )
@@ -81,7 +81,7 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
 @pytest.mark.parametrize(("formula", "family"), [("leaves ~ age", "poisson"), ("growth ~ age + (1 | site)", "normal")])
 def test_rows_that_would_not_be_fewer_stay(formula: str, family: str) -> None:
     spec, table = trees(20)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    own = options_class("model", "glm")(formula=formula, family=family)
     preparation = Glm.prepare(own, spec, lambda: iter([table]))
     assert preparation is not None
     assert preparation.condense is not None

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm
@@ -40,7 +40,7 @@ def make(
 ) -> tuple[Glm, Any, dict[str, np.ndarray]]:
     """Return a model, a function from rows of the table to its predictors at a draw, and the rows."""
     spec, table = standardised(names)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepared, _ = prepare_rows(lambda s, read: Glm.prepare(own, s, read), spec, table)
     model, of_rows = Glm(own, prepared), Glm.prepare(own, spec, lambda: iter([table])).of_rows
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm
 from cases import trees
@@ -17,7 +17,7 @@ from cases import trees
 def prepare(formula: str, outcome: Any, family: str = "normal", num_rows: int = 60, **options: Any) -> None:
     """Prepare trees whose growth is a function of the other columns."""
     spec, table = trees(num_rows)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepare_rows(functools.partial(Glm.prepare, own), spec, {**table, "growth": np.asarray(outcome(table), float)})
 
 
@@ -58,7 +58,7 @@ def test_an_exact_fit_is_named_with_what_makes_it(
 
 def test_as_many_effects_as_rows_explain_everything_and_are_proper(caplog: pytest.LogCaptureFixture) -> None:
     spec, table = trees(4)
-    own = read_options(component_path("model", "glm"))(formula="growth ~ (1 | site)")
+    own = options_class("model", "glm")(formula="growth ~ (1 | site)")
     rows = {**table, "site": np.arange(4, dtype=np.int32)}
     assert len(spec.variables["site"].levels) >= 4
     prepare_rows(functools.partial(Glm.prepare, own), spec, rows)

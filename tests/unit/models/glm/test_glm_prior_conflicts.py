@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
@@ -26,7 +26,7 @@ def model_of(formula: str, columns: Any, family: str = "normal", dtype: str = "f
     rows = {**columns, **codes}
     fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
     spec = DataSpec(len(columns["year"]), fields, {}, dtype, variables=variables)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepared, _ = prepare_rows(lambda s, read: Glm.prepare(own, s, read), spec, rows)
     return Glm(own, prepared)
 

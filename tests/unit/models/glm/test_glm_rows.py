@@ -8,7 +8,7 @@ import functools
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
@@ -24,7 +24,7 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
     rate = {**table, "area": np.linspace(1, 2, NUM_ROWS), "copies": np.arange(NUM_ROWS) % 3.0}
     fields = {k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rate.items()}
     about = dataclasses.replace(spec, fields=fields, roles={"exposure": "area", "weights": "copies"})
-    read = read_options(component_path("model", "glm"))
+    read = options_class("model", "glm")
     by_data, by_model = read(formula="leaves ~ age", family="poisson"), read(formula="leaves ~ age", family="poisson", exposure="area", weights="copies")  # fmt: skip
     made = [
         prepare_rows(functools.partial(Glm.prepare, own), given, rate)
@@ -46,7 +46,7 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
 def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
     spec, table = trees(NUM_ROWS)
     about = dataclasses.replace(spec, variables={**spec.variables, "mass": Variable("number", mean=1.0, scale=2.0)})
-    own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
+    own = options_class("model", "glm")(formula="growth ~ age", **{key: "mass"})
     with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
         Glm.prepare(own, about, lambda: iter([table]))
 
@@ -71,7 +71,7 @@ def test_an_ordinal_outcome_in_alphabetical_order_is_refused(about: Variable, *,
 
 def test_a_count_beyond_32_bits_is_refused() -> None:
     spec, table = trees(NUM_ROWS)
-    own = read_options(component_path("model", "glm"))(formula="leaves ~ age", family="poisson")
+    own = options_class("model", "glm")(formula="leaves ~ age", family="poisson")
     leaves = np.asarray(table["leaves"], np.int64).copy()
     leaves[7] = 3_000_000_000
     with pytest.raises(ConfigError, match="training row 8: 'leaves' is 3e\\+09, and counts are at most"):
@@ -84,7 +84,7 @@ def _with_grades(grades: np.ndarray, about: Variable | None, formula: str, famil
     rows = {**table, "grade": grades}
     fields = {**spec.fields, "grade": FieldSpec((), grades.dtype.name)}
     variables = {**spec.variables, "grade": about} if about else spec.variables
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    own = options_class("model", "glm")(formula=formula, family=family)
     given = dataclasses.replace(spec, fields=fields, variables=variables)
     return Glm(own, prepare_rows(functools.partial(Glm.prepare, own), given, rows)[0])
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm
@@ -31,7 +31,7 @@ def _make(formula: str, family: str, levels: tuple[str, ...], kept: Any = slice(
     table = {name: values[kept] for name, values in table.items()}
     variables = {**spec.variables, "species": Variable("category", levels=levels)}
     spec = dataclasses.replace(spec, num_rows=len(table["age"]), variables=variables)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    own = options_class("model", "glm")(formula=formula, family=family)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     made = Glm.prepare(own, spec, lambda: iter([table]))
     return Glm(own, prepared), made, {name: jnp.asarray(values) for name, values in rows.items()}, table

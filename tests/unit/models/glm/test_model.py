@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
@@ -29,7 +29,7 @@ def make(
 ) -> tuple[Glm, dict[str, Any], dict[str, np.ndarray]]:
     """Return a model of trees, its rows, and those of the table."""
     spec, table = trees(num_rows)
-    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     return Glm(own, prepared), {k: jnp.asarray(v) for k, v in rows.items()}, table
 
@@ -142,9 +142,7 @@ def test_known_coefficients_are_recovered(family: str) -> None:
     centre, level = design.mean(0) @ SLOPES, 0.0 if family == "ordinal" else -0.6
     outcome, parameters = simulate(family, level + design @ SLOPES, table["plots"])
     options = {"trials": "plots"} if family == "binomial" else {}
-    own = read_options(component_path("model", "glm"))(
-        formula=f"{OUTCOMES[family]} ~ age + species", family=family, **options
-    )
+    own = options_class("model", "glm")(formula=f"{OUTCOMES[family]} ~ age + species", family=family, **options)
     table = {**table, OUTCOMES[family]: outcome}
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     model, factors = Glm(own, prepared), np.array([1.0, -1.0, 0.5])
@@ -282,7 +280,7 @@ def test_what_does_not_fit_the_data_is_named(formula: str, options: dict[str, An
 
 def test_rows_without_any_trial_are_refused() -> None:
     spec, table = trees(NUM_ROWS)
-    own = read_options(component_path("model", "glm"))(formula="plots ~ age", family="binomial", trials="plots")
+    own = options_class("model", "glm")(formula="plots ~ age", family="binomial", trials="plots")
     none = {**table, "plots": np.zeros_like(table["plots"])}
     with pytest.raises(ConfigError, match=r"key 'model.trials': 'plots' is 0 in every row"):
         prepare_rows(functools.partial(Glm.prepare, own), spec, none)
@@ -311,7 +309,7 @@ def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     for name in ("age", "mass", "growth"):
         mean, scale = float(table[name].mean()), float(table[name].std())
         columns[name], variables[name] = (table[name] - mean) / scale, Variable("number", mean=mean, scale=scale)
-    own = read_options(component_path("model", "glm"))(
+    own = options_class("model", "glm")(
         formula="growth ~ age * mass + age:species + species + I(age**2) + log(plots + 1)"
     )
     spec, rows = prepare_rows(

@@ -15,7 +15,7 @@ import pytest
 from numpyro.distributions import constraints
 from numpyro.infer.util import log_density
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 
 DATA = {"x": np.array([1.0, -1.0, 2.0]), "y": np.array([0.5, 0.0, 1.0])}
@@ -55,7 +55,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
     for function in (proper, flat, bounded, with_factor):
         setattr(module, function.__name__, function)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    options = read_options(component_path("model", "numpyro"))
+    options = options_class("model", "numpyro")
     return lambda name: load_component("model", "numpyro")(options(function=f"{module.__name__}:{name}"), SPEC)
 
 

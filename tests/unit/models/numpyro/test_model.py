@@ -14,7 +14,7 @@ from numpyro.infer.util import log_density, potential_energy
 from scipy import stats
 
 import numpyro_functions
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
@@ -28,7 +28,7 @@ SCHOOLS = {
     "y": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "sigma": np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 }  # fmt: skip
 SPEC = DataSpec(7, {k: FieldSpec(v.shape[1:], "float64") for k, v in DATA.items()}, {}, "float64")
-OPTIONS = read_options(component_path("model", "numpyro"))
+OPTIONS = options_class("model", "numpyro")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,7 +15,7 @@ import pytest
 from pytensor.tensor.type import TensorType
 from scipy import stats
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
@@ -268,7 +268,7 @@ def nothing(rows: Mapping[str, Any]) -> None:
 
 
 def of_function(name: str) -> Any:
-    options = read_options(component_path("model", "pymc"))(function=f"pymc_functions_of_a_test:{name}")
+    options = options_class("model", "pymc")(function=f"pymc_functions_of_a_test:{name}")
     return load_component("model", "pymc")(options, SPEC)
 
 

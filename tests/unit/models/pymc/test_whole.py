@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import pymc_functions
-from bayesmesh.config.config_registry import component_path, read_options
+from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
@@ -23,7 +23,7 @@ GENERATOR = np.random.default_rng(3)
 ROWS = {
     "x": GENERATOR.standard_normal(12), "y": GENERATOR.standard_normal(12), "town": np.arange(12, dtype=np.int32) % 3
 }  # fmt: skip
-Options = read_options(component_path("model", "pymc"))
+Options = options_class("model", "pymc")
 TOWNS = ("Aachen", "Bonn", "Ulm")
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import fit_normal
@@ -38,7 +38,7 @@ def test_without_a_mode_it_is_refused_in_words() -> None:
 @pytest.mark.parametrize("name", ["nuts", "hmc", "chees"])
 def test_warmup_leaves_it_alone(name: str) -> None:
     TARGET.normal = fit_normal(TARGET, Position(jnp.ones((1, 4)), None), [])
-    kernel = load_component("kernel", name)(read_options(component_path("kernel", name))(metric="curvature"), 10)
+    kernel = load_component("kernel", name)(options_class("kernel", name)(metric="curvature"), 10)
     keys = jax.random.split(jax.random.key(0), NUM_CHAINS)
 
     @jax.jit

@@ -11,7 +11,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.config_registry import component_path, load_component, read_options
+from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
@@ -28,7 +28,7 @@ TARGET = FunctionTarget(lambda q: -0.5 * jnp.sum((q @ jnp.linalg.inv(ROOT).T) **
 
 
 def make(name: str, metric: str) -> HamiltonianKernel[Any]:
-    options = read_options(component_path("kernel", name))(metric=metric, **OPTIONS[name])
+    options = options_class("kernel", name)(metric=metric, **OPTIONS[name])
     return load_component("kernel", name)(options, NUM_WARMUP)
 
 

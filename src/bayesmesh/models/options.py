@@ -1,0 +1,269 @@
+"""Options of every model of this package, importable without JAX.
+
+The class of `some_name` is `SomeNameOptions`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bayesmesh.config.prior_texts import PriorText
+from bayesmesh.config.settings import Argument, CodeName, Settings
+
+
+class GaussianOptions(Settings):
+    """Options of `gaussian`."""
+
+    prior_scale: Argument[float] = Field(
+        1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data."
+    )
+
+
+class GlmOptions(Settings):
+    """Options of `glm`."""
+
+    formula: str = Field(
+        min_length=3,
+        max_length=4000,
+        description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`. Terms may "
+        "contain columns, `+ - : * / ^`, log, exp, sqrt and a few more functions, and group effects in parentheses, "
+        "with `||` for uncorrelated ones.",
+    )
+    family: Literal[
+        "normal",
+        "student_t",
+        "bernoulli",
+        "binomial",
+        "poisson",
+        "negative_binomial",
+        "gamma",
+        "categorical",
+        "ordinal",
+    ] = Field(
+        "normal",
+        description="Distribution of the outcome. The linear predictor is the mean, its logit (bernoulli, binomial), "
+        "its log (poisson, negative_binomial, gamma), log odds against the first level (categorical), or cumulative "
+        "logits (ordinal).",
+    )
+    priors: dict[str, PriorText] = Field(
+        {},
+        description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
+        "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
+    )
+    offset: str | None = Field(
+        None, description="Column that is added to the linear predictor; by default, the offset that the data declare."
+    )
+    exposure: str | None = Field(
+        None,
+        description="Column, such as a time at risk, whose log is added to the linear predictor of the families "
+        "poisson, negative_binomial and gamma; by default, the exposure that the data declare.",
+    )
+    weights: str | None = Field(
+        None,
+        description="Column of weights that multiply the log likelihood of each row and do not affect predictions; by "
+        "default, the weights that the data declare.",
+    )
+    trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
+    centred: bool | tuple[str, ...] | None = Field(
+        None,
+        description="Coordinates in which group effects are sampled; the effects themselves stay the same. By default, "
+        "the coordinates follow from the rows of each level. `true` samples the effects directly, `false` in units of "
+        "their standard deviation, and a list names the groups whose effects are sampled directly.",
+    )
+    local_group: str = Field(
+        "auto",
+        description="Grouping column whose effects are stored with its rows, spread over devices: a column, `none`, or "
+        "`auto`, the largest one with at least 1,000 levels.",
+    )
+
+
+class HiddenMarkovOptions(Settings):
+    """Options of `hidden_markov`."""
+
+    num_states: int = Field(
+        3, ge=1, le=64, description="Number of hidden states; state j emits about j times the signal."
+    )
+    signal_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of the signal.")
+    noise_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Scale of the half-normal prior of the noise.")
+
+
+class LogDensityOptions(Settings):
+    """Options of `log_density`."""
+
+    function: CodeName = Field(
+        description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of "
+        "all data if there is a prior, or the whole log density if there is a test point. `data` has every field, with "
+        "rows along the first axis."
+    )
+    prior: dict[str, PriorText] | None = Field(
+        None,
+        description="Latent -> prior by name, such as `normal(0, 1)` or `half_normal(2)[3]`; latents are independent.",
+    )
+    prior_function: CodeName | None = Field(
+        None, description="Instead of `prior`: function of the data spec that returns a TFP joint distribution."
+    )
+    test_point: dict[str, float | list[float] | list[list[float]]] | None = Field(
+        None,
+        description="Instead of a prior: latent -> values at which the log density is finite. Chains start around them.",
+    )
+    support: dict[str, Literal["positive", "unit", "simplex", "ordered", "correlation_cholesky"]] = Field(
+        {},
+        description="With a test point: latent -> its support; the whole real line by default. The density is with "
+        "respect to the latents themselves; the Jacobian is added.",
+    )
+    summary_function: CodeName | None = Field(
+        None,
+        description="Function of (latents, data) that returns the quantities on which convergence is assessed, as a "
+        "dict of arrays; all latents by default.",
+    )
+    predictive_function: CodeName | None = Field(
+        None,
+        description="Function of (latents, data) that returns the TFP distribution of the outcome.",
+    )
+    axes: dict[str, list[str]] = Field(
+        {},
+        description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries; "
+        "a matrix, whose columns then name them; or any other name.",
+    )
+    start_function: CodeName | None = Field(
+        None,
+        description="Function of data that returns the latents at which chains start with `sampling.initial.method: "
+        "model`, as a dict of arrays; an extra leading axis holds several points.",
+    )
+    outcome_field: str | None = Field(
+        None,
+        description="Field with the outcome, of which `function` returns the density and `predictive_function` the "
+        "distribution. The default is `y` if there is a `predictive_function`. Without either, the outcome is not "
+        "known, and scores are not compared.",
+    )
+
+
+class MatrixFactorizationOptions(Settings):
+    """Options of `matrix_factorization`."""
+
+    width: int = Field(20, ge=1, le=4096, description="Dimension of the embeddings.")
+    prior_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Prior standard deviation of embeddings and biases. On an H100 or H200 with float32, embeddings "
+        "beyond 65,504 have no finite density; for scales above some 1,000 there, write `compute: {dtype: float64}`.",
+    )
+
+
+class NeuralNetworkOptions(Settings):
+    """Options of `neural_network`."""
+
+    task: Literal["classification", "regression"] = Field(
+        "classification", description="Whether the outcome is a label or a number."
+    )
+    features: tuple[str, ...] = Field(
+        ("features",), min_length=1, description="Input fields of the network, concatenated."
+    )
+    outcome: str = Field("label", description="Field to predict: labels 0, 1, ..., or numbers.")
+    widths: tuple[int, ...] = Field(
+        (50,), max_length=16, description="Number of units in each hidden layer; an empty list gives a linear model."
+    )
+    activation: Literal["silu", "tanh", "relu"] = Field("silu", description="Activation function of the hidden units.")
+    weight_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Prior standard deviation of a weight, multiplied by the square root of the number of inputs of its "
+        "unit.",
+    )
+    bias_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of biases.")
+    noise_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Scale of the half-normal prior of the noise, for regression; in the unit of the outcome.",
+    )
+
+
+class NumpyroOptions(Settings):
+    """Options of `numpyro`."""
+
+    function: CodeName = Field(
+        description="Model function with NumPyro's primitives, as `module:function`. It receives the fields that its "
+        "arguments name, or all fields as one mapping if its only argument does not name a field."
+    )
+    whole: bool = Field(
+        False,
+        description="Treat all data as one row, for models without a plate of rows or with latents for each row. Every "
+        "device then holds all data, which are not tiled and have a single log likelihood.",
+    )
+
+
+class PymcOptions(Settings):
+    """Options of `pymc`."""
+
+    function: CodeName = Field(
+        description="Function that returns a PyMC model, as `module:function`. It receives a mapping from fields to "
+        "PyTensor variables of shape (row, ...), from which it makes observed variables and potentials."
+    )
+    given: Literal["symbols", "arrays", "frame"] = Field(
+        "symbols",
+        description="What the function receives: `symbols`, as above, or the values of all rows, as NumPy `arrays` or "
+        "as a pandas data `frame` with the names of levels. Use values for models that hold their data as constants, as "
+        "Bambi's do; all data then count as one row.",
+    )
+    whole: bool = Field(
+        False,
+        description="Treat all data as one row, for models whose rows depend on each other. Every device then holds all "
+        "data, which are not tiled and have a single log likelihood.",
+    )
+
+
+class RatingFactorizationOptions(Settings):
+    """Options of `rating_factorization`."""
+
+    width: int = Field(10, ge=1, le=4096, description="Dimension of the embeddings.")
+    user: str = Field("user", min_length=1, description="Column of the user, a category.")
+    film: str = Field("film", min_length=1, description="Column of the rated item, a category.")
+    rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
+    likelihood: Literal["gaussian", "ordinal"] = Field(
+        "gaussian",
+        description="`gaussian`: normal around the expected rating. `ordinal`: one of a few ordered ratings, such as "
+        "stars, with cumulative logits.",
+    )
+    levels: tuple[float, ...] = Field(
+        (),
+        max_length=50,
+        description="All possible ratings for `ordinal`; by default, those in the training rows. A held-out rating that "
+        "is not among them has probability 0.",
+    )
+    repeated: Literal["refuse", "keep"] = Field(
+        "refuse",
+        description="What to do if a user has rated a film twice; `keep` counts each as a rating of its own.",
+    )
+    bias_scale: Argument[float] = Field(
+        0.5,
+        gt=0,
+        le=1e3,
+        description="Prior standard deviation of the biases, in standard deviations of the ratings or, for `ordinal`, "
+        "of the logistic noise (1.81 logits).",
+    )
+    factor_scale: Argument[float] = Field(
+        0.5,
+        gt=0,
+        le=1e3,
+        description="Prior standard deviation of the contribution of the embeddings to a rating, whatever the width, in "
+        "the unit of `bias_scale`.",
+    )
+    noise_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e3,
+        description="Scale of the half-normal prior of the noise for `gaussian`, in the unit of `bias_scale`.",
+    )
+
+
+class SoftmaxRegressionOptions(Settings):
+    """Options of `softmax_regression`."""
+
+    prior_scale: Argument[float] = Field(
+        1.0, gt=0, le=1e6, description="Prior standard deviation of weights and biases."
+    )
