@@ -99,9 +99,6 @@ if gone := [m for m in INSTRUMENTED if not any(SOURCE.glob(m.replace(".", "/") +
     raise pytest.UsageError(f"INSTRUMENTED names modules that do not exist: {', '.join(gone)}")
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 
-# Jobs of tests are forks of a process that serves all tests.
-os.environ["BAYESMESH_FORK_SERVER"] = "off"
-
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder of the system, in which pytest makes one of its own
 ROOM = 4 * 2**30
 """Bytes that must be free there."""

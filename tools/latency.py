@@ -142,8 +142,8 @@ def command_of(folder: Path) -> list[str]:
     return [sys.executable, "-m", *(["bayesmesh.cli", "run"] if has_verb else ["snakemake"])]
 
 
-def processes(root: int) -> Iterator[tuple[int, str, float]]:
-    """Yield number, name with command, and processor seconds of the processes that descend from one."""
+def processes(root: int) -> Iterator[tuple[int, float]]:
+    """Yield number and processor seconds of the processes that descend from one."""
     try:
         threads = os.listdir(f"/proc/{root}/task")
     except OSError:
@@ -155,43 +155,35 @@ def processes(root: int) -> Iterator[tuple[int, str, float]]:
             continue
         for child in map(int, children):
             try:
-                before, _, after = Path(f"/proc/{child}/stat").read_text().rpartition(")")
-                command = Path(f"/proc/{child}/cmdline").read_bytes().decode().replace("\0", " ")
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            fields = after.split()
             seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            yield child, f"{before.partition('(')[2]} {command}", seconds
+            yield child, seconds
             yield from processes(child)
 
 
 def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
     """Run the workflow and return part -> wall and processor seconds; the latter are known of processes only."""
     begun, verdict = time.time(), folder / f"results/{name}/diagnostics/verdict.json"
-    commands, used, at_verdict = dict[int, str](), dict[int, float](), 0.0
+    used, at_verdict = dict[int, float](), 0.0
     with (folder / "log").open("w") as log:
         run = subprocess.Popen(command_of(folder), cwd=folder, env=environment_of(folder), stdout=log, stderr=log)
         while run.poll() is None:
-            for number, command, used[number] in processes(os.getpid()):
-                # One that has ended has no command any more.
-                commands[number] = max(command, commands.get(number, ""), key=len)
+            used.update(processes(os.getpid()))
             if not at_verdict and verdict.exists():
                 at_verdict = sum(used.values())
             time.sleep(0.05)
     ended = time.time()
     if run.returncode:
         raise SystemExit((folder / "log").read_text())
-    of = {which: sum(used[n] for n, c in commands.items() if which in c) for which in ("fork_server", "job-")} | {
-        "Snakemake": used[run.pid]
-    }
     jobs = sorted(job_rows(folder / "results"), key=lambda rows: rows[0]["at"])
     starts, ends = [rows[0]["at"] - rows[0]["seconds"] for rows in jobs], [rows[-1]["at"] for rows in jobs]
     idle = sum(max(0.0, start - max(ends[:i])) for i, start in enumerate(starts) if i)
     found = {
         "to the verdict": (verdict.stat().st_mtime - begun, at_verdict),
         "to the end": (ended - begun, sum(used.values())),
-        "Snakemake to the first job; all": (starts[0] - begun, of["Snakemake"]),
-        "server of forks": (0.0, of["fork_server"] - of["job-"]),
+        "Snakemake to the first job; all": (starts[0] - begun, used[run.pid]),
         "between jobs": (idle, 0.0),
     }
     for rows, start in zip(jobs, starts, strict=True):

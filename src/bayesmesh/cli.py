@@ -9,18 +9,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import json
 import logging
 import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
-from bayesmesh.running.fork_client import run_in_fork
 from bayesmesh.running.process_stop import exiting_on_signal
 from bayesmesh.running.run_arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
 
@@ -66,7 +67,7 @@ OF_STAGES: dict[str, tuple[Option, ...]] = {
 VERBS = {
     # Before the parser, because options are Snakemake's: see `main`.
     "run": Verb(
-        "run the workflow: the same as snakemake with these arguments, but sooner", "operations.run:run",
+        "run the workflow: the same as snakemake with these arguments", "operations.run:run",
         (option("words", nargs="*", metavar="ARGUMENT", help="target or option of snakemake, such as the name of an experiment"),),
     ),
     "index": Verb("write results/index.html from the existing pages", "stages.report:run_index", JOB),
@@ -193,15 +194,14 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
     _log.setLevel(logging.INFO)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code: 0, or that of the `UserError`."""
+def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
+    """Run one verb and return the exit code: 0, or that of the `UserError`.
+
+    Args:
+        argv: arguments of ``bayesmesh``; those of this process by default.
+        started: when the job began, in seconds since 1970, if not with this process.
+    """
     words = sys.argv[1:] if argv is None else list(argv)
-    code = run_in_fork(words) if words[:1] != ["run"] else None
-    return run_here(words) if code is None else code
-
-
-def run_here(words: Sequence[str]) -> int:
-    """Run one verb in this process and return the exit code."""
     if words[:1] == ["run"]:
         try:
             importlib.import_module("bayesmesh.operations.run").run(words[1:])
@@ -211,7 +211,7 @@ def run_here(words: Sequence[str]) -> int:
     # First, because a scheduler may stop a job at any time.
     with exiting_on_signal(words[0]) if {*words[:1]} & {*OF_STAGES, "assemble"} else contextlib.nullcontext():
         try:
-            code = run_verb(make_parser, words)
+            code = run_verb(make_parser, words, started)
             sys.stdout.flush()
         except BrokenPipeError:
             if not _is_output_unread():
@@ -222,6 +222,17 @@ def run_here(words: Sequence[str]) -> int:
     return code
 
 
+def run_jobs() -> None:
+    """Run the verb of each line of standard input, a JSON list of arguments, and answer with its exit code."""
+    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    # Between two jobs a stop request ends the process; jobs have handlers of their own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for line in requests:
+        print(main(json.loads(line), started=time.time()), file=replies, flush=True)
+
+
 def _is_output_unread() -> bool:
     """Return whether the reader of our output, such as `head`, has exited."""
     poll = select.poll()
@@ -229,14 +240,20 @@ def _is_output_unread() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def run_verb(parser: Callable[[], argparse.ArgumentParser], words: Sequence[str]) -> int:
-    """Run one verb of a command line and return the exit code; the errors of a user are logged."""
+def run_verb(parser: Callable[[], argparse.ArgumentParser], words: Sequence[str], started: float | None = None) -> int:
+    """Run one verb of a command line and return the exit code; the errors of a user are logged.
+
+    Args:
+        parser: returns the parser of the command line.
+        words: its arguments.
+        started: see `main`.
+    """
     # Hide XLA's log lines about the machine, which would drown the messages.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     _set_up_logging(None)
     try:
         # Analyses add verbs, and their files may be invalid.
-        return _run(parser().parse_args(words), words)
+        return _run(parser().parse_args(words, argparse.Namespace(started=started)), words)
     except (UserError, OSError, MemoryError) as caught:
         error = caught if isinstance(caught, UserError) else explain_os_error(caught)
         if error is None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from bayesmesh.running.fork_client import ADDRESS
 from loopback import Cluster
 from workspace import Workspace, for_user, keep_programs, lay_out
 
@@ -83,11 +82,9 @@ class Submission:
     def __init__(self, workspace: Workspace, log: Path, *arguments: str) -> None:
         self.workspace, self.log = workspace, log
         command = [sys.executable, str(OFTEN), "--latency-wait", "5", *arguments]
-        # Jobs of several stages start a server of forks, as those of a user do.
-        environment = {name: value for name, value in workspace.environment.items() if name != ADDRESS}
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                command, cwd=workspace.root, env=environment, stdout=out, stderr=out, start_new_session=True
+                command, cwd=workspace.root, env=workspace.environment, stdout=out, stderr=out, start_new_session=True
             )
 
     def said(self) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 import yaml
 
 from bayesmesh.files import atomic_path
-from bayesmesh.running.fork_client import ADDRESS
 from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,16 +81,6 @@ class Workspace:
         keep_programs(self.results)
         return done
 
-    def snakemake_with_forks(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake as a user does, in a process of its own whose jobs are forks of one: for runs of many jobs."""
-        environment = {name: value for name, value in self.environment.items() if name != ADDRESS}
-        done = subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments],
-            cwd=self.root, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        keep_programs(self.results)
-        return done
-
     def planned(self, *arguments: str) -> list[str]:
         """Return the messages of the jobs that a dry run lists, sorted, without digests in names of data."""
         done = self.snakemake("-n", "--cores", "2", *arguments)
@@ -129,11 +118,10 @@ class Workspace:
 
 
 def for_user(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a user without mirror, whose commands are those of this Python and not forks of Snakemake's."""
+    """Return the environment of a user without mirror, whose commands are those of this Python."""
     kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "PYTEST_"))}
     return {
         **kept,
-        ADDRESS: "off",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
 

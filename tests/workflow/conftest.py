@@ -49,7 +49,7 @@ def completed(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
             ).stdout  # fmt: skip
             assert which == 0
             assert where.startswith(str(root))
-            done = workspace.snakemake_with_forks("--cores", "2")
+            done = workspace.snakemake("--cores", "2")
             outcome.write_text("" if done.returncode == 0 else f"exit code {done.returncode}\n{done.stderr[-6000:]}")
     if outcome.read_text():
         pytest.fail(f"the workflow did not run from end to end: {outcome.read_text()}")

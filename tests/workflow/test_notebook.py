@@ -15,8 +15,6 @@ from workspace import FILMS, ROOT, Workspace, bring_programs, hashes, keep_progr
 CALL = f"""
 import json, os
 import bayesmesh as bm
-# As a user has it: one process imports for all jobs.
-del os.environ["BAYESMESH_FORK_SERVER"]
 from bayesmesh.notebook.notebook_progress import ProgressBar
 
 def call():
@@ -67,19 +65,15 @@ def test_a_call_gives_the_draws_of_the_workflow(workspace: Workspace) -> None:
 
 
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_environment: dict[str, str]) -> None:
-    """In a process whose JAX has other devices than the jobs; they are forks of one process, as a user's are."""
-    from bayesmesh.notebook.notebook_stages import close_servers
-
+    """In a process whose JAX has other devices than the jobs."""
     notebook = json.loads((ROOT / "docs" / "guide" / "tutorial.ipynb").read_text(encoding="utf-8"))
     for name in os.environ.keys() - user_environment.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("XLA_FLAGS", f"{user_environment['XLA_FLAGS']} --xla_force_host_platform_device_count=2")
-    monkeypatch.delenv("BAYESMESH_FORK_SERVER")
     monkeypatch.chdir(tmp_path)
     cells = Cells("tutorial")
     bring_programs(tmp_path / "results")
     for cell in (each for each in notebook["cells"] if each["cell_type"] == "code"):
         assert not cell["outputs"], "clear the outputs: they would differ with every run"
         cells.run("".join(cell["source"]))
-    close_servers()
     keep_programs(tmp_path / "results")

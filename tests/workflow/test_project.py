@@ -23,8 +23,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, user_environment: dict[s
     base = tmp_path_factory.mktemp("installed")
     python = install(build_wheel(base / "copy"), base / "environment")
     variables = {**for_user(user_environment), "PATH": os.pathsep.join([str(python.parent), os.environ["PATH"]])}
-    # As a user has it: the jobs of a run are forks of one process, which imports once.
-    del variables["BAYESMESH_FORK_SERVER"]
 
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([python, "-m", *words], cwd=folder, env=variables, capture_output=True, text=True)

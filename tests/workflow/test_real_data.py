@@ -58,7 +58,7 @@ def finished(
     (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(_tiny(name)))
     bring_programs(folder / "results")
     variables = {"BAYESMESH_MIRROR": str(mirror), "XLA_FLAGS": "", "PYTHONPATH": str(ROOT / "src")}
-    done = Workspace(folder, {**for_user(user_environment), **variables}).snakemake_with_forks(name)
+    done = Workspace(folder, {**for_user(user_environment), **variables}).snakemake(name)
     assert done.returncode == 0, done.stderr[-4000:]
     return name, folder / "results"
 

@@ -51,7 +51,7 @@ def extended(completed: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a copy in which the number of draws was raised; nobody may change it."""
     workspace = completed.copy(tmp_path_factory.mktemp("extended") / "copy")
     workspace.set("films", "sampling.draws", MANY)
-    done = workspace.snakemake_with_forks("--cores", "2", POSTERIOR)
+    done = workspace.snakemake("--cores", "2", POSTERIOR)
     assert done.returncode == 0, done.stderr[-4000:]
     return workspace
 

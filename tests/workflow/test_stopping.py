@@ -33,7 +33,7 @@ def stopped(fresh: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         path.unlink()
     (workspace.root / "config" / "config.yaml").write_text("experiments: [stopped]\n")
     workspace.experiment("stopped").write_text(yaml.safe_dump(STOPPED))
-    done = workspace.snakemake_with_forks("--cores", "2", "results/stopped/report.html")
+    done = workspace.snakemake("--cores", "2", "results/stopped/report.html")
     assert done.returncode == 0, done.stderr[-4000:]
     return workspace
 

@@ -1,19 +1,17 @@
 """Run the stages of an experiment without Snakemake, with the same command and specification for each job.
 
-A job is not run again if its results are unaltered and were made with the current settings and code. Jobs are separate
-processes, so neither the devices nor the precision of this process's JAX change a draw.
+A job is not run again if its results are unaltered and were made with the current settings and code. Jobs do not run in
+this process, so neither the devices nor the precision of its JAX change a draw. Those of a single chain group share a
+process and its imports; several chain groups are sampled side by side, each job in a process of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,17 +33,15 @@ from bayesmesh.errors import (
     UserError,
     last_error,
 )
+from bayesmesh.notebook.job_process import JobProcess
 from bayesmesh.notebook.notebook_progress import ProgressBar
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.plan_flow import analysis_of, stages_of
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec, write_spec
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
-from bayesmesh.running.fork_client import ADDRESS, READ_BY_IMPORTS
-from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.machine import usable_cores
-from bayesmesh.running.run_arguments import command_of
-from bayesmesh.running.running_progress import FILE, read_state
+from bayesmesh.running.running_progress import read_state
 from bayesmesh.store.layout import group_name
 
 _POLL_SECONDS = 0.05
@@ -120,12 +116,9 @@ class StageRunner:
         self._cores = cores or usable_cores()
         # Share the cores between the jobs of chain groups, as Snakemake does.
         self._threads = max(1, self._cores // experiment.sampling.chain_groups)
+        # All jobs then have the same devices.
+        self._is_shared = experiment.sampling.chain_groups == experiment.compute.processes == 1
         self._path = path
-
-    @functools.cached_property
-    def _environment(self) -> dict[str, str]:
-        # Computed on first use: if everything is already complete, no process is started.
-        return job_environment(self._path)
 
     def run(self, name: str, stages: Iterable[Sequence[Planned]]) -> None:
         """Run the jobs of each stage that are missing or out of date, stage after stage.
@@ -137,40 +130,44 @@ class StageRunner:
         Warns:
             UserWarning: a job has logged a warning.
         """
-        for number, jobs in enumerate(stages):
-            self._bar.begin_stage(number, jobs[0].spec.word)
-            waiting = [planned for planned in jobs if planned.is_needed]
-            try:
-                while waiting:
-                    at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
-                    self._run_together(name, waiting[:at_once])
-                    waiting = waiting[at_once:]
-            finally:
-                # Warnings of jobs that are not run again are in their logs.
-                for log in (planned.log for planned in jobs):
-                    pass_on_warnings(log)
+        with contextlib.ExitStack() as held:
+            idle: list[JobProcess] = []
+            for number, jobs in enumerate(stages):
+                self._bar.begin_stage(number, jobs[0].spec.word)
+                waiting = [planned for planned in jobs if planned.is_needed]
+                try:
+                    while waiting:
+                        at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
+                        first, waiting = waiting[:at_once], waiting[at_once:]
+                        running = idle or [held.enter_context(JobProcess(job_environment(self._path))) for _ in first]
+                        self._run_together(name, first, running)
+                        idle = running if self._is_shared else []
+                finally:
+                    # Warnings of jobs that are not run again are in their logs.
+                    for log in (planned.log for planned in jobs):
+                        pass_on_warnings(log)
 
-    def _run_together(self, name: str, jobs: Sequence[Planned]) -> None:
-        with tempfile.TemporaryDirectory(prefix="bayesmesh-") as scratch, contextlib.ExitStack() as held:
-            running = [held.enter_context(_started(*self._command(name, each, Path(scratch)))) for each in jobs]
-            files = [Path(scratch, each.job.name) for each in jobs]
-            try:
-                while any(process.poll() is None for process in running):
-                    self._bar.show([state for state in map(read_state, files) if state is not None])
-                    time.sleep(_POLL_SECONDS)
-            except KeyboardInterrupt:
-                _stop(running)
-                errors = [str(error.message) for error in _errors(name, jobs, running, files)]
-                said = "; ".join(errors) or "its jobs had ended"
-                raise KeyboardInterrupt(
-                    f"bayesmesh.sample: stopped during {jobs[0].spec.word} of '{name}': {said}. Committed draws are kept,"
-                    " and the same call continues."
-                ) from None
-            for error in _errors(name, jobs, running, files):
-                raise error
+    def _run_together(self, name: str, jobs: Sequence[Planned], processes: Sequence[JobProcess]) -> None:
+        for planned, process in zip(jobs, processes, strict=True):
+            process.start(self._words(name, planned))
+        try:
+            while any(process.poll() is None for process in processes):
+                states = [read_state(process.progress) for process in processes]
+                self._bar.show([state for state in states if state is not None])
+                time.sleep(_POLL_SECONDS)
+        except KeyboardInterrupt:
+            _stop(processes)
+            errors = [str(error.message) for error in _errors(name, jobs, processes)]
+            reason = "; ".join(errors) or "its jobs had ended"
+            raise KeyboardInterrupt(
+                f"bayesmesh.sample: stopped during {jobs[0].spec.word} of '{name}': {reason}. Committed draws are kept,"
+                " and the same call continues."
+            ) from None
+        for error in _errors(name, jobs, processes):
+            raise error
 
-    def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
-        """Return the command of a job, as in the rule of its stage, its environment, and the file for its output."""
+    def _words(self, name: str, planned: Planned) -> list[str]:
+        """Return the arguments of a job, as in the rule of its stage."""
         spec, analysis = planned.spec, analysis_of(planned.spec.stage)
         verb = analysis.command if analysis else spec.stage
         words = [verb, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
@@ -183,18 +180,14 @@ class StageRunner:
         if spec.stage == "compile":
             later = (make_spec(each, name, self._experiment, spec.results) for each in later_stages(self._experiment))
             words.append(f"--later={','.join(str(write_spec(each)) for each in later)}")
-        progress = scratch / planned.job.name
-        return command_of(words), {**self._environment, FILE: str(progress)}, progress.with_suffix(".err")
+        return words
 
 
-def _errors(
-    name: str, jobs: Sequence[Planned], ended: Sequence[subprocess.Popen[bytes]], files: Sequence[Path]
-) -> Iterator[UserError]:
+def _errors(name: str, jobs: Sequence[Planned], ended: Sequence[JobProcess]) -> Iterator[UserError]:
     """Yield the errors of those jobs that have failed."""
-    for planned, process, file in zip(jobs, ended, files, strict=True):
+    for planned, process in zip(jobs, ended, strict=True):
         if process.returncode:
-            said = file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
-            yield error_of(planned, name, process.returncode, said)
+            yield error_of(planned, name, process.returncode, process.printed)
 
 
 def pass_on_warnings(log: Path) -> None:
@@ -204,20 +197,7 @@ def pass_on_warnings(log: Path) -> None:
         warnings.warn(warning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
 
 
-@contextlib.contextmanager
-def _started(command: list[str], environment: dict[str, str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a job, and kill it if it is still running at the end of the block."""
-    with said.open("wb") as file:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(running: Sequence[JobProcess]) -> None:
     """Ask jobs to stop and wait until they have committed; another Ctrl-C ends them at once.
 
     A terminal and Jupyter have already interrupted the jobs; other front ends interrupt only this process. SIGTERM may
@@ -225,52 +205,18 @@ def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
     """
     for process in running:
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            process.stop()
     for process in running:
-        process.wait()
-
-
-class _Server(NamedTuple):
-    """A process that forks jobs, its address, and the settings that its jobs must share with it."""
-
-    process: subprocess.Popen[bytes] | None
-    address: str
-    common: str
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it is running, or none was to be started."""
-        return self.process is None or self.process.poll() is None
-
-
-_servers: list[_Server] = []
-"""At most one; it ends with this process."""
+        process.poll(None)
 
 
 def job_environment(path: Sequence[str]) -> dict[str, str]:
-    """Return the environment of jobs: that of this process, with its Python path and the server that forks them."""
+    """Return the environment of jobs: that of this process, with its Python path."""
     own = [os.path.abspath(entry) for entry in sys.path if not INSTALLED & set(Path(entry).parts)]
     kept = [entry for entry in own if os.path.isdir(entry) and not entry.startswith(sys.base_prefix + os.sep)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     joined = os.pathsep.join(dict.fromkeys([*map(os.path.abspath, path), *kept, *given]))
-    environment = {**os.environ, "PYTHONPATH": joined}
-    if ADDRESS not in environment:
-        common = repr(sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS)))
-        if not any(server.common == common and server.is_there for server in _servers):
-            close_servers()
-            process = start_server(environment)
-            _servers.append(_Server(process, environment.get(ADDRESS, "off"), common))
-        environment[ADDRESS] = _servers[0].address
-    return environment
-
-
-def close_servers() -> None:
-    """End the process that forks the jobs; the next call starts another."""
-    while _servers:
-        process = _servers.pop().process
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
-            process.wait()
+    return {**os.environ, "PYTHONPATH": joined}
 
 
 def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:

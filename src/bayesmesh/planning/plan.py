@@ -268,9 +268,7 @@ class Plan(Overview):
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
-            if self._is_alone:
-                self.start_server()
-            elif self.is_unchecked(job):
+            if not self._is_alone and self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
             # No refit is sampled before the model and the analyses of its experiment have been checked.
             refits = self.refits.items() if stage == "compile" else ()
@@ -287,20 +285,11 @@ class Plan(Overview):
 
     def _force_if_lost(self, job: Job, stage: str, name: str) -> None:
         why = why_lost(job)
-        is_to_run = bool(why) or not job.seal.exists() or self._is_noticed(job, stage, name)
-        if not is_to_run:
+        if not why and job.seal.exists() and not self._is_noticed(job, stage, name):
             as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
             why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
         if why:
             self.force(job, why)
-        if why or is_to_run:
-            self.start_server()
-
-    def start_server(self) -> None:
-        """Start the fork server for the jobs on this machine, or for the stages of this cluster job."""
-        from bayesmesh.planning.snakemake.snakemake_forks import serve
-
-        serve(self.workflow)
 
     def force(self, job: Job, why: str) -> None:
         logging.getLogger("bayesmesh").warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bayesmesh.config.config_registry import component_files
-from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, save_memory, source_closure
-from bayesmesh.planning.plan_flow import KEYS, STAGES, analysis_of, components
+from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, source_closure
+from bayesmesh.planning.plan_flow import KEYS, analysis_of, components
 from bayesmesh.planning.plan_model_code import LATER as LATER_MEMBERS
 from bayesmesh.planning.plan_model_code import digest_without
 from bayesmesh.planning.plan_specs import StageSpec
@@ -17,15 +17,6 @@ _STAGES = PACKAGE_ROOT / "stages"
 def files_without_components(stage: str) -> list[Path]:
     """Return the files of a stage without those of models, kernels, sources and analyses."""
     return [*source_closure([_STAGES / f"{stage}.py"]), *_templates(stage)]
-
-
-def read_stages() -> None:
-    """Read the files of all stages, so that this process, and its forks, need not parse them.
-
-    Components, half of all files, are left to the jobs that run them, because most belong to other experiments.
-    """
-    fingerprint(source_closure(_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None))
-    save_memory()
 
 
 def stage_fingerprint(spec: StageSpec) -> str:

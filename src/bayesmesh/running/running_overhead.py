@@ -34,7 +34,7 @@ def process_started(proc: Path = Path("/proc")) -> float | None:
         return None
 
 
-def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
+def add_start(ledger: Ledger, environ: Mapping[str, str], started: float | None = None) -> None:
     """Add the phases before a job's work; called just before the work begins.
 
     `queue` is the time from submission to start or restart. `launch` is the time of Snakemake: from the
@@ -44,8 +44,9 @@ def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
     Args:
         ledger: of this stage; ledgers in the same folder show earlier stages of the job.
         environ: environment variables of the job.
+        started: when the job began, in seconds since 1970, if not with this process.
     """
-    now, begun, job = time.time(), process_started(), job_id(environ)
+    now, begun, job = time.time(), started or process_started(), job_id(environ)
     if job:
         times = queued_job_times([job], environ).get(job, JobTimes())
         before = max((row["at"] for row in _job_rows(ledger.path.parent) if row["slurm_job"] == job), default=None)

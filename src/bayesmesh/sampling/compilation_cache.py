@@ -1,26 +1,21 @@
-"""Use JAX's persistent compilation cache, count its misses, and load programs from it by their keys."""
+"""Use JAX's persistent compilation cache, and count its misses."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 from jax import monitoring
-from jax._src import compilation_cache, distributed
-
-from bayesmesh.sampling.program_cache import ProgramCache
-
-_log = logging.getLogger("bayesmesh")
+from jax.experimental.compilation_cache import compilation_cache
 
 
 def use_cache(results: str) -> None:
     """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code.
 
-    An entry is read only if it was written for its key (`ProgramCache`).
+    JAX compiles a program again, with a warning, if its entry is damaged: entries are compressed with a checksum.
     """
     folder = Path(results).resolve() / ".cache" / "xla"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -28,13 +23,11 @@ def use_cache(results: str) -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_raise_persistent_cache_errors", False)
     # XLA would store its choices of GPU kernels in unchecked files beside them.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
-    # JAX has no public way to replace its cache of plain files.
+    # A folder that is already in use would stay.
     compilation_cache.reset_cache()
-    cache = ProgramCache(folder, lambda: distributed.global_state.num_processes == 1)
-    compilation_cache._cache = cache  # type: ignore[assignment]  # has the methods of the interface
-    compilation_cache._cache_initialized = True
 
 
 @contextlib.contextmanager

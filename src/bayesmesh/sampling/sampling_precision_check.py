@@ -12,7 +12,7 @@ import numpy as np
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import HostRows, Model
-from bayesmesh.models.glm.design import Moments, join_moments, moments_of
+from bayesmesh.models.glm.moments import Moments, join_moments, moments_of
 from bayesmesh.sampling.chain_position import resize_local
 from bayesmesh.sampling.sampling_density import device_dtype
 from bayesmesh.sampling.traced_fields import fields_used

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import importlib
 import logging
 import os
@@ -56,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         seal = sealed(job, spec.digest, code.fingerprint)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
-            run_stage = _import("analyse" if analysis_of(stage) else stage).run
-            add_start(ledger, os.environ)
+            run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if analysis_of(stage) else stage}").run
+            add_start(ledger, os.environ, arguments.started)
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
@@ -71,19 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
             ledger.save()
     _log.info("%s %s: %s", spec.word, spec.experiment, said)
     return 0
-
-
-def _import(stage: str) -> Any:
-    """Import a stage, and make garbage collection as rare as suits tracing, which creates much garbage."""
-    # Modules live to the end: collections while they are imported, and later walks through them, find nothing.
-    gc.disable()
-    try:
-        module = importlib.import_module(f"bayesmesh.stages.{stage}")
-    finally:
-        gc.enable()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-    return module
 
 
 def _ledger(spec: StageSpec, job: str) -> Ledger:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bayesmesh.config import config_blocks, config_registry, config_source_code
-from bayesmesh.config.config_source_code import fingerprint
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.planning import plan_fingerprints, plan_model_code
 from bayesmesh.planning.plan_fingerprints import stage_fingerprint
@@ -162,10 +161,3 @@ def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[st
     )
     assert changed(*edit, stop=True) == {"sample"}
     assert changed(*edit) == set()
-
-
-def test_what_stages_run_is_read_before_they_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan_fingerprints.read_stages()
-    monkeypatch.setattr(config_source_code, "_parse", lambda path, content: pytest.fail(f"{path} was parsed again"))
-    for stage in ("compile", "sample", "diagnose", "report"):
-        assert fingerprint(plan_fingerprints.files_without_components(stage))

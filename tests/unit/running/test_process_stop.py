@@ -13,10 +13,10 @@ import pytest
 WAITS = """
 import sys, time
 from bayesmesh import cli
-def _main(words):
+def run_verb(parser, words, started):
     print("begun", flush=True)
     time.sleep(60)
-cli._main = _main
+cli.run_verb = run_verb
 sys.exit(cli.main(sys.argv[1:]))
 """
 

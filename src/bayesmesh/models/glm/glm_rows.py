@@ -17,13 +17,11 @@ from bayesmesh.models.glm.design import (
     LARGEST,
     MOST_COLUMNS,
     Columns,
-    Moments,
     Source,
     block_of,
     evaluate_columns,
     levels_of,
     make_columns,
-    moments_of,
     refuse_categories,
 )
 from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
@@ -31,6 +29,7 @@ from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.glm_groups import Group
 from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
 from bayesmesh.models.glm.glm_unused_levels import find_unused, warn_of_unused
+from bayesmesh.models.glm.moments import Moments, moments_of
 
 ReadBlocks = Callable[[], Iterator[HostRows]]
 

@@ -1,1 +1,1 @@
-"""Change how Snakemake treats locks, retries, outputs, failures and the jobs of the fork server."""
+"""Change how Snakemake treats locks, retries, outputs, failures and stop requests."""

@@ -10,7 +10,7 @@ import pytest
 from formulaic import model_matrix
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.glm.design import Source, evaluate_columns, make_columns, moments_of
+from bayesmesh.models.glm.design import Source, evaluate_columns, make_columns
 from bayesmesh.models.glm.formula import parse_formula
 from cases import trees
 
@@ -80,11 +80,3 @@ def test_a_transform_of_a_category_is_refused(table: Any) -> None:
     formula = parse_formula("growth ~ log(species)", list(spec.fields))
     with pytest.raises(ConfigError, match="computes with 'species', a category"):
         make_columns(Source(spec.fields, spec.variables, spec.labels), formula.terms, has_intercept=True)
-
-
-def test_moments_of_blocks_are_those_of_the_whole() -> None:
-    values = np.random.default_rng(1).normal(1e6, [1.0, 3.0], (1000, 2))
-    found = moments_of(np.split(values, [1, 1, 200, 999]))
-    assert found.num_rows == 1000
-    np.testing.assert_allclose(found.mean, values.mean(0), rtol=1e-14)
-    np.testing.assert_allclose(found.sd, values.std(0), rtol=1e-9)
