@@ -10,18 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics import convergence, diagnostic_summary
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
-from bayesmesh.diagnostics.efficiency import efficiency_table
-from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.report.diagnostics_tables import read_summary, worst_first
 from bayesmesh.report.report_opening import say_scope
-from bayesmesh.store.layout import FIXED, ROUNDED, ROUNDED_LIKELIHOOD, ExperimentLayout
+from bayesmesh.store.layout import FIXED, ExperimentLayout
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write
 
@@ -123,24 +120,6 @@ def test_a_chain_that_does_not_move_fails_and_one_that_is_lost_too(run) -> None:
     assert "chain 3 from draw 0 on (log_density)" in content["gates"][0]["message"]
 
 
-def test_a_rounded_likelihood_misses_a_gate_that_comes_first_and_is_no_prior(
-    run, tmp_path: Path, layout: ExperimentLayout
-) -> None:
-    groups = good_posterior()
-    groups["summaries"]["log_likelihood"] = np.full((CHAINS, DRAWS), -1e9)
-    is_prior = "nothing about the latents, and the posterior is the prior"
-    assert is_prior in run(groups)[0]["gates"][0]["message"]
-    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 30.0
-    first, r_hat, *_ = diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates
-    assert (first.name, first.verdict, first.where, first.value) == ("precision", "fail", "log_likelihood", 30.0)
-    assert is_prior not in r_hat.message
-    # The worst comes first: a field that is rounded a little hides nothing.
-    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED] = {"year": 0.3}
-    assert diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].where == "log_likelihood"
-    open_group(tmp_path / "posterior.zarr", "a").attrs[ROUNDED_LIKELIHOOD] = 1.7e308
-    assert "not a number in float64" in diagnose(tmp_path / "posterior.zarr", GateSettings(), layout).gates[0].message
-
-
 def test_divergences_and_missing_statistics(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, :5] = True
@@ -163,23 +142,6 @@ def test_divergences_and_missing_statistics(run) -> None:
     assert content["bfmi"] == [None] * CHAINS
 
 
-def test_further_statistics_of_every_coordinate_are_listed_where_asked_for(run, layout) -> None:
-    groups = good_posterior()
-    run(groups, GateSettings(efficiency=True, superchains=2))
-    table = pd.read_csv(layout.efficiency, dtype={"index": str, "label": str})
-    summary = pd.read_csv(layout.summary, dtype={"index": str, "label": str})
-    pd.testing.assert_frame_equal(table[["variable", "index", "label"]], summary[["variable", "index", "label"]])
-    expected = efficiency_table(groups["posterior"]["weights"].reshape(CHAINS, DRAWS, -1), np.array([0, 0, 1, 1]))
-    for name, column in expected.items():
-        np.testing.assert_array_equal(table.loc[table["variable"] == "weights", name], column)
-    run(groups)
-    assert not layout.efficiency.exists()
-    with pytest.raises(ConfigError, match=r"key 'gates.superchains': 3 superchains do not divide 4 chains evenly"):
-        run(groups, GateSettings(efficiency=True, superchains=3))
-    with pytest.raises(ValidationError, match="nothing is computed with them"):
-        GateSettings(superchains=2)
-
-
 def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monkeypatch) -> None:
     monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)
     monkeypatch.setattr(convergence, "_FASTEST_BYTES", 2**21)
@@ -197,20 +159,6 @@ def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monke
         tracemalloc.stop()
     # Three blocks, two of them being computed and read, what is read at a time for them, and the working memory of a thread.
     assert peak < 5 * 2**20 < array.nbytes / 1.4
-
-
-@pytest.mark.parametrize("damage", ["missing", "flipped"])
-def test_a_damaged_chunk_is_an_error_and_keeps_the_old_verdict(tmp_path, run, layout, damage) -> None:
-    run(good_posterior())
-    before = layout.verdict.read_bytes()
-    path = tmp_path / "posterior.zarr"
-    chunk = next(p for p in sorted((path / "posterior" / "weights").rglob("*")) if p.is_file() and p.suffix != ".json")
-    content = bytearray(chunk.read_bytes())
-    content[len(content) // 2] ^= 1
-    chunk.unlink() if damage == "missing" else chunk.write_bytes(content)
-    with pytest.raises(StoreError, match="missing or damaged"):
-        diagnose(path, GateSettings(), layout)
-    assert layout.verdict.read_bytes() == before
 
 
 def test_a_crash_while_writing_keeps_the_old_files(tmp_path, run, layout, monkeypatch) -> None:

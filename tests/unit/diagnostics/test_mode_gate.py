@@ -55,27 +55,3 @@ def test_a_chain_that_comes_so_late_that_its_mean_is_apart_is_late_and_one_that_
     assert "chain 1 had a log density" in said
     assert f"until draw {length * 4 // 10}" in said
     assert modes_gate(lp).value == 2
-
-
-def test_a_chain_that_left_another_mode_before_the_last_late_one_came_is_named() -> None:
-    lp = densities()
-    length = lp.shape[1]
-    lp[1, : length * 9 // 10] -= 42.0
-    lp[3, length // 10 : length * 9 // 10] -= 60.0
-    said = modes_gate(lp).message
-    assert "lost chains: chain 3 has a log density" in said
-    assert "chain 1 had a log density" in said
-
-
-def test_a_chain_that_alone_found_the_higher_mode_is_named_too() -> None:
-    lp = densities()
-    lp[1] += 40
-    assert "chain 1 has a log density" in modes_gate(lp).message
-    assert modes_gate(lp).found.endswith("nats higher than the others")
-
-
-def test_chains_without_a_density_are_left_to_another_gate() -> None:
-    lp = densities()
-    lp[0, 5] = -np.inf
-    assert modes_gate(lp) is None
-    assert modes_gate(np.full((3, 4), np.nan)) is None

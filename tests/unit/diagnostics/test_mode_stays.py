@@ -98,34 +98,6 @@ def test_slow_chains_of_one_mode_are_not_taken_for_two(correlation: float) -> No
     assert [find_modes(draws, "level") for draws in runs] == [None] * 30
 
 
-def test_chains_that_are_too_slow_to_meet_are_not_taken_for_modes() -> None:
-    """Ten times the draws at a hundredth of the speed: they stay where they happen to be."""
-    random = np.random.default_rng(2)
-    slow = np.sqrt(1 - 0.9999**2) * random.normal(size=(40, 4, 10 * DRAWS))
-    slow[:, :, 0] = random.normal(size=(40, 4))
-    for draw in range(1, slow.shape[2]):
-        slow[:, :, draw] += 0.9999 * slow[:, :, draw - 1]
-    assert [find_modes(chains, "level") for chains in slow] == [None] * 40
-
-
 def test_random_walks_are_not_taken_for_two_modes() -> None:
     walks = np.random.default_rng(3).normal(size=(100, 4, DRAWS)).cumsum(axis=2)
     assert [find_modes(walk, "level") for walk in walks] == [None] * 100
-
-
-def test_a_quantity_with_two_values_has_modes_where_chains_keep_one() -> None:
-    labels = np.repeat([[0.0], [0.0], [1.0], [1.0]], DRAWS, axis=1)
-    labels[:, ::7] += 0.25
-    assert find_modes(labels, "label") is not None
-
-
-def test_log_densities_are_left_to_their_own_gate() -> None:
-    draws = around(-8, -8, 8, -8)[..., None]
-    assert gate(log_density=draws, log_likelihood=draws) is None
-    assert gate(level=draws) is not None
-
-
-def test_chains_that_chance_may_explain_are_not_looked_at() -> None:
-    found = ModeStays()
-    found.add("level", around(-8, 8)[..., None], ["level"], np.array([0.5]))
-    assert found.gate() is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
@@ -50,18 +49,6 @@ def test_one_population_in_two_modes_warns_and_says_how_many_to_ask_for(tmp_path
     assert not any("tempered_smc" in each.message for each in found.gates)
     # Independent chains have no such excuse.
     assert judged(tmp_path, two_modes([0.3]), 0).gate("modes") is not None
-
-
-@pytest.mark.parametrize(("shares", "verdict"), [([0.3, 0.3, 0.28, 0.32], "pass"), ([0.3, 0.3, 0.3, 0.0], "fail")])
-def test_populations_are_compared_with_each_other(tmp_path: Path, shares: list[float], verdict: str) -> None:
-    found = judged(tmp_path, two_modes(shares), len(shares))
-    assert found.verdict == verdict, found.missed
-    assert found.num_populations == 4
-    assert [each.name for each in found.missed if not each.follows] == (["populations"] if verdict == "fail" else [])
-
-
-def test_a_stuck_coordinate_is_not_excused(tmp_path: Path) -> None:
-    assert judged(tmp_path, np.full((NUM_CHAINS, NUM_DRAWS), 0.5), 1).verdict == "fail"
 
 
 def test_a_population_is_one_series_chain_after_chain() -> None:

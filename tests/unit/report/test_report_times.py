@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_path
 from bayesmesh.report.background_section import build_timing
 from bayesmesh.report.report_times import (
     COLUMNS,
@@ -161,22 +159,3 @@ def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None
     complete.ledger.write_text(complete.ledger.read_text(encoding="utf-8").replace("58.0", "5.8"), encoding="utf-8")
     (line,) = check_table(complete)
     assert "ledger.csv: differs" in line
-
-
-def test_a_ledger_without_phases_or_text_is_named(complete: ExperimentLayout) -> None:
-    path = complete.ledger_part("odd")
-    path.write_text('{"seconds": 3}\n', encoding="utf-8")
-    with pytest.raises(StoreError, match=r"odd\.jsonl: not a phase"):
-        read_time(complete, {}, {})
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read"):
-        read_time(complete, {}, {})
-
-
-def test_a_file_that_a_killed_writer_left_is_no_ledger(tmp_path: Path) -> None:
-    layout = ExperimentLayout(tmp_path, "some")
-    undisturbed(layout)
-    with atomic_path(layout.ledger_part("report")) as temporary:
-        assert not read_time(layout, CONFIG, ORIGIN).missing
-        assert temporary.stat().st_size == 0

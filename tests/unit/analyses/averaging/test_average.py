@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 
 from bayesmesh.analyses.averaging import average_probabilities
 from bayesmesh.analyses.averaging.average import _score_average, _score_singles, _table_row, average, draw_counts
@@ -14,7 +13,6 @@ from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_gro
 from bayesmesh.analyses.averaging.average_uncertainty import entropy
 from bayesmesh.analyses.options import AveragingOptions
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
-from bayesmesh.store.draw_chunks import iterate_chunks
 
 SETTINGS = AveragingOptions(calibration_bins=5, points_per_decade=4)
 
@@ -125,29 +123,3 @@ def test_one_trace_for_all_blocks(spec, write_posterior, latents, test_rows, fil
     average(Counting(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
     # One abstract evaluation by the check, one for each device.
     assert len(traces) <= 1 + len(jax.local_devices())
-
-
-def test_constant_draws_average_to_themselves(model, spec, write_posterior, latents, test_rows, files):
-    constant = {name: np.broadcast_to(v[:1, :1], v.shape).copy() for name, v in latents.items()}
-    average(model, spec, write_posterior(constant), test_rows, SETTINGS, files)
-    table = read_scores(files)
-    for name in Scores._fields:
-        np.testing.assert_allclose(table[f"average_{name}"], table[f"single_{name}"], rtol=1e-5, atol=1e-7)
-    assert (table.single_accuracy_sd.dropna() < 1e-12).all()
-
-
-def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, test_rows, direct, files):
-    """A rejected proposal repeats its state, which then weighs twice."""
-    one = {name: v[:1, [0, 0, 1]] for name, v in latents.items()}
-    average(model, spec, write_posterior(one), test_rows, SETTINGS, files)
-    stored = zarr.open_group(files["predictions.zarr"], mode="r")["probabilities"][...]
-    np.testing.assert_allclose(stored, (2 * direct[0] + direct[2]) / 3, atol=2e-6)
-
-
-def test_blocks_end_at_every_point(write_posterior, latents):
-    posterior = write_posterior(latents)
-    chunks = list(iterate_chunks(posterior, "float32", 3, 2**26, ends=[1, 2, 3, 6, 10, 14]))
-    assert [(first, count) for first, count, _ in chunks] == [
-        (0, 1), (1, 1), (2, 1), (3, 3), (6, 3), (9, 1), (10, 3), (13, 1),
-    ]  # fmt: skip
-    assert {len(values) for _, _, latents in chunks for values in latents.values()} == {3}

@@ -31,10 +31,6 @@ class Plain(Model):
         return rows["y"]
 
 
-class WithoutOutcome(Plain):
-    outcome = Model.outcome
-
-
 def bound(model: Model, order: np.ndarray) -> BoundModel:
     shards = SimpleNamespace(
         num_rows=len(Y), read_rows=lambda start, stop: {"y": Y[order][start:stop]}, source_rows=lambda: order
@@ -48,7 +44,3 @@ def test_the_digest_is_that_of_the_source_in_blocks_of_any_size(
 ) -> None:
     monkeypatch.setattr(estimate_evidence, "DIGEST_ROWS", 2)
     assert outcome_digest(bound(Plain(), np.array(order))) == digest_outcomes(Y)
-
-
-def test_a_model_without_outcomes_has_no_digest() -> None:
-    assert outcome_digest(bound(WithoutOutcome(), np.arange(5))) == ""

@@ -26,7 +26,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.analyses._analysis_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.evidence.bridge_sampling import bridge
-from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
+from bayesmesh.analyses.evidence.estimate_evidence import estimate_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe
 from bayesmesh.analyses.evidence.tempered_evidence import combine_groups
 from bayesmesh.analyses.options import EvidenceOptions as Options
@@ -35,7 +35,6 @@ from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
 from bayesmesh.figures.evidence_table import read_evidence
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
@@ -317,18 +316,3 @@ def test_errors_of_bridge_sampling_are_those_of_repeated_estimates() -> None:
     assert (np.abs(off) < 3 * errors).mean() >= 0.95
     assert 0.5 < np.sqrt((errors**2).mean()) / off.std(ddof=1) < 2
     assert abs(off.mean()) < 4 * off.std(ddof=1) / math.sqrt(40)
-
-
-def test_a_prior_without_an_integral_is_refused(tmp_path: Path) -> None:
-    class Flat(NormalMean):
-        has_proper_prior = False
-
-    class Wide(NormalMean):
-        def prior(self, data_spec: Any) -> Any:
-            return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(0.0, 1.0), 5000)})
-
-    bound = bind(tmp_path, Flat, {"y": np.zeros(3)})
-    with pytest.raises(ConfigError, match="key 'evidence': the prior of model Flat is flat"):
-        check_evidence(bound)
-    with pytest.raises(ConfigError, match="5,000 coordinates"):
-        check_evidence(bound._replace(model=Wide(Options(), bound.data_spec)))

@@ -27,7 +27,6 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.score_store import read_pointwise
@@ -193,23 +192,3 @@ def test_scores_are_the_exact_predictive_densities(options: Options, tmp_path: P
     said = html.unescape(build_section(files).body)
     assert scheme in said
     assert ("A standard error over 6 groups is itself uncertain" in said) == bool(options.group)
-
-
-def test_an_outcome_that_depends_on_the_rows_that_stay_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A model that centres its outcome has log densities of another outcome in every fold."""
-
-    def centred(model: Effects, rows: Rows) -> jax.Array:
-        return rows["y"] - model.spec.num_rows
-
-    monkeypatch.setattr(Effects, "outcome", centred)
-    monkeypatch.setattr(
-        Effects, "log_likelihood", lambda self, z, rows: self.predict(z, rows).log_prob(self.outcome(rows))
-    )
-    options = Options(folds=2)
-    with pytest.raises(
-        ConfigError,
-        match=r"key 'k_fold': model Effects has outcome .* where it is left out, .* its unit depends on the rows",
-    ):
-        run(tmp_path, options, {fold: stays for fold, (_, stays) in folds_of(tmp_path, options).items()})

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import RowsOfBlock
-from bayesmesh.analyses.predictive_checks.predictive_outcomes import COLUMNS, check_prior, simulate_once
+from bayesmesh.analyses.predictive_checks.predictive_outcomes import simulate_once
 from bayesmesh.analyses.predictive_checks.predictive_survey import survey_rows
 from bayesmesh.errors import ConfigError
 
@@ -22,12 +19,6 @@ def test_outcomes_are_simulated_in_the_shape_of_the_observed_ones() -> None:
     assert abs(float(found[1]) - 1e6) < 10
     with pytest.raises(ConfigError, match=r"simulated outcomes have shape \(2,\), and the observed ones \(2, 1\)"):
         simulate_once(predictive, jnp.zeros((2, 1)))
-
-
-def test_no_draws_of_the_prior_make_a_table_without_rows(tmp_path: Path) -> None:
-    unused: Any = None
-    assert check_prior(unused, 0, tmp_path / "prior.csv") == ""
-    assert (tmp_path / "prior.csv").read_text().splitlines() == [",".join(COLUMNS)]
 
 
 def test_rows_of_all_blocks_say_what_an_outcome_is() -> None:

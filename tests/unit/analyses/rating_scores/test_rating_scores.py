@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -17,15 +16,13 @@ from bayesmesh.analyses.rating_scores import hidden_ratings
 from bayesmesh.analyses.rating_scores.hidden_ratings import (
     Cells,
     Predicted,
-    check_ratings,
     hidden_cells,
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.rating_baselines import PENALTIES, choose_biases, fit_biases, joined
+from bayesmesh.analyses.rating_scores.rating_baselines import fit_biases, joined
 from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.checked_analysis import make_posterior
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -69,15 +66,6 @@ def test_draws_are_summed_as_numpy_does(
         np.testing.assert_allclose(getattr(found, name), want, rtol=2e-4, atol=2e-5, err_msg=name)
 
 
-def test_training_ratings_keep_their_users(experiment: tuple[BoundModel, Posterior]) -> None:
-    bound, _ = experiment
-    cells, plain = joined(list(training_cells(bound))), Shards(bound.shards.path)
-    rows = plain.read_rows(0, plain.num_rows)
-    order = np.argsort(rows["user"], kind="stable")
-    for name, own in zip(("user", "film", "rating"), cells, strict=True):
-        np.testing.assert_array_equal(own, rows[name][order])
-
-
 @pytest.mark.parametrize("penalty", [1.0, 10.0])
 def test_biases_solve_the_normal_equations(penalty: float) -> None:
     random = np.random.default_rng(4)
@@ -89,15 +77,6 @@ def test_biases_solve_the_normal_equations(penalty: float) -> None:
     # Sums of both are nearer to the solution than a shift between them.
     np.testing.assert_allclose(found.predict(cells), cells.rating.mean() + design @ expected, atol=1e-3)
     assert found.users[12] == 0
-
-
-def test_the_penalty_follows_the_data() -> None:
-    random = np.random.default_rng(5)
-    user, film = random.integers(0, 200, 4000), random.integers(0, 100, 4000)
-    noise = random.normal(0, 1, 4000)
-    strong = choose_biases(Cells(user, film, random.normal(0, 3, 200)[user] + noise), 200, 100, seed=0)
-    nothing = choose_biases(Cells(user, film, noise), 200, 100, seed=0)
-    assert strong.penalty < nothing.penalty == max(PENALTIES)
 
 
 def test_users_are_resampled_whole() -> None:
@@ -143,15 +122,3 @@ def test_scores_are_those_of_the_ratings(experiment: tuple[BoundModel, Posterior
     coverage = pd.read_csv(files["coverage.csv"])
     assert coverage["probability"].tolist() == [0.5, 0.8, 0.9]
     np.testing.assert_allclose(coverage["covered"], [holds(found, p).mean() for p in (0.5, 0.8, 0.9)])
-
-
-def test_what_cannot_be_scored_is_refused(experiment: tuple[BoundModel, Posterior]) -> None:
-    bound, _ = experiment
-    model, spec, shards = bound
-    latents = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
-    check_ratings(bound, latents)
-    like = {"read_rows": shards.read_rows, "group_field": "user", "held_out": lambda: None}
-    with pytest.raises(ConfigError, match="no ratings are held out"):
-        check_ratings(BoundModel(model, spec, SimpleNamespace(**like)), latents)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no users as groups of rows"):
-        check_ratings(BoundModel(model, spec, SimpleNamespace(**{**like, "group_field": None})), latents)  # type: ignore[arg-type]

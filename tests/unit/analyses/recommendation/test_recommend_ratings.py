@@ -87,22 +87,6 @@ def expected(draws: dict[str, np.ndarray], user: int) -> np.ndarray:
     return product + z["film_biases"] + z["user_biases"][:, user, None] + z["mean"][:, None]
 
 
-def test_the_list_of_a_user_is_that_of_the_users_own_draws(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
-    spec, dataset, draws = stars
-    user = int(np.setdiff1d(np.arange(USERS), held_out(spec)["user"])[0])
-    command = ["recommend", "stars", "--user", f"User {user + 1:04d}", "--top", "5", "--output", "list.csv"]
-    assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "expected rating" in said
-    assert "single ratings vary about them with a standard deviation of 0.6." in said
-    found, wanted = pd.read_csv("list.csv"), expected(draws, user)
-    rated = set(dataset.rows["film"][:][dataset.rows["user"][:] == user])
-    best = [film for film in np.argsort(-wanted.mean(axis=0)) if film not in rated][:5]
-    assert found["film_id"].tolist() == [film + 1 for film in best]
-    np.testing.assert_allclose(found["mean"], wanted.mean(axis=0)[best], atol=1e-5)
-    np.testing.assert_allclose(found["low"], np.quantile(wanted[:, best], 0.05, axis=0), atol=1e-5)
-
-
 def test_a_new_user_gets_what_a_user_with_these_ratings_gets(stars: Stars) -> None:
     spec, dataset, draws = stars
     rows = {name: dataset.rows[name][:] for name in ("user", "film", "rating")}

@@ -50,14 +50,6 @@ def test_standard_error_is_over_users():
     assert math.isnan(mean_and_se(np.array([0.3]))[1])
 
 
-def test_entropies_of_known_distributions():
-    assert entropy(np.full(8, 0.125)) == pytest.approx(math.log(8))
-    assert entropy(np.array([0.5, 0.25, 0.25, 0.0])) == pytest.approx(1.5 * math.log(2))
-    assert entropy(np.array([0, 7, 0])) == 0.0
-    assert entropy(np.zeros(3)) == 0.0
-    assert entropy(np.array([3.0, 1.5, 1.5])) == pytest.approx(1.5 * math.log(2))
-
-
 def jackknife(best, num_chains):
     return float(jackknife_se(left_out_entropies(best, num_chains)))
 

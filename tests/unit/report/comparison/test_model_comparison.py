@@ -82,20 +82,6 @@ def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
     assert found.residual < 1e-6
 
 
-def test_the_best_of_many_equal_models_is_not_called_better() -> None:
-    generator = np.random.default_rng(3)
-    found = compare_models({f"m{i}": scores(generator.normal(-1, 0.5, NUM_ROWS)) for i in range(12)})
-    said = " ".join(sentences(found))
-    assert "every other model is worse" not in said
-    assert "The best of 12 models was chosen by the same scores" in said
-    assert "may be due to chance" in said
-    lead = compare_models(
-        failed=["m7"], scores={f"m{i}": scores(generator.normal(-1 + (i == 4), 0.5, NUM_ROWS)) for i in range(12)}
-    )
-    assert "its lead is more than chance" in " ".join(sentences(lead))
-    assert "The chains of m7 have failed their gates: these scores may be wrong" in " ".join(sentences(lead))
-
-
 def test_probabilities_follow_from_the_evidence_and_its_error(base: np.ndarray, tmp_path: Path) -> None:
     found = compare_models({"a": scores(base), "b": scores(base - 0.1)})
     sure = {"a": Estimate("bridge", -50.0, 0.01), "b": Estimate("bridge", -50 - np.log(9), 0.01)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_estimates import extremes, measure_intervals, read_draws
+from bayesmesh.report.learned.learned_estimates import measure_intervals, read_draws
 from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
@@ -43,13 +43,6 @@ def test_errors_of_ends_are_those_of_arviz(draws: np.ndarray, tmp_path: Path) ->
         np.testing.assert_allclose((each.low_error, each.high_error), np.ravel(errors), rtol=1e-10)
 
 
-def test_errors_need_four_draws(tmp_path: Path) -> None:
-    write_array(open_group(tmp_path, "w").require_group("posterior"), "z", DRAWS[:, :3, :, 0], ("chain", "draw", "a"))
-    (found,) = measure_intervals(DrawReader(tmp_path), [item((1,))], [None], with_errors=True)
-    assert np.isfinite(found.low)
-    assert np.isnan((found.low_error, found.high_error)).all()
-
-
 def test_intervals_come_in_the_order_of_the_coordinates_and_from_blocks(reader: DrawReader) -> None:
     items = [item((3, 4)), item((0, 1)), item((2, 0)), item((1, 3))]
     found = measure_intervals(reader, items, [0.0, None, 1e9, -1e9], with_errors=True)
@@ -64,17 +57,3 @@ def test_intervals_come_in_the_order_of_the_coordinates_and_from_blocks(reader: 
     assert sorted(places) == [0, 1, 2, 3]
     for block, draws in blocks:
         np.testing.assert_array_equal(draws[..., 0], DRAWS[:, :, *items[block[0]].index])
-
-
-def test_what_is_not_finite_or_absent_has_no_interval(reader: DrawReader) -> None:
-    items = [item((), "odd", is_summary=True), item((0,), "absent"), item((0,)), item((1, 1))]
-    found = measure_intervals(reader, items, [None] * 4, with_errors=False)
-    assert [np.isnan(each.low) for each in found] == [True, True, True, False]
-    assert np.isnan(found[3].low_error)
-    assert (found[0].truth, np.isnan(found[3].truth)) == (2.5, True)
-
-
-def test_extremes_are_the_lowest_and_the_highest_means() -> None:
-    items = [item((n,), mean=mean) for n, mean in enumerate([3.0, -1.0, 0.0, 7.0, 2.0])]
-    assert extremes(items, 2) == [1, 3]
-    assert extremes(items, 9) == [1, 2, 4, 0, 3]
