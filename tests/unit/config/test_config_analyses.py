@@ -119,18 +119,3 @@ def test_a_name_that_is_taken_is_refused(project: Path, more: str, said: str, re
     assert error.message.startswith(f"config/experiments/one.yaml: key 'analyses.{NAME}': ")
     assert said in error.message
     assert remedy in error.remedy
-
-
-def test_two_with_one_name_are_refused_in_one_experiment_and_in_two(project: Path) -> None:
-    (project / "my_study" / "more.py").write_text(CODE)
-    write({NAME: {}, "my_study.more:TailIndex": {}})
-    error = load_configuration(Path("config")).broken["one"]
-    assert f"its verb 'tail_index' is also that of '{NAME}'" in error.message
-    assert 'verb = "more_tail_index"' in error.remedy
-    write({NAME: {}})
-    write({"my_study.more:TailIndex": {}}, name="two")
-    found = load_configuration(Path("config"))
-    assert list(found.experiments) == ["one"], "the first by name is left alone"
-    assert f"is also that of '{NAME}' of experiment 'one'" in found.broken["two"].message
-    write({NAME: {"level": 0.8}}, name="two")
-    assert list(load_configuration(Path("config")).experiments) == ["one", "two"], "the same one may be asked for twice"

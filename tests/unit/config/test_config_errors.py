@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import yaml
 
-from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.errors import ConfigError
 
 Refused = Callable[..., ConfigError]
@@ -102,28 +100,6 @@ def test_a_wrong_value_is_named_with_what_is_wanted(
     assert not INTERNAL.search(str(error))
 
 
-@pytest.mark.parametrize("key", ["data", "model"])
-def test_a_missing_key_comes_with_the_yaml_to_paste(refused: Refused, key: str) -> None:
-    error = refused(_with(key, None))
-    assert error.message.endswith(f"key '{key}' is missing")
-    assert f"add\n    {key}: ..." in error.remedy
-
-
-@pytest.mark.parametrize(
-    ("block", "word", "kind", "given", "nearest"),
-    [("data", "source", "source", "digit", "digits"), ("model", "name", "model", "gausian", "gaussian"),
-     ("kernel", "name", "kernel", "chese", "chees")],
-)  # fmt: skip
-def test_an_unknown_component_is_named_with_the_nearest(
-    refused: Refused, block: str, word: str, kind: str, given: str, nearest: str
-) -> None:
-    error = refused(_with(f"{block}.{word}", given))
-    assert f"key '{block}.{word}': unknown {kind} '{given}'" in error.message
-    assert f"did you mean '{nearest}'?" in error.remedy
-    assert f"\n    {block}:\n      {word}: " in error.remedy
-    assert not INTERNAL.search(str(error))
-
-
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
@@ -174,26 +150,3 @@ def test_a_prior_is_refused_when_the_file_is_read(refused: Refused, model: dict,
     error = refused(_with("model", {"name": "glm" if "formula" in model else "log_density", **model}))
     assert f": key '{said}" in error.message
     assert error.remedy.startswith(remedy)
-
-
-def test_priors_whose_size_the_model_knows_are_left_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "levels.yaml"
-    priors = {"baseline": "dirichlet(1)", "correlation": "lkj(2)"}
-    path.write_text(_with("model", {"name": "glm", "formula": "y ~ x + (1 + x | g)", "priors": priors}))
-    assert load_experiment(path).model.priors == priors
-
-
-def test_a_gate_is_a_number_or_a_block(tmp_path: Path, good: str) -> None:
-    path = tmp_path / "gates.yaml"
-    path.write_text(good + "gates: {r_hat: 1.05, ess_bulk: {limit: 100, severity: warn}, ess_tail: 50}\n")
-    gates = load_experiment(path).gates
-    assert (gates.r_hat.limit, gates.r_hat.severity) == (1.05, "fail")
-    assert (gates.ess_bulk.limit, gates.ess_bulk.severity) == (100, "warn")
-    assert gates.ess_tail.limit == 50
-    assert gates.bfmi.limit == 0.3
-
-
-def test_the_block_of_a_gate_is_checked(refused: Refused) -> None:
-    error = refused(_with("gates.r_hat", {"limit": 1.01, "severity": "panic"}))
-    assert "key 'gates.r_hat.severity': should be 'fail' or 'warn', found 'panic'" in error.message
-    assert "key 'gates.r_hat.limit' is missing" in refused(_with("gates.r_hat", {"severity": "warn"})).message

@@ -12,7 +12,7 @@ import zarr
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data import data_sharding
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.data_sharding import row_chunks, shard
+from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
@@ -69,15 +69,6 @@ def test_wrong_counts_and_values_are_named(dataset: Dataset, message: str, layou
         shard(dataset, DataSettings(), layout)
     assert not layout.shards.exists()
     assert not layout.sharded.exists()
-
-
-def test_chunks_divide_shards_and_stay_small() -> None:
-    for num_rows in (1, 7, 1023, 8192, 8193, 10**6):
-        for row_bytes in (1, 784, 3706, 10**6, 10**8):
-            chunk, whole = row_chunks(num_rows, row_bytes)
-            assert whole % chunk == 0
-            assert chunk == 1 or chunk * row_bytes <= 4 * 2**20
-            assert whole <= 8192
 
 
 class Lazy:
@@ -163,22 +154,6 @@ def test_splits_that_cannot_be_made_are_refused(layout: DataLayout, settings: di
     with pytest.raises(DataError, match=message):
         shard(Dataset(rows=rows), DataSettings(held_out_fraction=0.5, **settings), layout)
     assert not layout.shards.exists()
-
-
-def test_names_of_columns_and_levels_are_kept_and_part_of_the_fingerprint(layout: DataLayout) -> None:
-    rows = {"features": np.zeros((4, 2)), "town": np.zeros(4, np.int32)}
-    variables = {"town": Variable("category", levels=("a", "b")), "x": Variable("number", mean=2.0, scale=3.0)}
-    named = Dataset(rows=rows, variables=variables, labels={"features": ("x", "y")})
-    first = shard(named, DataSettings(), layout)["fingerprint"]
-    spec = Shards(layout.shards).spec()
-    assert (spec.variables, spec.labels) == (variables, {"features": ("x", "y")})
-    Shards(layout.shards).verify()
-    others = [
-        dataclasses.replace(named, labels={}),
-        dataclasses.replace(named, variables=variables | {"town": Variable("category", levels=("a", "c"))}),
-        dataclasses.replace(named, variables=variables | {"x": Variable("number", mean=2.5, scale=3.0)}),
-    ]
-    assert len({first, *(shard(each, DataSettings(), layout)["fingerprint"] for each in others)}) == 4
 
 
 def test_written_group_is_plain_checksummed_zarr(layout: DataLayout) -> None:

@@ -13,22 +13,6 @@ SOIL = Variable("category", ("clay", "sand"))
 
 
 @pytest.mark.parametrize(
-    ("block", "about"),
-    [
-        (np.array([0, 1, 1], np.int32), SOIL),
-        (np.array([0.0, 1.0]), SOIL),
-        (np.array([True, False]), SOIL),
-        (np.zeros(0, np.int32), SOIL),
-        pytest.param(np.array([[0.0, 5.6], [1.0, 6.2]]), SOIL, id="a matrix of the name of its column"),
-        (np.array([7, -3]), None),
-        (np.array([7.5, -3.0]), Variable("number")),
-    ],
-)
-def test_codes_and_numbers_pass(block: np.ndarray, about: Variable | None) -> None:
-    check_values("rows/soil", 0, block, about)
-
-
-@pytest.mark.parametrize(
     ("block", "about", "said"),
     [
         (

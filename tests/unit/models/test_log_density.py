@@ -133,18 +133,6 @@ def test_supports_have_the_jacobian_of_their_maps(support: str) -> None:
     np.testing.assert_allclose(maps.forward_log_det_jacobian(there), expected, rtol=1e-9)
 
 
-def test_of_a_factor_of_correlations_the_correlations_are_summarised() -> None:
-    point, support = {"corr": np.eye(3).tolist(), "x": [0.0]}, {"corr": "correlation_cholesky"}
-    model = make(spec_of(y=(3,)), function="series:arma", test_point=point, support=support)
-    draw = model.prior(model.spec).sample(seed=jax.random.key(1))
-    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
-    assert sorted(found) == ["corr_correlation", "x"]
-    correlations = np.asarray(draw["corr"] @ draw["corr"].T)
-    np.testing.assert_allclose(found["corr_correlation"], correlations[[1, 2, 2], [0, 0, 1]])
-    (pairs,) = model.axes()["corr_correlation"]
-    assert pairs.labels == ("0 and 1", "0 and 2", "1 and 2")
-
-
 def test_a_test_point_lies_in_the_middle_of_the_starts() -> None:
     model = make(
         spec_of(y=(3,)), function="series:arma", test_point={"x": [1.0, -2.0], "s": 3.0}, support={"s": "positive"}
@@ -155,20 +143,6 @@ def test_a_test_point_lies_in_the_middle_of_the_starts() -> None:
     np.testing.assert_allclose(np.log(drawn["s"]).mean(), np.log(3), atol=0.08)
     np.testing.assert_allclose(drawn["x"].std(0), 1, atol=0.08)
     assert not model.has_proper_prior
-
-
-def test_options_of_results() -> None:
-    spec = spec_of(emissions=(5,))
-    prior = {"mean": "normal(0, 1)", "slope": "normal(0, 1)", "noise": "half_normal(1)"}
-    plain = make(spec, function="functions:autoregression", prior=prior)
-    rows = {"emissions": jnp.arange(5.0)[None]}
-    latents = plain.prior(spec).sample(seed=jax.random.key(0))
-    assert plain.summaries(latents, rows) == latents
-    assert not plain.has_predictions
-    with pytest.raises(NotImplementedError, match=re.escape("key 'model.predictive_function'")):
-        plain.predict(latents, rows)
-    other = make(spec, function="functions:autoregression", prior=prior, summary_function="functions:last_value")
-    np.testing.assert_allclose(other.summaries(latents, rows)["last"], latents["mean"] * 4.0)
 
 
 @pytest.mark.parametrize(

@@ -49,21 +49,3 @@ def test_a_dirichlet_density_integrates_to_one(bijector: object) -> None:
     log_density = density.log_prob(bijector.forward(points)) + bijector.forward_log_det_jacobian(points, event_ndims=1)
     total = integrate.trapezoid(integrate.trapezoid(np.exp(log_density + volume), grid), grid)
     assert total == pytest.approx(1, abs=2e-3)
-
-
-def test_a_zero_sum_latent_is_no_simplex() -> None:
-    """Its density is one of lengths and areas, which its map keeps; and it does not matter beside a simplex."""
-    basis = np.linalg.qr(np.column_stack([np.ones(3), np.eye(3)[:, :2]]))[0][:, 1:]
-    simplex = tfb.SoftmaxCentered()
-
-    class Both:
-        def forward(self, x: dict[str, jax.Array]) -> dict[str, jax.Array]:
-            maps = {"zero": lambda z: basis @ z, "simplex": simplex.forward}
-            return {name: maps[name](value) for name, value in x.items()}
-
-        def forward_log_det_jacobian(self, x: dict[str, jax.Array]) -> jax.Array:
-            return simplex.forward_log_det_jacobian(x["simplex"], event_ndims=1) if "simplex" in x else jnp.zeros(())
-
-    shape = jax.ShapeDtypeStruct((2,), np.float64)
-    assert log_volume(Both(), {"zero": shape}) == 0
-    assert log_volume(Both(), {"zero": shape, "simplex": shape}) == pytest.approx(-np.log(3) / 2)

@@ -16,7 +16,6 @@ from bayesmesh.analyses.fold_in.rating_fold_in import expected_ratings, scales_o
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
-from bayesmesh.errors import ConfigError
 from bayesmesh.models._ordered import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.program_rows import lay_out_rows
@@ -200,30 +199,6 @@ def test_a_rare_level_has_the_gradient_of_its_probability_in_float32() -> None:
     np.testing.assert_allclose(wanted, np.log(np.diff(odds / (1 + odds))[0]), rtol=1e-8)
     np.testing.assert_allclose(value, wanted, rtol=1e-6)
     np.testing.assert_allclose(gradient, slope, rtol=1e-4)
-
-
-def test_two_ratings_of_one_user_and_film_are_refused_unless_kept() -> None:
-    spec, rows = table()
-    refusing, keeping = (Options(**{**NAMES, "repeated": word}) for word in ("refuse", "keep"))
-    check = RatingFactorization.check_all_rows
-    with pytest.raises(ConfigError, match=r"(?s)user 'reader \d' has rated '[abcd]' more than once.*repeated: keep"):
-        check(refusing, spec, lambda: iter([rows]))
-    check(keeping, spec, lambda: iter([rows]))
-    cells = np.unique(rows["reader"] * FILMS + rows["book"], return_index=True)[1]
-    once = {k: v[cells] for k, v in rows.items()}
-    check(refusing, spec, lambda: iter([once]))
-    # Held-out rows are a block of their own.
-    with pytest.raises(ConfigError, match="more than once, and there are 1 such ratings"):
-        check(refusing, spec, lambda: iter([once, {k: v[3:4] for k, v in once.items()}]))
-
-
-def test_moments_of_blocks_are_those_of_all_ratings() -> None:
-    spec, rows = table()
-    blocks = [{k: v[i : i + 13] for k, v in rows.items()} for i in range(0, ROWS, 13)]
-    found = RatingFactorization.prepare(Options(**NAMES), spec, lambda: iter(blocks))
-    assert found is not None
-    np.testing.assert_allclose(found.constants["rating_mean"], rows["stars"].mean())
-    np.testing.assert_allclose(found.constants["rating_sd"], rows["stars"].std())
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])

@@ -76,19 +76,6 @@ def test_rows_that_lack_a_value_are_dropped_only_where_asked_for(tmp_path: Path)
     assert dataset.variables["town"].levels == ("Aachen", "Bonn")
 
 
-def test_fields_are_vectors_and_matrices_of_columns(tmp_path: Path) -> None:
-    fields = {"features": ["rooms", "town"], "target": "price"}
-    dataset = read(tmp_path, fields=fields, standardise=["rooms"], constants={"num_classes": 3})
-    rooms = (np.array([2, 3, 3]) - 8 / 3) / np.std([2, 3, 3])
-    np.testing.assert_allclose(dataset.rows["features"][:], np.stack([rooms, [1, 0, 1]], 1))
-    np.testing.assert_allclose(dataset.rows["features"][1:2], [[rooms[1], 0]])
-    np.testing.assert_array_equal(dataset.rows["target"][:], [1.5, 2.5, 4.5])
-    assert dataset.labels == {"features": ("rooms", "town[Bonn]")}
-    assert dataset.variables["rooms"] == Variable("number", mean=pytest.approx(8 / 3), scale=pytest.approx(2**0.5 / 3))
-    assert set(dataset.variables) == {"rooms", "town", "target"}
-    assert dataset.constants == {"num_classes": 3}
-
-
 GAPS = "x,town,y\n1,a,1\nNA,b,2\n3,NA,3\n5,b,NA\n"
 
 
@@ -116,25 +103,6 @@ def test_a_filter_may_read_columns_that_are_not_kept(tmp_path: Path) -> None:
     dataset = read(tmp_path, columns=["price"], rows="town == 'Bonn'")
     assert dataset.rows["price"][:].tolist() == [1.5, 4.5]
     assert set(dataset.rows) == {"price"}
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_partitioned_folders_are_columns(tmp_path: Path, ending: str) -> None:
-    for year, town, values in ((2020, "Bad%20Ems", [1.0, 2.0]), (2021, "Bonn", [3.0])):
-        folder = tmp_path / "sales" / f"year={year}" / f"town={town}"
-        folder.mkdir(parents=True)
-        frame = pd.DataFrame({"x": values})
-        frame.to_csv(folder / "part.csv", index=False) if ending == "csv" else frame.to_parquet(folder / "part.parquet")
-    source = Source(Options(files=(str(tmp_path / "sales"),)))
-    (tmp_path / "records").mkdir()
-    source.fetch(tmp_path / "records")
-    dataset = source.read(tmp_path / "records")
-    assert {name: values[:].tolist() for name, values in dataset.rows.items()} == {
-        "x": [1, 2, 3],
-        "year": [2020, 2020, 2021],
-        "town": [0, 0, 1],
-    }
-    assert dataset.variables["town"].levels == ("Bad Ems", "Bonn")
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "feather"])
@@ -213,12 +181,6 @@ def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
 RATES = "deaths,years,copies,risk,town\n1,2.5,1,0.1,a\n0,3,0,0.2,b\n"
 
 
-def test_roles_name_the_fields_of_their_columns(tmp_path: Path) -> None:
-    fields = {"y": "deaths", "time": "years", "copies": "copies", "risk": "risk"}
-    found = read(tmp_path, RATES, fields=fields, exposure="years", weights="copies", offset="risk")
-    assert found.roles == {"weights": "copies", "offset": "risk", "exposure": "time"}
-
-
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [
@@ -270,44 +232,3 @@ def test_what_is_declared_or_plain_is_read_as_it_is(tmp_path: Path) -> None:
     assert read(tmp_path / "cases", "x\na\nA\n", types={"x": "category"}).variables["x"].levels == ("A", "a")
     # The same letter, written in two ways.
     assert dataset.rows["t"][:].tolist() == [1, 1, 0]
-
-
-def test_a_whole_number_is_one_level_in_all_files_and_leading_zeros_tell_levels_apart(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("shop,y\n1,1\n2,2\n01,3\n")
-    (tmp_path / "b.csv").write_text("shop,y\n1.0,1\n2.0,2\n,3\n")
-    (tmp_path / "new.csv").write_text("shop,y\n2.0,1\n")
-    files = {"files": [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "types": {"shop": "category"}}
-    options = Options.model_validate({**files, "missing": "drop", "rows": "shop != '2.0'"})
-    Source(options).fetch(tmp_path)
-    assert Source(options).read(tmp_path).variables["shop"].levels == ("01", "1")
-
-
-@pytest.mark.parametrize(("one", "other"), [("1000", "1e3"), ("+1", "1"), ("2.5", "2.50"), ("1", "1,0")])
-def test_one_number_in_two_notations_is_refused_unless_both_are_listed(tmp_path: Path, one: str, other: str) -> None:
-    text, types = f"shop;y\n{one};1\n{other};2\n", {"types": {"shop": "category"}, "delimiter": ";"}
-    with pytest.raises(DataError, match=re.escape(f"'{one}' and '{other}' would be two levels of 'shop'")):
-        read(tmp_path, text, **types)
-    (tmp_path / "listed").mkdir()
-    listed = read(tmp_path / "listed", text, levels={"shop": [one, other]}, delimiter=";")
-    assert listed.variables["shop"].levels == (one, other)
-
-
-HOLES = "y,x,z,town,copies\n1,1,,a,1\n2,,2,a,1\n3,3,3,,1\n4,4,,a,1\n5,5,5,a,1\n"
-
-
-@pytest.mark.parametrize(
-    ("options", "kept", "fields"),
-    [
-        ({}, [5], ["copies", "town", "x", "y", "z"]),
-        ({"needed": ["y", "x"]}, [1, 3, 4, 5], ["copies", "x", "y"]),
-        ({"needed": ["y", "x"], "indicate_missing": ["town"]}, [1, 3, 4, 5], ["copies", "town", "x", "y"]),
-        ({"needed": ["y", "town"], "rows": "not missing(x)"}, [1, 4, 5], ["copies", "town", "x", "y"]),
-        ({"needed": ["m", "y"], "fields": {"m": ["x", "town"], "y": "y", "n": ["z"]}}, [1, 4, 5], ["m", "y"]),
-    ],
-)
-def test_rows_are_dropped_for_missing_values_of_needed_fields(
-    tmp_path: Path, options: dict[str, Any], kept: list[int], fields: list[str]
-) -> None:
-    dataset = read(tmp_path, HOLES, missing="drop", **options)
-    assert (dataset.rows["y"][:].tolist(), sorted(dataset.rows)) == (kept, fields)
-    assert dataset.facts["rows_read"] == 5

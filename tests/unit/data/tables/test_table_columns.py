@@ -59,15 +59,6 @@ def test_numbers(cells: Any, kind: Any, values: list[float]) -> None:
     np.testing.assert_array_equal(to_numbers(cells, kind), values)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 6, 7])
-def test_the_first_cell_that_does_not_fit_is_found(place: int) -> None:
-    cells: list[str | None] = ["1", None, "3", "4", "5", "6", "7", "8", "x"]
-    cells[place] = "y"
-    with pytest.raises(Misfit) as caught:
-        to_numbers(pa.array(cells))
-    assert (caught.value.cell, caught.value.text) == (place, "y")
-
-
 def test_whole_numbers_beyond_float64_are_refused() -> None:
     with pytest.raises(Misfit) as caught:
         to_numbers(pa.array([1, 2**53 + 1]))
@@ -80,31 +71,6 @@ def test_levels_get_codes_in_their_final_order() -> None:
     names, final = levels.ordered()
     assert names == ("a", "b")
     assert [[final[c] if c >= 0 else c for c in block] for block in codes] == [[1, -1], [0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("cells", "names"),
-    [
-        (pa.array([2.0, 10.0, 2.5]), ("2", "2.5", "10")),
-        (pa.array([10, 9]), ("9", "10")),
-        (pa.array([True, False]), ("false", "true")),
-        (pa.array(["10", "9", "x"]), ("10", "9", "x")),
-        (pa.array(["1e400", "2"]), ("1e400", "2")),
-    ],
-)
-def test_names_and_order_of_levels(cells: Any, names: tuple[str, ...]) -> None:
-    levels = Levels()
-    levels.encode(cells)
-    assert levels.ordered()[0] == names
-
-
-def test_declared_levels_keep_their_order_and_refuse_others() -> None:
-    levels = Levels(["low", "high", "never"])
-    assert levels.encode(pa.array(["high", "low"])).tolist() == [1, 0]
-    assert levels.ordered()[0] == ("low", "high", "never")
-    with pytest.raises(Misfit) as caught:
-        levels.encode(pa.array(["low", None, "lo", "other"]))
-    assert (caught.value.cell, caught.value.text) == (2, "lo")
 
 
 def test_texts_for_no_value_become_null() -> None:

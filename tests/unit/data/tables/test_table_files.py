@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.data.tables import table_files
-from bayesmesh.data.tables.table_files import TableFile, same_columns
+from bayesmesh.data.tables.table_files import TableFile
 from bayesmesh.errors import DataError
 
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 3.5], "town": ["Bonn", "Aachen, north", 'the "old" one']})
@@ -42,21 +42,6 @@ def test_every_format_has_the_same_cells(tmp_path: Path, ending: str) -> None:
     file = TableFile(write(tmp_path, ending))
     numbers = ["1.5", "2.5", "3.5"] if file.is_text else [1.5, 2.5, 3.5]
     assert cells(file) == {"x": numbers, "town": FRAME["town"].tolist()}
-
-
-@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".feather"])
-def test_blocks_are_small_and_know_their_rows(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / f"many{ending}"
-    frame = pd.DataFrame({"x": range(500), "y": range(500)})
-    {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".feather": frame.to_feather}.get(
-        ending, lambda p, **_: frame.to_json(p, orient="records", lines=True)
-    )(path, **({"index": False} if ending == ".csv" else {}))
-    monkeypatch.setattr(table_files, "BLOCK_BYTES", 512)
-    monkeypatch.setattr(table_files, "BLOCK_CELLS", 128 if ending != ".jsonl" else 1024)
-    blocks = list(TableFile(path).blocks(["y"]))
-    assert len(blocks) > 3
-    assert sum(map(len, blocks)) == 500
-    assert [int(block.cells["y"][0].as_py()) + 1 for block in blocks] == [block.first for block in blocks]
 
 
 def test_a_delimiter_and_line_breaks_in_quotes(tmp_path: Path) -> None:
@@ -102,12 +87,3 @@ def test_damage_names_the_file(tmp_path: Path, name: str, content: bytes, messag
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         cells(TableFile(tmp_path / name))
-
-
-def test_files_of_one_table_have_the_same_columns(tmp_path: Path) -> None:
-    for name, header in {"a": "x,y", "b": "y,x", "c": "x,z"}.items():
-        (tmp_path / f"{name}.csv").write_text(f"{header}\n1,2\n", encoding="utf-8")
-    a, b, c = (TableFile(tmp_path / f"{name}.csv") for name in "abc")
-    assert same_columns([a, b]) == ["x", "y"]
-    with pytest.raises(DataError, match=r"c\.csv: no column 'y', which .*a\.csv has"):
-        same_columns([a, b, c])

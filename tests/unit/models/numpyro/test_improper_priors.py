@@ -72,12 +72,3 @@ def test_densities_are_numpyro_s_and_starts_are_apart(make: Any, function: Any, 
     expected = float(log_density(numpyro.handlers.seed(function, jax.random.key(0)), (), rows, one)[0])
     found = prior.log_prob(one) + model.log_likelihood(one, rows).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
-def test_the_map_from_unconstrained_space_returns(make: Any) -> None:
-    bijector = make("bounded").prior(SPEC).experimental_default_event_space_bijector()
-    latents = make("bounded").prior(SPEC).sample(seed=jax.random.key(2))
-    assert (latents["slope"] > latents["low"]).all()
-    back = bijector.forward(bijector.inverse(latents))
-    for name, value in latents.items():
-        np.testing.assert_allclose(back[name], value, rtol=1e-9)

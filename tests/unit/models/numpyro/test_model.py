@@ -76,17 +76,6 @@ def test_prior_likelihood_and_jacobian_are_numpyro_s(name: str, names: str) -> N
         np.testing.assert_allclose(there[latent], -value, rtol=1e-8, atol=1e-10)
 
 
-def test_of_matrices_with_constant_entries_the_correlations_are_summarised() -> None:
-    model, spec = make("correlated")
-    check_model(type(model), model.options, spec)
-    draw = model.prior(spec).sample(seed=jax.random.key(1))
-    found = jax.jit(lambda z: model.summaries(z, {}))(draw)
-    assert {name: value.shape for name, value in found.items()} == {"corr_correlation": (1,), "root_correlation": (1,)}
-    np.testing.assert_allclose(found["corr_correlation"][0], draw["corr"][1, 0])
-    np.testing.assert_allclose(found["root_correlation"][0], draw["root"][1, 0])
-    assert {name: axes[-1].labels for name, axes in model.axes().items()} == dict.fromkeys(found, ("0 and 1",))
-
-
 def test_data_without_rows_are_one_row() -> None:
     model, spec = make("schools", SCHOOLS, whole=True)
     assert type(model).reads_whole(model.options)
@@ -145,18 +134,6 @@ def test_mistakes_are_named_with_the_line_of_the_function(name: str, problem: st
     assert "models/numpyro/" not in str(caught.value)
 
 
-def test_a_site_that_numpyro_does_not_draw_in_a_traced_call_has_no_predictions(caplog) -> None:
-    counts = np.array([[1, 2, 3], [4, 0, 1], [2, 2, 2]], np.int32)
-    spec = DataSpec(3, {"y": FieldSpec((3,), "int32")}, {}, "float64")
-    model = load_component("model", "numpyro")(OPTIONS(function="numpyro_functions:divided"), spec)
-    assert not model.has_predictions
-    assert "divided: outcomes are not simulated: Please specify total_count_max" in caplog.text
-    latents = model.prior(spec).sample(seed=jax.random.key(1))
-    found = model.log_likelihood(latents, {"y": jnp.asarray(counts)})
-    expected = stats.multinomial.logpmf(counts, counts.sum(axis=1), np.asarray(latents["shares"]))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["volatility", "growth", "walk"])
 def test_loops_carry_latents_and_data_in_float32(name: str) -> None:
     """JAX refuses a carry whose dtype changes, as where NumPyro draws float64 beside fields in float32."""
@@ -175,17 +152,6 @@ def test_loops_carry_latents_and_data_in_float32(name: str) -> None:
     for latent, value in bijector.forward(bijector.inverse(latents)).items():
         assert value.dtype == np.float32
         np.testing.assert_allclose(value, latents[latent], rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["from_the_data", "of_their_spread", "process"])
-def test_priors_of_the_data_are_refused_where_they_are_one_row_too(name: str) -> None:
-    """The prior is computed without the data; of their shapes it may know."""
-    model, spec = make(name, whole=True)
-    with pytest.raises(ConfigError, match=r"depends on the values of the rows\n  remedy: .*standard normal prior"):
-        model.prior(spec)
-    counted, spec = make("of_their_number", whole=True)
-    latents = {"mean": jnp.asarray(0.3)}
-    np.testing.assert_allclose(counted.prior(spec).log_prob(latents), stats.norm.logpdf(0.3, 0, 7**-0.5), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from pymc.distributions.transforms import Interval, log_exp_m1, ordered
 from scipy import stats
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.models.pymc.pymc_graphs import Graphs
 
 EDGES = np.eye(4, k=1, dtype=int) + np.eye(4, k=-1, dtype=int)
@@ -136,17 +135,3 @@ def test_outcomes_that_are_made_of_other_distributions_are_predicted() -> None:
             np.testing.assert_allclose(log_prob(*given, outcome(given[1])), np.log(at_most), rtol=1e-6)
         else:
             assert (drawn > 0).mean() == pytest.approx(0.8, abs=0.02)
-
-
-@pytest.mark.filterwarnings("ignore:No safe default transform")
-@pytest.mark.parametrize(
-    "latent",
-    [
-        lambda name: pymc.Censored(name, pymc.Normal.dist(0, 1), lower=0, upper=None),
-        lambda name: pymc.HurdleGamma(name, psi=0.3, alpha=2.0, beta=1.0),
-    ],
-)
-def test_a_latent_with_values_of_positive_probability_is_refused(latent: Callable[[str], Any]) -> None:
-    with pytest.raises(ConfigError, match="'a' has a distribution in which single values") as caught:
-        make(latent)
-    assert "continuous part" in caught.value.remedy

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import pymc_functions
 from bayesmesh.config.config_registry import options_class
@@ -71,15 +70,6 @@ def test_a_model_of_bambi_has_bambi_s_density() -> None:
     (axis,) = model.axes()["x_by_town_offset"]
     assert axis == Axis("town__factor_dim", TOWNS)
     check_axes(model, latents, latents)
-
-
-def test_rows_that_depend_on_each_other_are_taken_whole() -> None:
-    model, spec = make("walk", whole=True)
-    z = {"noise": jnp.asarray(0.7)}
-    rows = {k: jnp.stack([v, 2 * v]) for k, v in ROWS.items()}
-    expected = [stats.norm.logpdf(np.diff(factor * ROWS["y"]), 0, 0.7).sum() for factor in (1, 2)]
-    np.testing.assert_allclose(model.log_likelihood(z, rows), expected, rtol=1e-10)
-    np.testing.assert_allclose(model.prior(spec).log_prob(z), stats.halfnorm.logpdf(0.7), rtol=1e-10)
 
 
 def test_what_cannot_be_taken_is_refused() -> None:
