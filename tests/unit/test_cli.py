@@ -93,51 +93,8 @@ def test_an_error_of_a_user_is_a_message_and_an_exit_code(
     assert said in (folder / "logs" / "job.log").read_text(), "the log says what the terminal said"
 
 
-def test_a_wrong_file_stops_no_command_about_another_experiment(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "config" / "experiments" / "two.yaml").write_text(GOOD + "sampling: {drwas: 3}\n")
-    said = "config/experiments/two.yaml: unknown key 'sampling.drwas'"
-    for arguments in (["fetch", "--experiment", "one"], ["index"]):
-        assert main(arguments) == 0
-        assert f"warning: left out: {said}" in capsys.readouterr().err
-    (folder / "config" / "config.yaml").write_text("experiments: [one, two]\n")
-    for arguments in (["fetch", "--experiment", "two"], ["index"]):
-        assert main(arguments) == 2
-        told = capsys.readouterr().err
-        assert f"error: {said}" in told
-        assert told.count(said) == 1, "not as a warning too"
-    for arguments in (["status"], ["gc"]):
-        assert main(arguments) == 0, "they look at what is stored"
-        assert said in "".join(capsys.readouterr())
-    assert main(["verify"]) == 0, "what is stored is checked whatever the configuration says"
-
-
-def test_fetch_by_hand_writes_manifest_log_and_ledger(folder: Path) -> None:
-    assert main(["fetch", "--experiment", "one", "--log", "fetch.log"]) == 0
-    (data,) = (folder / "results" / "data").iterdir()
-    assert {"fetched.json", "ledger"} <= {p.name for p in data.iterdir()}
-    assert "fetch" in (folder / "fetch.log").read_text()
-
-
 def test_the_command_starts_without_jax() -> None:
     code = "import sys; sys.argv = ['bayesmesh', 'status']\nfrom bayesmesh.cli import main\nmain()\nprint('jax' in sys.modules)"
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
-
-
-def test_verify_checks_all_that_were_run_when_none_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("two", "three"):
-        (folder / "config" / "experiments" / f"{name}.yaml").write_text(GOOD)
-    assert main(["verify"]) == 0
-    assert "nothing to check" in capsys.readouterr().out
-    (folder / "results" / "one" / "chains").mkdir(parents=True)
-    (folder / "results" / "three" / "posterior.zarr").mkdir(parents=True)
-    # An identity without its record.
-    (folder / "results" / "one" / "chains" / "0123456789abcdef").mkdir()
-    assert main(["verify"]) == 5
-    said = capsys.readouterr().out
-    assert "results/one: 1 damaged" in said
-    assert re.search("^results/three: ", said, re.M)
-    assert "two" not in said

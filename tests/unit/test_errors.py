@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import pytest
 
@@ -45,22 +44,3 @@ def test_another_attempt_may_pass_where_nobody_has_to_change_anything() -> None:
 )
 def test_suggestions(name: str, valid: list[str], said: str) -> None:
     assert suggest(name, valid) == said
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ESTALE, errno.EIO, errno.EISDIR, errno.ENOTDIR,
-        errno.ELOOP,
-    ],
-)  # fmt: skip
-def test_a_full_disk_and_its_like_are_explained(number: int) -> None:
-    error = explain_os_error(OSError(number, os.strerror(number), "results/digits/chains/x"))
-    assert error is not None
-    assert str(error).startswith(f"results/digits/chains/x: {os.strerror(number)}\n  remedy: ")
-    assert error.exit_code == 5
-
-
-def test_other_os_errors_are_not_user_errors() -> None:
-    assert explain_os_error(FileNotFoundError(errno.ENOENT, "no such file", "x")) is None
-    assert explain_os_error(OSError("without a number")) is None

@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bayesmesh.errors import StoreError
 from bayesmesh.files import (
     atomic_folder,
     atomic_path,
@@ -21,13 +19,6 @@ from bayesmesh.files import (
     write_json_once,
     write_text,
 )
-
-
-@pytest.fixture
-def umask() -> Iterator[None]:
-    old = os.umask(0o022)
-    yield
-    os.umask(old)
 
 
 def test_new_content_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -93,17 +84,6 @@ def test_content_is_on_disk_before_the_name_is(tmp_path: Path, monkeypatch: pyte
     assert [Path(o).name[:7] for o in order] == [".a.txt.", "replace", tmp_path.name[:7]]
 
 
-@pytest.mark.usefixtures("umask")
-@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o027, 0o640)])
-def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int, expected: int) -> None:
-    os.umask(mask)
-    write_text(tmp_path / "a.txt", "x")
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == expected
-    with atomic_folder(tmp_path / "f"):
-        pass
-    assert (tmp_path / "f").stat().st_mode & 0o666 == expected
-
-
 def test_folder_replaces_the_old_one_only_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
     path.mkdir()
@@ -139,41 +119,10 @@ def test_what_json_cannot_hold_is_refused_before_writing(tmp_path: Path, value: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"\xff\xfe{}", b"{'a': 1}"])
-def test_damaged_json_is_named_with_a_remedy(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"a\.json: is damaged.*\n  remedy: delete it and run"):
-        read_json(path)
-
-
 def test_hash_is_sha256_of_the_bytes(tmp_path: Path) -> None:
     content = os.urandom(300_000)
     (tmp_path / "a").write_bytes(content)
     assert hash_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
-
-
-def test_a_new_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    fsync, replace = os.fsync, os.replace
-
-    def note(source: Path, target: Path) -> None:
-        order.append(f"{Path(source).name} -> {Path(target).name}")
-        replace(source, target)
-
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (order.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name), fsync(fd))
-    )
-    monkeypatch.setattr(os, "replace", note)
-    for content in ("first", "second"):
-        order.clear()
-        with atomic_folder(tmp_path / "a.zarr") as temporary:
-            (temporary / "b").mkdir()
-            (temporary / "b" / "c").write_text(content)
-    # In whatever order, because several threads write.
-    assert sorted(order[:3]) == ["a.zarr.partial", "b", "c"]
-    assert order[3:] == ["a.zarr -> a.zarr.old", "a.zarr.partial -> a.zarr", tmp_path.name]
-    assert [p.name for p in tmp_path.iterdir()] == ["a.zarr"]
 
 
 def test_a_file_that_exists_is_not_written_again(tmp_path: Path) -> None:

@@ -30,13 +30,6 @@ case "$*" in
 *) exit 2 ;;
 esac
 """
-FAKE_UV = """#!/bin/sh
-case "$*" in
---version) echo "uv 0" ;;
-venv*) echo "uv $*" >>"$LOG"; mkdir -p .venv/bin; cp {python} .venv/bin/python ;;
-*) echo "uv $*" >>"$LOG" ;;
-esac
-"""
 
 
 @dataclass
@@ -107,25 +100,6 @@ def test_a_folder_with_spaces_quotes_and_letters_is_accepted(checkout: Checkout)
     assert moved.bootstrap("--python").stdout.strip()
 
 
-def test_a_missing_venv_module_is_installed_for_root(checkout: Checkout) -> None:
-    checkout.python("python3", 313, complete=False, path="/usr/bin/python3.13")
-    # The package is unknown until the lists are fetched.
-    checkout.program(
-        "apt-get",
-        '#!/bin/sh\necho "$*" >>"$LOG"\ncase "$*" in *update) cat /dev/null >"$LOG.lists" ;; *) [ -e "$LOG.lists" ] ;; esac\n',
-    )
-    checkout.program("id", "#!/bin/sh\necho 0\n")
-    done = checkout.bootstrap("--python")
-    assert done.returncode == 0
-    assert done.stdout.strip() == "/usr/bin/python3.13"
-    assert len(done.stderr.splitlines()) == 1
-    assert [line.split()[-1] for line in checkout.log.read_text().splitlines()] == [
-        "python3.13-venv",
-        "update",
-        "python3.13-venv",
-    ]
-
-
 def test_everything_from_the_lock_has_its_hash_checked(checkout: Checkout) -> None:
     checkout.python("python3", 312)
     venv, *pip, compiled = checkout.install("cpu")
@@ -138,19 +112,6 @@ def test_everything_from_the_lock_has_its_hash_checked(checkout: Checkout) -> No
     assert package.endswith("--no-deps -e .")
 
 
-def test_uv_is_used_where_it_runs(checkout: Checkout) -> None:
-    python = checkout.python("python3", 312, complete=False)
-    checkout.program("uv", FAKE_UV.format(python=python))
-    venv, build, lock, package, compiled = checkout.install("cpu")
-    assert venv == f"uv venv --quiet --no-project --python {python} .venv"
-    assert build.startswith("uv pip install")
-    assert build.endswith("--require-hashes -r envs/build.txt")
-    assert lock.startswith("uv pip install")
-    assert lock.endswith("--require-hashes -r envs/cpu.txt")
-    assert package.endswith("--no-deps -e .")
-    assert compiled == "compileall"
-
-
 @pytest.mark.parametrize("changed", ["envs/cpu.txt", "envs/build.txt", "pyproject.toml"])
 def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, changed: str) -> None:
     checkout.python("python3", 312)
@@ -160,14 +121,6 @@ def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, c
     assert any("envs/cpu.txt" in call for call in again)
     assert not any(call.startswith("venv") for call in again)
     assert checkout.install("cpu") == []
-
-
-def test_a_failed_installation_is_not_complete_and_spoils_nothing(checkout: Checkout) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu")
-    assert checkout.install("dev", FAILING="envs/dev.txt")
-    assert checkout.install("cpu") == []
-    assert any("envs/dev.txt" in call for call in checkout.install("dev"))
 
 
 def logical_lines(lock: str) -> Iterator[str]:

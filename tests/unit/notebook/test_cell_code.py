@@ -50,19 +50,3 @@ def test_a_class_takes_the_options_of_its_own_cell(cells: Cells) -> None:
     assert "second" not in code.text
     with pytest.raises(ConfigError, match="'Options' stands for two things"):
         code.add(cells.names["Options"])
-
-
-@pytest.mark.parametrize(
-    ("cell", "problem"),
-    [
-        ("def f(x):\n    return array + x\n", "'f' refers to 'array', a value of the notebook of type numpy.ndarray"),
-        ("f = lambda x: x\n", "is a lambda"),
-        ("def g():\n    def f(x):\n        return x\n    return f\nf = g()\n", "is defined inside another definition"),
-        ("exec('def f(x):\\n    return x\\n')\n", "'f' has no source"),
-    ],
-)
-def test_code_without_source_is_refused(cells: Cells, cell: str, problem: str) -> None:
-    cells.run(cell)
-    with pytest.raises(ConfigError, match=problem) as caught:
-        CellCode().add(cells.names["f"])
-    assert caught.value.remedy

@@ -11,7 +11,7 @@ import xarray as xr
 
 import bayesmesh as bm
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout
 from resealing import seal_as
@@ -56,20 +56,6 @@ def test_a_result_is_a_tree_that_shows_its_verdict(layout: ExperimentLayout) -> 
     assert "<mu>" not in html
     assert bm.verdict(result) == bm.verdict("a&b", results=layout.results)
     assert bm.verdict(layout.posterior).gate("r_hat").value == 1.5
-
-
-def test_a_tree_made_from_a_result_has_no_verdict(layout: ExperimentLayout) -> None:
-    copy = bm.open(layout.folder).copy()
-    assert "a&b: fail" not in repr(copy)
-    with pytest.raises(ConfigError, match="not the result itself"):
-        bm.verdict(copy)
-
-
-def test_what_is_not_stored_is_refused(layout: ExperimentLayout) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)a&c: nothing is stored.*did you mean 'a&b'"):
-        bm.open("a&c", results=layout.results)
-    with pytest.raises(ConfigError, match="int is not a result"):
-        bm.verdict(3)  # type: ignore[arg-type]  # as a user may
 
 
 def test_what_was_altered_is_refused(layout: ExperimentLayout) -> None:

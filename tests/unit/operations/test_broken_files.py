@@ -25,14 +25,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_status_shows_the_others_and_names_each(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status"]) == 0
-    said = capsys.readouterr()
-    assert "good" in said.out
-    for name in ("Bad Name.yaml", "all.yaml", "wrong.yaml", "other.yml"):
-        assert f"warning: left out: config/experiments/{name}: " in said.err
-
-
 def test_gc_keeps_the_chains_of_a_file_that_is_not_valid(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("wrong", "wrong-seed-1", "wronger"):
         (project / "results" / name / "chains" / "0123456789abcdef").mkdir(parents=True)

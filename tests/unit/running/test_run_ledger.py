@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -95,17 +94,6 @@ def test_every_attempt_is_kept_under_its_name(path: Path) -> None:
     assert not list(check_ledger(path))
 
 
-def test_a_restated_phase_replaces_rows_that_are_not_saved(path: Path) -> None:
-    ledger = Ledger(path, "sample-group-000")
-    ledger.add("sample", 1.0)
-    ledger.save()
-    ledger.add("sample", 2.0)
-    ledger.add("write", 0.1)
-    ledger.restate("sample", 9.0, detail="90 iterations", gradients=4)
-    ledger.save()
-    assert [(row["phase"], row["seconds"]) for row in read(path)] == [("sample", 1.0), ("write", 0.1), ("sample", 9.0)]
-
-
 def test_every_changed_removed_or_moved_line_is_found(path: Path) -> None:
     write_two_attempts(path)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -128,20 +116,3 @@ def test_every_changed_removed_or_moved_line_is_found(path: Path) -> None:
         with pytest.raises(StoreError, match=message) as caught:
             list(read_rows(path))
         assert str(path) in str(caught.value)
-
-
-def test_the_file_is_the_old_one_or_the_new_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(path, "sample-group-000")
-    ledger.add("warmup", 1.0)
-    ledger.save()
-    whole = path.read_bytes()
-    ledger.add("sample", 2.0)
-
-    def fail(_: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        ledger.save()
-    assert path.read_bytes() == whole
-    assert list(path.parent.iterdir()) == [path]

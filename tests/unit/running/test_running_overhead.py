@@ -36,15 +36,6 @@ def test_a_process_knows_when_it_began() -> None:
     assert process_started(Path("/nowhere")) is None
 
 
-def test_without_a_scheduler_there_is_the_start_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    ledger = Ledger(tmp_path / "ledger" / "compile.jsonl", "compile")
-    add_start(ledger, os.environ)
-    assert list(rows(ledger)) == ["start"]
-    add_ends(ledger, os.environ)
-    assert not list(tmp_path.glob("ledger/*"))
-
-
 def test_the_first_stage_of_a_job_has_its_wait_and_the_next_ones_have_not(queue: Path, tmp_path: Path) -> None:
     begun = process_started()
     assert begun is not None
@@ -89,11 +80,3 @@ def test_ends_are_of_jobs_that_have_ended_and_are_written_once(queue: Path, tmp_
     assert (row["job"], row["phase"], row["seconds"], row["detail"]) == ("compile", "teardown", 3.0, "Slurm job 5")
     (of_job,) = read_rows(tmp_path / "compile.jsonl")
     assert row["attempt"] == of_job["attempt"]
-
-
-@pytest.mark.parametrize("script", ["exit 1", "echo '7|N/A|N/A|N/A|PENDING'", "echo what"])
-def test_a_scheduler_that_does_not_know_costs_no_row(queue: Path, tmp_path: Path, script: str) -> None:
-    (queue.parent / "bin" / "squeue").write_text(f"#!/bin/sh\n{script}\n")
-    ledger = Ledger(tmp_path / "compile.jsonl", "compile")
-    add_start(ledger, os.environ)
-    assert list(rows(ledger)) == ["start"]

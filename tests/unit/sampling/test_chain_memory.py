@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.sampling.chain_memory import check_disk, check_memory, check_programs
+from bayesmesh.sampling.chain_memory import check_memory, check_programs
 
 
 @pytest.mark.parametrize(("mesh", "copies"), [((1, 1), 1), ((1, 2), 1), ((2, 1), 2)])
@@ -43,16 +41,3 @@ def test_programs_beyond_the_memory_are_refused(make_case, make_program) -> None
         check_programs(program, memory, 2**30)
     for key in ("sampling.chains", "compute.row_tile"):
         assert key in caught.value.remedy
-
-
-def test_draws_beyond_the_disk_are_refused_or_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("bayesmesh.sampling.chain_memory.shutil.disk_usage", lambda _: SimpleNamespace(free=75 * 2**30))
-    assert not check_disk(74 * 2**30, tmp_path, is_certain=True)
-    message = f"the draws need {{}} GiB before compression, and {tmp_path} has 75 GiB free"
-    # Compression may save a little.
-    assert check_disk(80 * 2**30, tmp_path, is_certain=True).startswith(
-        f"{message.format(80)}; lower sampling.draws or"
-    )
-    assert check_disk(320 * 2**30, tmp_path, is_certain=False).startswith(message.format(320))
-    with pytest.raises(ConfigError, match=message.format(320)):
-        check_disk(320 * 2**30, tmp_path, is_certain=True)

@@ -17,7 +17,6 @@ from bayesmesh.sampling.chain_turns import make_draws, no_rows
 from bayesmesh.sampling.packed_statistics import label, unpack
 from kernel_options import kernels_of_any_target
 from levels import groups_case
-from posteriors.turns import gradients_in_turns
 
 NUM_WARMUP, NUM_DRAWS = 30, 20
 # Directions learnt from few points, and steps near the largest stable one, magnify the rounding that differs between meshes.
@@ -51,6 +50,24 @@ class Told(NamedTuple):
     log_likelihood: jax.Array
     n_steps: jax.Array
     gradients: jax.Array
+
+
+def gradients_in_turns(lengths: Any) -> int:
+    """Play the schedule of `chain_turns` for lengths of transitions, (draw, chain); return the gradients of all chains."""
+    import numpy as np
+
+    num_draws, num_chains = lengths.shape
+    made, left, total = np.zeros(num_chains, int), np.array(lengths[0]), 0
+    while (made < num_draws).any():
+        has_next = made + 1 < num_draws
+        enough = max(1, -(-int(has_next.sum()) // 2))
+        while (left > 0).any() and ((left == 0) & has_next).sum() < enough:
+            left, total = np.maximum(left - 1, 0), total + 1
+        ends = (left == 0) & (made < num_draws)
+        made = made + ends
+        for chain in np.flatnonzero(ends & (made < num_draws)):
+            left[chain] = lengths[made[chain], chain]
+    return total
 
 
 def length_of(added: jax.Array) -> jax.Array:

@@ -37,11 +37,3 @@ def test_the_reason_is_what_has_changed(tmp_path: Path, change: dict[str, Any], 
     write_sealed(layout.identity_record("a" * 16), {**BEFORE, "segment_draws": 5})
     assert explain_new_chains(layout, "a" * 16, {**BEFORE, **change}) == ""
     assert f"anew: {reason};" in explain_new_chains(layout, "b" * 16, {**BEFORE, **change})
-
-
-def test_chains_of_an_earlier_version_are_explained(tmp_path: Path) -> None:
-    layout = ExperimentLayout(tmp_path, "some")
-    write_sealed(layout.identity_record("a" * 16), {k: v for k, v in BEFORE.items() if k != "observed"})
-    assert "anew: an earlier version sampled them" in explain_new_chains(layout, "b" * 16, BEFORE)
-    changed = {**BEFORE, "data": "b"}
-    assert "anew: the data have changed;" in explain_new_chains(layout, "b" * 16, changed)

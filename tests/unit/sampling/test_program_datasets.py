@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-from bayesmesh.kernels.chees import Chees
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.compilation import compile_programs
@@ -138,15 +137,6 @@ def test_a_dataset_without_a_finite_start_ends_no_other(
     assert raised.value.chains == list(range(3 * CHAINS))
 
 
-def test_the_rows_of_the_dataset_at_fault_are_found(programs: DatasetPrograms, rows: Any) -> None:
-    def read(start: int, stop: int) -> dict[str, np.ndarray]:
-        return {"x": rows["x"][start:stop]}
-
-    program, key, chains, read_own = programs.alone(GroupKey(SEED, 10), [2, 3, 5], read)
-    assert (program, key, chains) == (programs.program, GroupKey(SEED, 12), [0, 1])
-    np.testing.assert_array_equal(read_own(5, 20)["x"], rows["x"][FIRST[1] + 5 : FIRST[2]])
-
-
 def test_starts_are_compared_within_a_dataset() -> None:
     lp = np.array([[[-1e9, -3.0], [-70.0, -90.0]], [[-4.0, -2.0], [-80.0, -60.0]]])
     first = np.array([3, 8], np.uint32)
@@ -174,24 +164,3 @@ def test_what_happens_at_the_end_of_a_window_is_left_out_elsewhere(case, make_pr
     uncounted.program.kernel = copy.copy(program.kernel)
     uncounted.program.kernel.num_iterations = lambda state: None
     assert count_conditions(uncounted) < mapped
-
-
-class CountsTwo(Chees):
-    """Counts two trajectories an iteration."""
-
-    def step(self, *given: Any) -> Any:
-        after, info = super().step(*given)
-        return after._replace(num_steps=after.num_steps + 1), info
-
-
-def test_a_kernel_counts_as_it_likes(case, make_program, rows) -> None:
-    """The number that datasets share is that of their states, so that draws do not depend on the length of calls."""
-    found = []
-    for slice_draws in (8, 32):
-        program = make_program(case, "chees", CHAINS, 60, slice_draws, row_tile=5)
-        program.kernel = CountsTwo(program.kernel.options, 60)
-        programs = DatasetPrograms(program, [4, 9])
-        own = {"x": rows["x"][:13]}
-        found.append(programs.run(programs.arguments(GroupKey(SEED, 0)), programs.put_data(own), 40))
-    np.testing.assert_array_equal(found[0].latents["mean"], found[1].latents["mean"])
-    np.testing.assert_array_equal(found[0].statistics["step_size"], found[1].statistics["step_size"])

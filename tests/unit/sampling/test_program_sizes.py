@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import jax
 import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Position
 from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.sampling.program_sharding import CollectiveTarget
 from bayesmesh.sampling.program_sizes import (
     SEGMENT_BYTES,
     SEGMENT_DRAWS,
@@ -21,9 +18,7 @@ from bayesmesh.sampling.program_sizes import (
     SLICE_SECONDS,
     choose_lengths,
     make_program,
-    slice_length,
 )
-from bayesmesh.sampling.sampling_density import Target
 from cases import OPTIONS
 
 
@@ -55,21 +50,6 @@ def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
     lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
     assert lengths == sorted(lengths, reverse=True)
     assert len(set(lengths)) > 3
-
-
-def test_a_measured_time_changes_no_program(fixed_program) -> None:
-    """A program must be the same in every run: otherwise a run does not find those that the one before compiled."""
-    lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s) for s in np.geomspace(1e-6, 10, 30)]
-    assert {each.slice_draws for each in lengths} == {slice_length(fixed_program(1), 1e-3)}
-
-
-def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
-    program = fixed_program(64)
-    shapes = Position(jax.ShapeDtypeStruct((10**7,), program.target.dtype), None)
-    layout = dataclasses.make_dataclass("Layout", ["position_shapes"])(shapes)
-    huge = dataclasses.make_dataclass("Huge", ["position", "dtype"])(layout, program.target.dtype)
-    program = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])(huge, program.kernel, 64)
-    assert choose_lengths(program, 10.0, 1e-9, 1e-9) == (1, 1)
 
 
 def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
@@ -180,19 +160,6 @@ def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) 
         program = make_program(spec(kernel="hmc", metric="auto"), make_case("gaussian").spec, 16)
     assert program.kernel.options.metric == "dense"
     assert "kernel.metric: dense chosen: 2 shared and 0 local coordinates" in caplog.text
-
-
-def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
-    case = make_case("gaussian")
-    for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
-        assert type(make_program(spec(sharding=way), case.spec, 16).target) is expected
-
-
-def test_independent_groups_spread_chains_and_not_rows(make_case, monkeypatch) -> None:
-    monkeypatch.setattr("bayesmesh.sampling.program_sizes.expected_seconds", lambda cost, mesh: 0.02)
-    program = make_program(spec(mode="independent", chain_groups=2), make_case("gaussian").spec, 16)
-    assert program.num_chains == 4
-    assert dict(program.mesh.shape) == {"chain": 4, "data": 1}
 
 
 def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:

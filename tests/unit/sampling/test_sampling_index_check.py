@@ -16,7 +16,6 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
-from bayesmesh.sampling import sampling_index_check
 from bayesmesh.sampling.sampling_index_check import RowPart, check_indices, find_rows_beyond
 from bayesmesh.sampling.starts import training_row
 
@@ -204,16 +203,6 @@ def test_groups_counted_from_1_are_refused(pick: Any, dtype: str) -> None:
     check(pick, np.array([0, 2, 1, 2, 0, 1]), dtype)
 
 
-@pytest.mark.parametrize("pick", TAKES)
-def test_the_only_such_row_is_found_in_a_later_block(pick: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling_index_check, "READ_ROWS", 7)
-    group = np.arange(50) % LEVELS
-    check(pick, group)
-    group[47] = LEVELS
-    with pytest.raises(ConfigError, match=r"training row 48 \(group 3\)"):
-        check(pick, group)
-
-
 def test_negative_indices_count_from_the_end() -> None:
     check(indexed, np.array([-1, -3, 0]))
     with pytest.raises(ConfigError, match=r"training row 2 \(group -4\)"):
@@ -261,29 +250,3 @@ def test_one_row_among_many_is_found_where_all_are_one_number() -> None:
     assert find(effects, jnp.asarray(group)) is None
     group[12_345] = 100
     assert find(effects, jnp.asarray(group)) == 0
-
-
-def test_a_model_without_indices_reads_no_rows() -> None:
-    def read(first: int, end: int) -> dict[str, np.ndarray]:
-        raise AssertionError(f"reads rows {first} to {end}")
-
-    fields = {"y": FieldSpec((), "float64"), "group": FieldSpec((), "int32")}
-    check_indices(
-        model_of(one_hot), Settings(), DataSpec(9, fields, {}, "float32"), RowPart(training_row, 0, 9, read), list
-    )
-
-
-def test_held_out_rows_are_checked_after_those_of_training() -> None:
-    group = np.array([0, 1, 2, 0, 1])
-    held = {"y": np.full(2, 0.25), "group": np.array([1, 3], np.int32)}
-    rows = {"y": np.full(5, 0.25), "group": group.astype(np.int32)}
-    spec = DataSpec(5, {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}, {}, "float32")
-    parts = [
-        RowPart(training_row, 0, 5, lambda first, end: {k: v[first:end] for k, v in rows.items()}),
-        RowPart(
-            lambda row: f"held-out row {row + 1}", 0, 2, lambda first, end: {k: v[first:end] for k, v in held.items()}
-        ),
-    ]
-    with pytest.raises(ConfigError, match=r"held-out row 2 \(group 3\)"):
-        check_indices(model_of(indexed), Settings(), spec, parts[0], lambda: parts[1:])
-    check_indices(model_of(indexed), Settings(), spec, parts[0], list)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -12,8 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.config_blocks import ComputeSettings
-from bayesmesh.errors import DeviceError
-from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, describe_devices, sharding
+from bayesmesh.sampling.sampling_mesh import build_mesh, compute_once, sharding
 
 NUM_DEVICES = 8
 
@@ -27,14 +25,6 @@ def test_auto_takes_every_device_for_rows_when_sharded() -> None:
 def test_auto_takes_devices_that_divide_the_chains_otherwise(num_chains: int, expected: int) -> None:
     mesh = build_mesh(ComputeSettings(), num_chains=num_chains, is_sharded=False)
     assert dict(mesh.shape) == {"chain": expected, "data": 1}
-
-
-def test_a_mesh_can_be_asked_for() -> None:
-    compute = ComputeSettings.model_validate({"mesh": {"chain": 2, "data": 3}})
-    mesh = build_mesh(compute, num_chains=4, is_sharded=True)
-    assert dict(mesh.shape) == {"chain": 2, "data": 3}
-    assert list(mesh.devices.flat) == jax.devices()[:6]
-    assert describe_devices(mesh) == {"platform": "cpu", "kind": "cpu", "mesh": {"chain": 2, "data": 3}}
 
 
 def test_one_device_computes_and_all_receive() -> None:
@@ -53,13 +43,6 @@ def test_one_device_computes_and_all_receive() -> None:
     assert {float(s.data[3]) for s in made["twice"].addressable_shards} == {6.0}
     assert len(made["twice"].sharding.device_set) == 4
     np.testing.assert_array_equal(made["twice"], 2 * np.arange(6.0))
-
-
-def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:
-    compute = ComputeSettings.model_validate({"mesh": {"chain": 3, "data": 3}})
-    with pytest.raises(DeviceError, match=re.escape("compute.mesh: chain 3 x data 3 needs 9 devices")) as raised:
-        build_mesh(compute, num_chains=9, is_sharded=True)
-    assert "mesh: auto" in raised.value.remedy
 
 
 def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

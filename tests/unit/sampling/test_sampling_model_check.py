@@ -48,20 +48,3 @@ def test_axes_that_do_not_fit_are_refused(make_case, axes: tuple[Axis | None, ..
     model.axes = lambda: {"mean": axes}
     with pytest.raises(ConfigError, match=re.escape(says)):
         check_axes(model, shapes, {})
-
-
-@pytest.mark.parametrize(
-    ("shown", "says", "remedy"),
-    [
-        (("mean",), "returns ('mean',) instead of a name and a heading", "slope"),
-        (("mean", ""), "returns ('mean', '') instead of a name and a heading", "slope"),
-        (("maen", "Mean"), "'maen' is neither a latent nor a summary", "mean"),
-    ],
-)
-def test_findings_that_do_not_exist_are_refused(make_case, shown: tuple[str, ...], says: str, remedy: str) -> None:
-    case = make_case("gaussian")
-    model, shapes = case.model, {"mean": jax.ShapeDtypeStruct((2,), "float64")}
-    model.shown = lambda: [("mean", "Mean", 0.0), shown]
-    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
-        check_shown(model, shapes, {})
-    assert remedy in caught.value.remedy

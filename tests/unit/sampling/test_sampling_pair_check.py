@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.scipy.linalg import cho_solve, cholesky
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.config_registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
@@ -19,8 +18,6 @@ from bayesmesh.models.log_density import LogDensity
 from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.sampling_pair_check import sums_over_pairs
-
-tfd = tfp.distributions
 
 
 @pytest.fixture
@@ -67,25 +64,6 @@ def test_a_shape_that_broadcasts_over_pairs_of_rows_is_named(said: Callable[...,
     found = said(broadcast, {"x": (num_rows, 3), "y": (num_rows, 1)})
     assert "test_sampling_pair_check.py, line " in found
     assert f"sums an array of shape ({num_rows}, {num_rows})" in found
-
-
-def process(latents: Any, data: Any) -> Any:
-    """A Gaussian process whose values meet the outcome in another shape."""
-    gaps = data["x"][:, :1] - data["x"][:, 0]
-    factor = cholesky(jnp.exp(-(gaps**2)) + jnp.eye(len(gaps)), lower=True)
-    return -0.5 * jnp.sum((data["y"] - latents["a"] * (factor @ data["x"][:, 1])) ** 2)
-
-
-@jax.jit
-def compiled(latents: Any, data: Any) -> Any:
-    return tfd.Normal(data["x"] @ latents["b"], jnp.exp(latents["a"])).log_prob(data["y"]).sum()
-
-
-@pytest.mark.parametrize(("function", "num_chains"), [(broadcast, 20), (process, 2), (process, 20), (compiled, 2)])
-def test_the_same_beside_a_matrix_in_a_call_and_with_as_many_chains(
-    said: Callable[..., str], function: Any, num_chains: int
-) -> None:
-    assert "sums an array of shape (20, 20)" in said(function, {"x": (20, 3), "y": (20, 1)}, num_chains)
 
 
 def risk_sets(latents: Any, data: Any) -> Any:

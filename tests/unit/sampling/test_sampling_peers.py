@@ -77,10 +77,6 @@ def resumed(root: Path) -> list[Any]:
     return play(lambda peers: resume_together(stores[peers.index], peers))
 
 
-def test_alone_it_is_what_the_store_says(stores: list[ChainStore]) -> None:
-    assert resume_together(stores[0], Peers()) == stores[0].commits()[-1]
-
-
 def test_the_one_ahead_takes_its_last_commit_back(stores: list[ChainStore], tmp_path: Path) -> None:
     commit(stores[1], 6, is_final=False)
     assert [c.stop for c in resumed(tmp_path)] == [4, 4]
@@ -98,13 +94,6 @@ def test_what_both_have_is_kept_though_it_was_not_settled(stores: list[ChainStor
     for store in stores:
         commit(store, 8, is_final=False)
     assert [c.stop for c in resumed(tmp_path)] == [8, 8]
-
-
-def test_one_that_has_nothing_yet(tmp_path: Path) -> None:
-    first, _ = open_stores(tmp_path)
-    first.begin_writing()
-    commit(first, 4, is_final=False)
-    assert resumed(tmp_path) == [None, None]
 
 
 def test_folders_that_do_not_belong_together_are_left_as_they_are(stores: list[ChainStore], tmp_path: Path) -> None:

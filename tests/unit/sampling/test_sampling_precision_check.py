@@ -5,19 +5,12 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
-from bayesmesh.sampling.sampling_precision_check import check_precision, fields_read, rounded_fields
-
-tfd = tfp.distributions
+from bayesmesh.sampling.sampling_precision_check import check_precision, rounded_fields
 
 
 def spec_of(values: np.ndarray, dtype: str = "float32", num_codes: int = 0) -> DataSpec:
@@ -80,28 +73,3 @@ def test_rounding_counts_in_standard_errors(is_whole: bool) -> None:
     assert errors[4_000] / errors[1_000] == pytest.approx(2, rel=0.05)
     # One spacing is 1/16, whose rounding has a standard deviation of 1/16/sqrt(12).
     assert errors[1_000] == pytest.approx(1000**0.5 / 16 / 12**0.5, rel=0.05)
-
-
-class Reads(Model):
-    """Reads one of two fields."""
-
-    offers = ()
-
-    def prior(self, data_spec: SpecLike) -> Prior:
-        return tfd.JointDistributionNamed({"mean": tfd.Normal(jnp.zeros((), data_spec.dtype), 1)})
-
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
-        return tfd.Normal(latents["mean"], 1).log_prob(rows["y"])
-
-    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
-        return tfd.Normal(latents["mean"], 1)
-
-    def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        return latents
-
-
-def test_fields_that_a_model_reads_are_found() -> None:
-    spec = DataSpec(
-        50, {"y": FieldSpec((), "float64"), "z": FieldSpec((3,), "int32"), "a": FieldSpec((), "float64")}, {}, "float32"
-    )
-    assert fields_read(Reads(Settings(), spec), spec) == {"y"}

@@ -22,7 +22,6 @@ from bayesmesh.sampling.program_rows import lay_out_rows
 from bayesmesh.sampling.sampling_density import Target
 from bayesmesh.sampling.start_points import (
     MIRRORED,
-    MOST_ATTEMPTS,
     choose_points,
     component_axes,
     find_points,
@@ -70,14 +69,6 @@ class FromData(Positive):
     def starting_point(self, read_blocks: Any) -> Any:
         x = np.concatenate([block["x"] for block in read_blocks()])
         return {"mean": np.full(2, x.mean()), "noise": x.std()}
-
-
-class Wide(Positive):
-    def prior(self, data_spec: Any) -> Any:
-        zero = jax.numpy.zeros((), data_spec.dtype)
-        return tfd.JointDistributionNamed(
-            {"mean": tfd.Sample(tfd.Normal(zero, zero + 1e3), 2), "noise": tfd.HalfNormal(zero + 1)}
-        )
 
 
 class Mixed(Positive):
@@ -129,16 +120,6 @@ def test_chains_take_the_points_of_a_file_in_turn(tmp_path: Path) -> None:
     np.testing.assert_allclose(off, origin.shared, rtol=1e-9)
 
 
-def test_late_attempts_draw_from_a_prior_that_is_too_wide_for_early_ones() -> None:
-    """The data may lie where the box of the first attempts does not reach."""
-    target, keys = make(Wide), jax.random.split(jax.random.key(0), 3)
-    last = np.array([0, MOST_ATTEMPTS // 2 - 1, MOST_ATTEMPTS // 2], np.uint32)
-    methods = "auto", "uniform", "prior"
-    found, box, prior = (place_starts(method, target, keys, last, 1.0, None, NONE) for method in methods)
-    assert np.abs(prior.shared).max() > 2
-    np.testing.assert_array_equal(found.shared, np.where([[False], [False], [True]], prior.shared, box.shared))
-
-
 @pytest.mark.parametrize("method", ["auto", "uniform", "prior", "zero"])
 def test_every_second_start_of_a_box_or_of_a_narrow_prior_is_a_reflection(method: str) -> None:
     target, keys = make(), jax.random.split(jax.random.key(0), 3)[np.array([0, 0, 1, 1, 2, 2])]
@@ -178,11 +159,6 @@ def test_the_second_pair_of_four_starts_with_components_in_reverse(method: str, 
         for name in ("scales", "slope"):
             np.testing.assert_allclose(found[other][name], found[one][name], rtol=rtol)
     assert np.abs(found[0]["weights"] - found[1]["weights"]).max() > 0.01
-
-
-def test_chains_of_a_model_without_components_start_in_pairs_or_alone() -> None:
-    assert component_axes(make()) == {}
-    assert [num_together(method, make()) for method in ("auto", "uniform", "prior", "laplace")] == [2, 2, 1, 1]
 
 
 def test_a_model_may_start_from_the_data() -> None:

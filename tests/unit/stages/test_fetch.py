@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -57,11 +56,6 @@ TABLES: list[tuple[str, dict[str, Any], str]] = [
     (FLATS.replace("price", "pr/ice"), {}, "column 'pr/ice' cannot be the name of a field"),
 ]  # fmt: skip
 
-SPLITS: list[tuple[dict[str, Any], str]] = [
-    ({"held_out_groups": "twon"}, "key 'data.held_out_groups': 'twon' is not a field with one number per row"),
-    ({"held_out_last": "one"}, "key 'data.held_out_last': 'one' has the same value in all rows"),
-]
-
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -96,17 +90,6 @@ def test_a_bad_table_is_refused(
     configure(project, {"source": "table", "files": "data/flats.csv", **options})
     refused(capsys, project, "fetch", said)
     assert not list(project.glob("results/data/*/records"))
-
-
-@pytest.mark.parametrize(("options", "said"), SPLITS, ids=[said for _, said in SPLITS])
-def test_a_bad_split_is_refused(
-    project: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], said: str
-) -> None:
-    np.savez(project / "data" / "x.npz", x=np.arange(6.0), one=np.ones(6))
-    configure(project, {"source": "arrays", "files": "data/x.npz", "held_out_fraction": 0.5, **options})
-    assert main(["fetch", "--experiment", "bad"]) == 0
-    capsys.readouterr()
-    refused(capsys, project, "shard", said)
 
 
 def test_a_change_between_two_stages_is_noticed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

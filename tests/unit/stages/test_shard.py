@@ -12,7 +12,6 @@ import yaml
 from bayesmesh.cli import main
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sources import gaussian
-from bayesmesh.stages import shard
 from hostile import EXPERIMENT
 
 X = np.zeros((5, 2))
@@ -61,23 +60,3 @@ def test_a_dataset_that_is_not_valid_is_refused(shard_data: Any, rows: Any, more
     assert said in output
     assert "remedy: " in output
     assert "Traceback" not in output
-
-
-def test_an_exception_of_a_source_is_named_with_its_line(shard_data: Any) -> None:
-    def read() -> Dataset:
-        raise ValueError("row 7 has no label")
-
-    code, output = shard_data(read)
-    assert code == 2
-    assert f"{__file__}, line {read.__code__.co_firstlineno + 1}: " in output
-    assert "ValueError: row 7 has no label" in output
-    assert "Traceback" not in output
-
-
-def test_data_beyond_the_memory_are_refused_with_the_numbers(shard_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard, "available_memory", lambda: 2**28)
-    code, output = shard_data(None, num_rows=10**8, dimension=2)
-    assert code == 3
-    assert "source 'gaussian' with these options does not fit into memory: 0.2 GiB are available here" in output
-    assert "Unable to allocate 1.49 GiB" in output
-    assert "remedy: ask for fewer rows or columns" in output

@@ -13,7 +13,7 @@ import pytest
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
+from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
@@ -89,21 +89,6 @@ def test_what_is_not_offered_is_refused_by_file_and_key(
     assert "remedy: " in message
 
 
-@pytest.mark.parametrize(
-    ("source", "model", "said"),
-    [
-        ("gaussian", "softmax_regression", "asks for 'features'; there are fields x; constants dimension, noise_scale"),
-        ("digits", "matrix_factorization", "asks for 'watched'; there are fields features, label"),
-        ("digits", "gaussian", "asks for 'x'; there are fields features, label"),
-    ],
-)
-def test_a_model_that_reads_what_is_not_there_is_refused(refusal: Check, source: str, model: str, said: str) -> None:
-    message = refusal(source, model)
-    assert message.startswith("config/experiments/some.yaml: key 'model.name': ")
-    assert said in message
-    assert "use other data (key 'data.source')" in message
-
-
 OF_GROUPS = """
 import jax.numpy as jnp
 from tensorflow_probability.substrates import jax as tfp
@@ -158,13 +143,3 @@ def test_an_index_of_a_test_row_is_within_its_array(
         message = str(error)
     assert said in message
     assert bool(message) == bool(said)
-
-
-def test_a_role_that_the_model_would_ignore_is_refused() -> None:
-    config = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
-    spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
-    about = DataSpec(3, {"x": FieldSpec((1,), "float64")}, {}, roles={"weights": "copies"})
-    with pytest.raises(
-        ConfigError, match=r"some.yaml: key 'data.weights': the model 'gaussian' would ignore the weights"
-    ):
-        check_reading(spec, about)

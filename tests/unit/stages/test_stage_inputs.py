@@ -10,9 +10,8 @@ import pytest
 from bayesmesh.config.config_registry import resolve_component
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.data_sharding import shard
-from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
-from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
+from bayesmesh.stages.stage_inputs import model_of, shards_of
 from cases import OPTIONS
 
 
@@ -38,18 +37,3 @@ def test_rows_lie_as_the_model_takes_them(tmp_path: Path, model: dict[str, Any],
         *data_spec.fields["emissions"].shape[len(lead) - 1 :],
     )
     assert type(model_of(spec, data_spec)).takes_all_rows == (lead == (1, 70))
-
-
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        ("no such table", "key 'model.name': no such table"),
-        ("key 'model.prior.mean': no", "key 'model.prior.mean': no"),
-    ],
-)
-def test_an_error_of_a_model_has_its_file_and_one_key(tmp_path: Path, message: str, said: str) -> None:
-    spec = sharded(tmp_path, {"name": "hidden_markov"})
-    with pytest.raises(ConfigError) as raised, in_file_of(spec, "model.name"):
-        raise ConfigError(message, "correct it")
-    assert raised.value.message == f"config/experiments/some.yaml: {said}"
-    assert raised.value.remedy == "correct it"

@@ -109,24 +109,3 @@ def test_neither_jax_nor_tfp_is_imported(latents: dict[str, np.ndarray]) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("0 []\n"), done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "error", "message"),
-    [
-        (["club", "--user", "31"], 2, "--user 31: no such user in the data of 'club'"),
-        (["clubs", "--user", "3"], 2, "no posterior of an experiment 'clubs'"),
-        (["club", "--watched", "none.txt"], 3, "none.txt: no such file"),
-        (["club", "--user", "3", "--output", "list.xls"], 2, "--output list.xls: neither .csv nor .json"),
-        (["--spec", "{}", "--user", "3"], 2, "--user is not for a specification"),
-        (["club", "--user", "3", "--watched", "w.txt"], 2, "--user and --watched are both given"),
-        (["club", "--watched", "w.csv", "--output", "./w.csv"], 2, "--output w.csv: this is the file to read"),
-    ],
-)
-def test_mistakes_are_named(
-    latents: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str], words: list[str], error: int, message: str
-) -> None:
-    Path("w.csv").write_text("1\n")
-    assert main(["recommend", *words]) == error
-    assert message in capsys.readouterr().err
-    assert Path("w.csv").read_text() == "1\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 from bayesmesh.config.config_blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.interim_diagnosis import look_numbers
-from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.sampling_monitor import MonitoredSummaries
-from bayesmesh.stages.stage_checks import check_stop
 from bayesmesh.stages.stage_stop_rule import StopRule
 from bayesmesh.store.stored_segments import ChainStore
 
@@ -165,20 +161,6 @@ def test_a_raised_target_continues_and_a_lowered_one_cuts(group: Group) -> None:
     assert group.rule.reason == "draws"
 
 
-def test_draws_that_were_looked_at_are_not_read_again(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule, read = group.begin(min_ess_bulk=1e6), []
-    first = MonitoredSummaries.first
-
-    def noting(monitored: MonitoredSummaries, num_draws: int) -> Any:
-        read.append((monitored.num_draws, num_draws))
-        return first(monitored, num_draws)
-
-    monkeypatch.setattr(MonitoredSummaries, "first", noting)
-    group.run()
-    numbers = [look["draws"] for look in rule.content()["looks"]]
-    assert read == list(zip([0, *numbers], numbers, strict=False))
-
-
 class Known:
     """Draws of one summary that says how often it was asked for."""
 
@@ -213,25 +195,3 @@ def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-
-
-def _spec(stop: Mapping[str, Any]) -> StageSpec:
-    return StageSpec(stage="sample", experiment="some", config={"sampling": {"stop": stop}})
-
-
-@pytest.mark.parametrize(
-    ("stop", "key"),
-    [
-        ({"min_ess_bulk": 1, "summaries": ["logit"]}, "summaries"),
-        ({"max_mcse": {"logit": 0.1}}, "max_mcse"),
-        ({"max_mcse": {"logits": 0.1, "logit": 0.1}, "summaries": ["biases"], "max_r_hat": 1.1}, "max_mcse"),
-    ],
-)
-def test_an_unknown_summary_is_refused_with_the_nearest_name(
-    make_case: Callable[..., Any], stop: dict[str, Any], key: str
-) -> None:
-    case = make_case("softmax_regression")
-    with pytest.raises(ConfigError) as caught:
-        check_stop(_spec(stop), case.model, case.spec)
-    assert f"config/experiments/some.yaml: key 'sampling.stop.{key}'" in caught.value.message
-    assert "did you mean 'logits'?" in caught.value.remedy

@@ -68,16 +68,6 @@ def test_a_leaf_that_does_not_change_is_written_once(tmp_path: Path, make_values
     assert_same(open_store(tmp_path).load_checkpoint(last), leaves(16))
 
 
-def test_another_process_goes_on_with_the_same_files(tmp_path: Path, make_values: Any) -> None:
-    commit(open_store(tmp_path), make_values, 4, 8)
-    again = open_store(tmp_path)
-    assert again.begin_writing() is not None
-    commit(again, make_values, 12)
-    assert len(files_of(tmp_path)) == 3
-    assert_same(again.load_checkpoint(again.commits()[-1]), leaves(12))
-    assert open_store(tmp_path).resume() is not None
-
-
 def test_a_file_that_no_commit_names_is_swept(tmp_path: Path, make_values: Any) -> None:
     """As a writer that is killed before its marker leaves one."""
     commit(open_store(tmp_path), make_values, 4)
@@ -108,12 +98,3 @@ def test_damage_to_a_file_of_the_newest_commit_alone_leaves_the_one_before(tmp_p
     commit(store, make_values, 4, 8)
     holding(tmp_path, leaves(8)["position"]).unlink()
     assert resumable(tmp_path) == store.commits()[:1]
-
-
-def test_a_missing_file_is_named_when_a_checkpoint_is_read(tmp_path: Path, make_values: Any) -> None:
-    store = open_store(tmp_path)
-    commit(store, make_values, 4)
-    path = holding(tmp_path, FACTOR)
-    path.unlink()
-    with pytest.raises(StoreError, match=f"{path.name}: cannot be read"):
-        store.load_checkpoint(store.commits()[-1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.store import draw_chunks
-from bayesmesh.store.draw_chunks import StoredDraws, in_dtype
+from bayesmesh.store.draw_chunks import StoredDraws
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.zarr_arrays import open_group, write_array
@@ -48,8 +48,3 @@ def test_a_small_posterior_is_read_once(
     # Draw by draw and, within a draw, chain by chain.
     expected = np.arange(300.0).reshape(*SHAPE, 3).swapaxes(0, 1).reshape(-1, 3)
     np.testing.assert_array_equal(found, expected)
-
-
-def test_only_floating_point_numbers_change_their_dtype() -> None:
-    assert in_dtype(np.zeros(2), "float32").dtype == np.float32
-    assert in_dtype(np.zeros(2, np.uint8), "float32").dtype == np.uint8

@@ -33,14 +33,3 @@ def test_paths_stay_in_the_folder_and_differ(layout: DataLayout | ExperimentLayo
     assert all(path.is_relative_to(layout.folder) and ".." not in path.parts for path in paths.values())
     assert len(set(paths.values())) == len(paths), "two names for one path"
     assert layout.folder.is_relative_to(layout.results)
-
-
-def test_a_manifest_is_beside_the_identities_and_not_in_one() -> None:
-    layout = ExperimentLayout(Path("results"), "mnist")
-    assert layout.group("00ff", 3).parent == layout.identity("00ff")
-    assert layout.sampled(group_name(3)).parent == layout.identity("00ff").parent
-
-
-def test_names_of_groups_sort_as_their_numbers() -> None:
-    names = [group_name(g) for g in range(0, 1000, 37)]
-    assert sorted(names) == names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.store import posterior_coordinates
-from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks
+from bayesmesh.store.posterior_coordinates import coordinate_blocks
 from bayesmesh.store.zarr_arrays import create_array, open_group
 
 CHAINS, DRAWS = 4, 41
@@ -74,13 +74,3 @@ def test_reading_once_needs_few_blocks_of_memory(tmp_path) -> None:
     assert num_read == 4000
     assert array.nbytes > 10 * block_bytes
     assert peak < 5 * block_bytes
-
-
-def test_choice_of_coordinates() -> None:
-    chosen = choose_coordinates(1_000_003, 2000)
-    assert len(chosen) == 2000
-    assert (chosen[0], chosen[-1]) == (0, 1_000_002)
-    assert set(np.diff(chosen)) <= {500, 501}
-    assert choose_coordinates(2000, 2000).tolist() == list(range(2000))
-    assert len(choose_coordinates(2001, 2000)) == 2000
-    assert choose_coordinates(9, 1).tolist() == [0]

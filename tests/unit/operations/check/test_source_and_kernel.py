@@ -110,65 +110,6 @@ def test_a_kernel_whose_state_is_not_of_its_position(check: Any) -> None:
     assert "FAILS     density: `log_likelihood` of the state is not that of its position\n          remedy: " in said
 
 
-TURNING = """
-from pydantic import Field
-from bayesmesh.config.config_blocks import MetricName, RestartingSettings
-from bayesmesh.kernels.nuts import Nuts
-
-class Options(RestartingSettings):
-    metric: MetricName = "identity"
-    target_acceptance: float = Field(0.9, gt=0, lt=1, description="Acceptance.")
-    max_tree_depth: int = Field(6, ge=1, le=9, description="Doublings.")
-
-class Mine(Nuts):
-    '''The No-U-Turn sampler.'''
-
-    def begin(self, key, state, target, tuning):
-        return super().begin(key[::-1] if REVERSED else key, state, target, tuning)
-
-REVERSED = False
-"""
-
-BROKEN = """
-    def end(self, work, state, tuning):
-        after, info = super().end(work, state, tuning)
-        return after, info._replace(%s)
-
-REVERSED"""
-
-OTHER_STEP = """
-    def step(self, *given):
-        after, info = super().step(*given)
-        return after, info._replace(energy=info.energy + 7)
-
-    advance, renew, is_complete, end = Nuts.advance, Nuts.renew, Nuts.is_complete, Nuts.end
-
-REVERSED"""
-
-
-@pytest.mark.parametrize(("text", "said"), [
-    (TURNING, "ok        turns: in turns, the draws are the same"),
-    (TURNING.replace("= False", "= True"), "FAILS     turns: the parts of the step make other draws than `step`"),
-    (TURNING.replace("\nREVERSED", BROKEN % "lp=info.lp + 7"), "FAILS     density: the statistic `lp` is not that of the position that is kept"),
-    (TURNING.replace("\nREVERSED", BROKEN % "n_steps=4"), "FAILS     turns: 'int' object has no attribute"),
-    (TURNING.replace("\nREVERSED", OTHER_STEP), "FAILS     turns: the statistic `energy` of the parts is not that of `step`"),
-])  # fmt: skip
-def test_parts_of_a_step_make_the_draws_of_the_step(check: Any, text: str, said: str) -> None:
-    code, found = check(text)
-    assert said in found
-    assert code == ("FAILS" in said)
-
-
-def test_a_kernel_that_raises(check: Any) -> None:
-    code, said = check(
-        KERNEL.replace("return after._replace(log_likelihood=state.log_likelihood), info", "raise KeyError('no')")
-    )
-    assert code == 1
-    assert "FAILS     run: " in said
-    assert "checked_code.py, line" in said
-    assert "remedy: " in said
-
-
 @pytest.mark.parametrize(
     ("method", "said"),
     [

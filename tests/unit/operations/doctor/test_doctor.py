@@ -103,21 +103,7 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
     assert found.state == state
 
 
-def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
-    environ = {**commands(**{"nvidia-smi": "echo '0, A card, 1.2, 3 MiB'"}), "CUDA_VISIBLE_DEVICES": "0,1"}
-    found = doctor_hardware.check_machine(tmp_path, environ, tmp_path)
-    assert one(found, "GPU").seen == "0, A card, 1.2, 3 MiB"
-    assert one(found, "visible GPUs").seen == "CUDA_VISIBLE_DEVICES is 0,1"
-    assert {f.state for f in found} <= {OK, WARNS}
-
-
 # -- Slurm -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_machine_without_slurm_is_fine(tmp_path: Path) -> None:
-    found = doctor_cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
-    assert {f.state for f in found} == {OK}
-    assert one(found, "job").seen == "not inside a job"
 
 
 def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_path: Path) -> None:
@@ -170,29 +156,6 @@ def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: p
     (found,) = doctor_storage.check_disk(tmp_path, {}, tmp_path)
     assert found.seen.endswith("No space left on device")
     assert found.remedy.startswith("free some space")
-
-
-@pytest.mark.parametrize(
-    ("mirror", "state", "said"),
-    [
-        (None, OK, "none"),
-        ("gone", WARNS, "no such folder"),
-        ("empty", WARNS, "has none of"),
-        ("half", WARNS, "ml-1m lacks ratings.dat, users.dat"),
-        ("zip", OK, ": ml-1m"),
-        ("full", OK, ": mnist"),
-    ],
-)
-def test_a_mirror_is_looked_into(tmp_path: Path, mirror: str | None, state: str, said: str) -> None:
-    (tmp_path / "empty").mkdir()
-    files = [f"full/mnist/{name}" for name in doctor_storage.FOLDERS["mnist"]]
-    for name in (*files, "half/ml-1m/movies.dat", "zip/ml-1m.zip"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    environ = {"BAYESMESH_MIRROR": str(tmp_path / mirror)} if mirror else {}
-    (found,) = doctor_storage.check_mirror(tmp_path, environ, tmp_path)
-    assert found.state == state
-    assert said in found.seen
 
 
 def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:

@@ -94,23 +94,6 @@ def test_a_bad_name_is_refused_and_nothing_is_written(project: Path, kind: str, 
     assert write_new(kind, good, project), "the name that is proposed can be used"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_there_is_not_overwritten(project: Path, kind: str) -> None:
-    for path in reversed(write_new(kind, "mine", project)):
-        before = contents(project)
-        with pytest.raises(ConfigError, match="exists already"):
-            write_new(kind, "mine", project)
-        assert contents(project) == before
-        (project / path).unlink()
-        (project / path).symlink_to("nowhere")
-        with pytest.raises(ConfigError, match="exists already"):
-            write_new(kind, "mine", project)
-        (project / path).unlink()
-    (project / "src" / "bayesmesh" / "kernels" / "adaptation").mkdir()
-    with pytest.raises(ConfigError, match="kernels/adaptation: exists already"):
-        write_new("kernel", "adaptation", project)
-
-
 @pytest.mark.parametrize("kind", ["model", "source", "kernel", "analysis"])
 def test_in_a_project_of_ones_own_it_goes_into_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
@@ -129,24 +112,6 @@ def test_in_a_project_of_ones_own_it_goes_into_its_package(
     assert any(name.startswith("test_") for name in test)
     if kind == "analysis":
         test["test_moments_are_those_of_the_draws"](tmp_path)
-
-
-def test_the_package_is_the_one_whose_components_experiments_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="with the project's package"):
-        write_new("analysis", "mine", tmp_path)
-    for folder in ("config/experiments", "one", "two"):
-        (tmp_path / folder).mkdir(parents=True)
-    for folder in ("one", "two"):
-        (tmp_path / folder / "code.py").touch()
-    experiment = tmp_path / "config" / "experiments" / "a.yaml"
-    experiment.write_text("model: {name: one.code:Model}\n")
-    assert write_new("analysis", "mine", tmp_path)[0] == Path("one/mine.py")
-    experiment.write_text("model: {name: one.code:Model}\nkernel: {name: two.code:Kernel}\n")
-    with pytest.raises(ConfigError, match="experiments name one, two"):
-        write_new("analysis", "other", tmp_path)
-    experiment.write_text("model: {name: one.code:Model}\n")
-    with pytest.raises(ConfigError, match="a metric belongs to the kernels of bayesmesh"):
-        write_new("metric", "other", tmp_path)
 
 
 # -- what was written, run -----------------------------------------------------------------------------------------------

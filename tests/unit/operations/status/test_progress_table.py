@@ -13,7 +13,7 @@ from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, w
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
-from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS
+from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.stored_segments import ChainStore
 from resealing import seal_as
 
@@ -82,15 +82,6 @@ def _ask(plan: Plan, name: str, sampling: str) -> Plan:
 # -- before and after --------------------------------------------------------------------------------------------------
 
 
-def test_what_was_listed_or_begun_is_shown(plan: Plan) -> None:
-    plan.layout("begun").folder.mkdir(parents=True)
-    lines = status_table(plan).splitlines()
-    assert [line.split()[0] for line in lines[:-2]] == ["experiment", "begun", "listed"]
-    assert row(plan, "listed")["state"] == "not begun"
-    assert row(plan, "begun")["state"] == "begun"
-    assert lines[-1] == "report: not written yet"
-
-
 def test_a_finished_experiment_shows_its_numbers(plan: Plan) -> None:
     _finish(plan, "other", 1.00321)
     found = row(plan, "other")
@@ -147,13 +138,6 @@ def test_a_running_experiment_shows_how_far_it_is(plan: Plan, sample: Callable[.
     assert (found["accept"], found["where"], found["last commit"]) == ("0.80", "a card on node7", "5 s ago")
     assert found["R-hat"].startswith(("~1.", "~0.9"))
     assert 1 < float(found["ESS"][1:]) < 1000
-
-
-def test_a_lock_says_who_is_at_work_and_whether_it_lives(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    _lock(sample().folder, NOW + 50)
-    assert row(plan, "listed", NOW + 60)["where"] == "a card on node7"
-    assert row(plan, "listed", NOW + 60)["state"] == "sampling"
-    assert row(plan, "listed", NOW + 50 + 5 * STALE_BEATS)["state"] == "stale lock"
 
 
 def test_draws_that_go_on_are_not_hidden_by_an_old_verdict(plan: Plan, sample: Callable[..., ChainStore]) -> None:
