@@ -40,7 +40,9 @@ def _tiny(name: str) -> dict:
     return experiment
 
 
-@pytest.fixture(scope="module", params=["mnist", pytest.param("movielens", marks=pytest.mark.nightly)])
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.nightly) for name in ("mnist", "movielens")]
+)
 def finished(
     request: pytest.FixtureRequest,
     mirror: Path,

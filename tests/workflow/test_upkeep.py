@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any
 import pytest
 
 from bayesmesh.operations.verify_files import check, list_owners
-from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.sealed import read_sealed, write_sealed
-from resealing import reseal
 from workspace import hashes
 
 SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
@@ -176,24 +172,6 @@ def test_verify_says_all_of_it_with_exit_code_5(damaged: Any) -> None:
     assert "results/films: 2 damaged" in done.stdout
 
 
-def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any) -> None:
-    """Though the compile stage would choose another length of segments by now."""
-    copy = damaged("chains/*/identity.json", _flip)
-    (record,) = copy.results.glob("films/chains/*/identity.json")
-    done = _stage(copy, "sample")
-    assert done.returncode == 5
-    assert "remedy: delete it and run the sample stage again" in done.stderr
-    record.unlink()
-    audit = copy.results / "films" / "program" / "audit.json"
-    lengths = read_sealed(audit)
-    write_sealed(audit, {**lengths, "segment_draws": 4 * lengths["segment_draws"]})
-    reseal(copy.results, audit)
-    done = _stage(copy, "sample")
-    assert done.returncode == 0, done.stderr
-    assert read_sealed(record)["segment_draws"] == lengths["segment_draws"]
-    assert not [line for line in check(copy.results, "films").damaged if "/chains/" in line]
-
-
 @pytest.mark.nightly
 def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_path: Path) -> None:
     copy = workspace.copy(tmp_path / "copy")
@@ -225,25 +203,6 @@ def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_
     assert copy.run("bayesmesh.cli", "verify").returncode == 0
     # The index was written apart from the workflow, whose own record of it is older than the page.
     assert copy.planned() == ["Write the index of all experiments"]
-
-
-def test_what_the_configuration_asks_for_no_longer_is_left_where_it_is(damaged: Any) -> None:
-    copy = damaged("diagnostics/verdict.json", _flip)
-    copy.experiment("films").unlink()
-    (copy.root / "config" / "config.yaml").write_text("experiments: [digits]\n")
-    done = copy.run("bayesmesh.cli", "verify", "films", "--repair")
-    assert done.returncode == 5
-    assert "results/films: cannot be made again: the configuration asks for no such results" in done.stdout
-    assert (copy.results / "films" / "diagnostics" / "verdict.json").exists()
-
-
-def test_of_two_jobs_that_assemble_the_second_is_refused(workspace: Any, tmp_path: Path) -> None:
-    copy = workspace.copy(tmp_path / "copy")
-    with WriterLock(copy.results / "films"):
-        done = _stage(copy, "assemble")
-    assert done.returncode == 5
-    assert f"results/films: is being written by process {os.getpid()}" in done.stderr
-    assert not (copy.results / "films" / "posterior.zarr.partial").exists()
 
 
 def test_gc_keeps_what_the_configuration_names_and_removes_the_rest_after_asking(

@@ -125,13 +125,6 @@ def test_a_file_name_that_could_harm_is_no_experiment(tmp_path: Path, good: str,
     assert "[a-z0-9]" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["data", "all", "quickstart", "logs", "report", "sample", "compile"])
-def test_names_of_targets_rules_and_folders_are_taken(refused: Refused, good: str, name: str) -> None:
-    error = refused(good, f"{name}.yaml")
-    assert f"'{name}' is taken" in error.message
-    assert name in error.remedy
-
-
 DIGITS = "title: A test\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
 FILMS = "title: A test\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
 
@@ -151,23 +144,6 @@ def test_chains_that_the_kernel_does_not_take_are_refused(
     error = refused(good.replace("name: hmc", f"name: {kernel}") + f"sampling: {{{sampling}}}\n")
     assert re.search(f"key 'sampling.chains': kernel '{kernel}' .*{said}", error.message)
     assert error.remedy == f"use for example\n    sampling:\n      {remedy}"
-
-
-@pytest.mark.parametrize("initial", ["method: zero", "method: prior, spread: 2.0"])
-def test_starts_that_are_not_draws_of_the_prior_are_refused_where_a_kernel_needs_them(
-    refused: Refused, good: str, initial: str
-) -> None:
-    text = good.replace("name: hmc", "name: tempered_smc")
-    error = refused(text + f"sampling: {{chains: 16, initial: {{{initial}}}}}\n")
-    assert "key 'sampling.initial': kernel 'tempered_smc' starts from draws of the prior" in error.message
-    assert error.remedy == "use\n    sampling:\n      initial: {method: prior}"
-
-
-def test_auto_starts_from_the_prior_where_a_kernel_needs_that(tmp_path: Path, good: str) -> None:
-    for number, (kernel, method) in enumerate((("tempered_smc", "prior"), ("hmc", "auto"))):
-        path = tmp_path / f"{kernel}{number}.yaml"
-        path.write_text(good.replace("name: hmc", f"name: {kernel}") + "sampling: {chains: 16}\n")
-        assert load_experiment(path).sampling.initial.method == method
 
 
 def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
@@ -217,29 +193,11 @@ def test_all_experiments_load_in_sorted_order(tmp_path: Path, good: str) -> None
     assert (run.experiments, list(experiments)) == (["two"], ["one", "two"])
 
 
-@pytest.mark.parametrize(
-    "name", ["more.yml", "more.YAML", "more.Yml", "more.json", "more.toml", "more.yaml.txt", "a.b.yml"]
-)
-def test_a_file_with_another_ending_is_refused_and_not_ignored(tmp_path: Path, good: str, name: str) -> None:
-    folder = _config(tmp_path, "experiments: [one]\n", one=good)
-    (folder / "experiments" / name).write_text(good)
-    with pytest.raises(ConfigError, match=f"experiments/{name}: an experiment is a file NAME.yaml") as caught:
-        load_all(folder)
-    assert f"rename it to {name.partition('.')[0]}.yaml" in caught.value.remedy
-
-
 @pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", '"x"', "a\\b", "{x}", "a:b", "a\nb"])
 def test_a_project_folder_that_a_shell_would_interpret_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="which shells or Snakemake would interpret") as caught:
         refuse_folder(Path("/home/me") / name)
     assert "rename the folder" in caught.value.remedy
-
-
-def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, good: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_all(_config(tmp_path, "experiments: [films, flims]\n", films=good))
-    assert "config.yaml: experiments: no experiment 'flims'" in str(caught.value)
-    assert "did you mean 'films'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(
