@@ -97,12 +97,6 @@ def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tupl
     assert offering("()", "offering_file:Elsewhere") is None, "a class that is imported there"
 
 
-@pytest.mark.parametrize("kind", ["source", "model"])
-def test_every_component_of_the_project_says_what_it_offers(kind: str) -> None:
-    for name in list_components(kind):
-        assert read_offers(kind, name) is not None, name
-
-
 def test_a_name_cannot_leave_the_folder() -> None:
     for name in ("../cli", "base", "_movielens_files", "__init__", ""):
         with pytest.raises(ConfigError, match="unknown"):

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_registry import PACKAGES, list_components, options_class
-from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
+from bayesmesh.config.config_registry import PACKAGES, list_components
+from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.schema import documents, drifted, write_documents
-from bayesmesh.config.settings import Settings
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
 
 
 def test_the_documents_are_up_to_date() -> None:
     assert drifted(CONFIG) == [], "run `make schema`"
-
-
-def _keys(cls: type[Settings], prefix: str) -> list[str]:
-    found = []
-    for name, field in cls.model_fields.items():
-        found.append(f"{prefix}{name}")
-        for arm in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(arm, type) and issubclass(arm, Settings) and "limit" not in arm.model_fields:
-                found += _keys(arm, f"{prefix}{name}.")
-    return found
-
-
-def test_the_table_has_every_key_with_a_description() -> None:
-    text = (CONFIG / "README.md").read_text()
-    keys = _keys(RunSettings, "") + _keys(ExperimentBase, "")
-    for kind, block in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
-        for name in list_components(kind):
-            assert f"{block}.{'source' if kind == 'source' else 'name'}: {name}`" in text
-            keys += _keys(options_class(kind, name), f"{block}.")
-    for name in list_components("analysis"):
-        assert f"### `{name}`" in text
-        keys += _keys(options_class("analysis", name), f"{name}.")
-    assert {"compute.mesh.data", "sampling.initial.spread", "data.num_films", "gates.r_hat"} <= set(keys)
-    for key in keys:
-        (row, *_) = [line for line in text.splitlines() if line.startswith(f"| `{key}` |")]
-        cells = re.split(r"(?<!\\)\|", row)
-        assert len(cells) == 5, row
-        assert cells[3].strip() not in ("", "None"), row
 
 
 def test_the_schema_closes_every_block() -> None:

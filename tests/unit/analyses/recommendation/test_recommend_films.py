@@ -9,13 +9,11 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.options import RecommendationOptions
-from bayesmesh.analyses.recommendation import film_logits as logits_module
 from bayesmesh.analyses.recommendation import held_out_recommendation
-from bayesmesh.analyses.recommendation.recommend_films import choose_users, count_watched, recommend
+from bayesmesh.analyses.recommendation.recommend_films import count_watched, recommend
 from bayesmesh.analyses.recommendation.recommendation_ranking import rank_films
 from bayesmesh.analyses.recommendation.recommendation_scores import entropy
 from bayesmesh.data.base import Dataset
-from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 
 NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
 SETTINGS = RecommendationOptions(num_films=6, users=(4, 11), top=3, cutoff=5)
@@ -85,15 +83,6 @@ def test_held_out_films_can_be_recommended_and_watched_ones_cannot(model, poster
     ranking = rank_films(model, posterior, shards, np.arange(NUM_USERS), "float32", top=NUM_FILMS)
     np.testing.assert_array_equal(ranking.p_top > 0, ~training(shards))
     assert (ranking.p_top[hidden_matrix(shards)] == 1).all()
-
-
-def test_ties_go_to_the_lower_film(model, write_posterior, latents, shards):
-    zeros = {name: np.zeros_like(values) for name, values in latents.items()}
-    ranking = rank_films(model, write_posterior(zeros), shards, np.array([7]), "float32", top=2)
-    unwatched = np.flatnonzero(~training(shards)[7])
-    assert (ranking.best[:, 0] == unwatched[0]).all()
-    np.testing.assert_array_equal(np.flatnonzero(ranking.p_top[0]), unwatched[:2])
-    np.testing.assert_allclose(ranking.sd, 0.0, atol=1e-12)
 
 
 def test_held_out_scores_equal_the_direct_computation(model, posterior, shards, logits):
@@ -189,37 +178,3 @@ def test_tables_are_consistent(model, posterior, shards, files, dataset):
     assert scores.ranking.tolist() == ["posterior_average", "single_draw", "popularity", "random", *baselines]
     assert (scores.num_users == hidden_matrix(shards).any(axis=1).sum()).all()
     assert sorted(p.name for p in files["top.csv"].parent.iterdir()) == [f"{name}.csv" for name in sorted(TABLES)]
-
-
-def test_most_and_least_active_users_are_the_first_of_their_like():
-    users = choose_users(np.array([3, 1, 9, 1, 9]), (), ["a", "b", "c", "d", "e"])
-    assert [(u.row, u.user_id, u.activity, u.place) for u in users] == [(2, "c", "most", 0), (1, "b", "least", 1)]
-
-
-def test_counts_do_not_depend_on_the_block(shards):
-    for block_rows in (4, 8192):
-        per_user, per_film = count_watched(shards, block_rows)
-        watched = training(shards) | hidden_matrix(shards)
-        np.testing.assert_array_equal(per_user, watched.sum(axis=1))
-        np.testing.assert_array_equal(per_film, training(shards).sum(axis=0))
-
-
-def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_posterior):
-    class Transposed(MatrixFactorization):
-        local_latents = {"user_embeddings": -1, "user_biases": 0}  # noqa: RUF012
-
-        def logits(self, latents):
-            return super().logits({**latents, "user_embeddings": latents["user_embeddings"].T})
-
-    users, popularity = np.array([5, 2]), training(shards).sum(axis=0)
-    plain = MatrixFactorization(Options(width=WIDTH), shards.spec())
-    expected = rank_films(plain, posterior, shards, users, "float32", 3)
-    expected_scores = held_out_recommendation.score_held_out(plain, posterior, shards, popularity, "float32", 5)
-    turned = write_posterior({**latents, "user_embeddings": np.swapaxes(latents["user_embeddings"], 2, 3)})
-    model = Transposed(Options(width=WIDTH), shards.spec())
-    logits_module.check_inputs(model, shards.spec(), turned, shards)
-    found = rank_films(model, turned, shards, users, "float32", 3)
-    np.testing.assert_array_equal(found.best, expected.best)
-    found_scores = held_out_recommendation.score_held_out(model, turned, shards, popularity, "float32", 5)
-    for name, scores in expected_scores.items():
-        np.testing.assert_allclose(found_scores[name].scores, scores.scores)

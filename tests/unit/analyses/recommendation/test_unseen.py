@@ -15,19 +15,15 @@ from bayesmesh.analyses.options import RecommendationOptions
 from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.recommend_films import recommend
 from bayesmesh.analyses.recommendation.recommendation_calibration import (
-    bin_cells,
     calibrate,
-    covered_share,
-    randomised_pit,
 )
-from bayesmesh.analyses.recommendation.recommendation_score_tables import bootstrap_means, difference_table
+from bayesmesh.analyses.recommendation.recommendation_score_tables import difference_table
 from bayesmesh.config.config_blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source
-from bayesmesh.errors import StoreError
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.posterior_reader import Posterior
@@ -76,15 +72,6 @@ def test_users_leave_with_all_that_is_theirs(split: Shards, club: Dataset) -> No
     assert 0.25 < hidden.sum() / watched[unseen.rows].sum() < 0.35
     assert split.held_out() is None
     split.verify()
-
-
-def test_the_fingerprint_covers_users_who_left(split: Shards) -> None:
-    given = split.path / "unseen" / "given" / "c" / "0" / "0"
-    content = given.read_bytes()
-    given.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(StoreError, match="damaged"):
-        split.verify()
-    given.write_bytes(content)
 
 
 def true_logits(club: Dataset, rows: np.ndarray) -> np.ndarray:
@@ -171,30 +158,3 @@ def test_the_analysis_writes_tables_of_new_users(
     assert (of_average["films_from"].to_numpy()[1:] > of_average["films_to"].to_numpy()[:-1]).all()
     mean = (of_average["ndcg"] * of_average["num_users"]).sum() / of_average["num_users"].sum()
     assert mean == pytest.approx(scores.loc["posterior_average", "ndcg"])
-
-
-def test_the_integral_transform_of_counts_is_uniform() -> None:
-    generator = np.random.default_rng(3)
-    counts = generator.poisson(2.0, (31, 4000))
-    pit = randomised_pit(counts[1:], counts[0], generator)
-    for share in (0.05, 0.3, 0.9):
-        assert abs((pit <= share).mean() - share) < 4 * np.sqrt(share * (1 - share) / 4000)
-    values = generator.normal(size=(31, 4000, 1))
-    assert abs(covered_share(values[1:], values[0]).mean() - 0.9) < 4 * np.sqrt(0.09 / 4000)
-
-
-def test_bins_count_each_hidden_cell_once() -> None:
-    probability = np.array([[0.0, 0.004, 0.6], [1.0, 0.3, 0.05]])
-    watched = np.array([[0, 1, 1], [1, 0, 0]]) > 0
-    found = bin_cells(probability, watched, np.array([[1, 1, 1], [1, 1, 0]]) > 0)
-    assert [(each.low, each.num_cells, each.watched) for each in found] == [
-        (0.0, 2, 0.5), (0.3, 1, 0.0), (0.5, 1, 1.0), (0.7, 1, 1.0)
-    ]  # fmt: skip
-    assert found[0].predicted == pytest.approx(0.002)
-
-
-def test_bootstrap_means_spread_as_the_standard_error_says() -> None:
-    values = np.random.default_rng(4).exponential(size=300)
-    means = bootstrap_means(values, np.random.default_rng(5), 4000)
-    assert len(means) == 4000
-    assert means.std() == pytest.approx(values.std() / np.sqrt(300), rel=0.05)

@@ -76,13 +76,3 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
     np.testing.assert_allclose(other[0], one[0], rtol=1e-10 * loss)
     for name, gradient in one[1].items():
         np.testing.assert_allclose(other[1][name], gradient, rtol=1e-7 * loss, atol=1e-7 * np.abs(gradient).max())
-
-
-@pytest.mark.parametrize(("formula", "family"), [("leaves ~ age", "poisson"), ("growth ~ age + (1 | site)", "normal")])
-def test_rows_that_would_not_be_fewer_stay(formula: str, family: str) -> None:
-    spec, table = trees(20)
-    own = options_class("model", "glm")(formula=formula, family=family)
-    preparation = Glm.prepare(own, spec, lambda: iter([table]))
-    assert preparation is not None
-    assert preparation.condense is not None
-    assert preparation.condense() is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from typing import Any
 
 import jax
@@ -276,31 +275,6 @@ def test_what_does_not_fit_the_data_is_named(formula: str, options: dict[str, An
     with pytest.raises(ConfigError, match=said) as caught:
         make(formula, **options)
     assert caught.value.remedy
-
-
-def test_rows_without_any_trial_are_refused() -> None:
-    spec, table = trees(NUM_ROWS)
-    own = options_class("model", "glm")(formula="plots ~ age", family="binomial", trials="plots")
-    none = {**table, "plots": np.zeros_like(table["plots"])}
-    with pytest.raises(ConfigError, match=r"key 'model.trials': 'plots' is 0 in every row"):
-        prepare_rows(functools.partial(Glm.prepare, own), spec, none)
-
-
-@pytest.mark.parametrize(
-    ("priors", "said"),
-    [
-        ({"sgma": "exponential(1)"}, "the model has no 'sgma'"),
-        ({"sigma": "normal(0, 1)"}, "key 'model.priors.sigma': 'normal(0, 1)' does not fit"),
-        ({"age": "half_normal(1)"}, "key 'model.priors.age': 'half_normal(1)' does not fit"),
-        ({"intercept": "normal(0, 1)[2]"}, "key 'model.priors.intercept'"),
-        ({"correlation": "beta(1, 1)"}, "is not a prior of correlations"),
-        ({"sd": "normal(0, 1)"}, "key 'model.priors.sd'"),
-    ],
-)
-def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> None:
-    model, _, _ = make("growth ~ age + (1 + age | site)", priors=priors)
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        model.prior(model.spec)
 
 
 def test_coefficients_come_back_in_the_units_of_the_table() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -15,7 +13,6 @@ import pytest
 from pytensor.tensor.type import TensorType
 from scipy import stats
 
-from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
@@ -265,29 +262,3 @@ def regression(rows: Mapping[str, Any]) -> pymc.Model:
 def nothing(rows: Mapping[str, Any]) -> None:
     """Forget to return the model."""
     regression(rows)
-
-
-def of_function(name: str) -> Any:
-    options = options_class("model", "pymc")(function=f"pymc_functions_of_a_test:{name}")
-    return load_component("model", "pymc")(options, SPEC)
-
-
-def test_a_function_that_returns_a_model_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("pymc_functions_of_a_test")
-    module.regression, module.nothing = regression, nothing  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    model = of_function("regression")
-    z = model.prior(SPEC).sample(seed=jax.random.key(1))
-    with pymc.Model() as own:
-        weights = pymc.Normal("weights", 0, 2, shape=2)
-        noise = pymc.HalfNormal("noise", 1)
-        pymc.Normal("y", X @ weights, noise, observed=DATA["y"])
-    point = {"weights": np.asarray(z["weights"]), "noise": np.asarray(z["noise"])}
-    unconstrained = {"weights": point["weights"], "noise_log__": np.log(point["noise"])}
-    # PyMC's own log density, compiled by PyMC, less the Jacobian of the noise.
-    expected = float(own.compile_logp(mode="FAST_COMPILE")(unconstrained)) - float(np.log(point["noise"]))
-    found = model.prior(SPEC).log_prob(z) + model.log_likelihood(z, ROWS).sum()
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
-    assert model.packages == ("pymc", "pytensor")
-    with pytest.raises(ConfigError, match="returns NoneType instead of a PyMC model"):
-        _ = of_function("nothing").prior(SPEC)
