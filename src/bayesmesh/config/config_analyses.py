@@ -24,7 +24,8 @@ def check_readable(path: Path, content: Mapping[str, object]) -> None:
     Raises:
         ConfigError: a key is the name of such an analysis; the message names its file and line.
     """
-    for name in sorted((content.keys() - experiment_class().model_fields.keys()) & {*list_components("analysis")}):
+    unknown = sorted(content.keys() - experiment_class().model_fields.keys())
+    for name in (name for name in unknown if name in list_components("analysis")):
         try:
             declared(name)
         except ConfigError as error:

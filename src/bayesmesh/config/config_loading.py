@@ -21,7 +21,6 @@ from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
     key_of,
-    list_analyses,
     read_conditions,
     read_offers,
 )
@@ -94,10 +93,10 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
     """
     check_name(path, path.stem)
     content = {"title": path.stem, **read_yaml(path)}
-    for name in (each.name for each in list_analyses()):
-        if content.get(name, "") is None:
-            problem = f"{path}: key '{name}': holds nothing, so that the analysis would not run"
-            raise ConfigError(problem, f"write `{name}: {{}}` to run it as it is, or remove the key")
+    empty = (name for name, value in content.items() if value is None and name in list_components("analysis"))
+    for name in empty:
+        problem = f"{path}: key '{name}': holds nothing, so that the analysis would not run"
+        raise ConfigError(problem, f"write `{name}: {{}}` to run it as it is, or remove the key")
     check_readable(path, content)
     if content.get("sweep") is None:
         return {path.stem: check_experiment(path, content)}, None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -59,12 +56,6 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        # Pydantic asks `inspect` for the module, which otherwise looks up the file of every loaded module, a thousand with JAX.
-        if file := getattr(sys.modules.get(cls.__module__), "__file__", None):
-            inspect.modulesbyfile[os.path.abspath(file)] = cls.__module__
 
     @model_validator(mode="before")
     @classmethod

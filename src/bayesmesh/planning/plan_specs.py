@@ -149,12 +149,12 @@ class StageSpec(Settings):
         except ValidationError as error:
             raise explain(self._file, error, cls, under=analysis.key) from error
 
-    @property
+    @functools.cached_property
     def layout(self) -> ExperimentLayout:
         """Files of the experiment."""
         return ExperimentLayout(Path(self.results), self.experiment)
 
-    @property
+    @functools.cached_property
     def data_layout(self) -> DataLayout:
         """Files of the dataset; `fetch` has no split."""
         data = self.config["data"]
