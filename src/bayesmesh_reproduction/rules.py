@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from bayesmesh.config.config_source_code import fingerprint
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import hash_file
 from bayesmesh.planning.plan import Plan
@@ -22,40 +22,22 @@ from bayesmesh_reproduction.settings import ReproductionSettings, load_settings
 _FOLDER = Path(__file__).resolve().parent
 
 
-def _code(*patterns: str) -> str:
-    """Return the fingerprint of files of this package: its code, data and templates."""
-    return fingerprint(path for pattern in patterns for path in _FOLDER.glob(pattern) if path.is_file())
+def code(*patterns: str) -> str:
+    """Return a digest of files of this package: its code, data and templates."""
+    return _digest(_FOLDER, patterns)
 
 
-def benchmark_names() -> list[str]:
-    """Return the names of the benchmarks that need no experiment."""
-    return list(list_benchmarks())
-
-
-def benchmark_layout(plan: Plan) -> BenchmarkLayout:
-    """Return the files of the benchmarks."""
-    return BenchmarkLayout(Path(plan.results))
+def _digest(folder: Path, patterns: Iterable[str]) -> str:
+    """Return a digest of the names and contents of the files that match."""
+    files = sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
+    lines = [f"{path.relative_to(folder)} {hash_file(path)}\n" for path in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
 def code_of_benchmark(name: str) -> str:
-    """Return the fingerprint of a benchmark's own code, of the samplers that benchmarks share, and of the harness."""
+    """Return a digest of a benchmark's own code, of the samplers that benchmarks share, and of the harness."""
     harness = (f"benchmarks/{part}.py" for part in ("harness", "process", "worker"))
-    return _code("hmc.py", "streaming/*.py", *harness, f"benchmarks/{name}.py", f"benchmarks/{name}/*")
-
-
-def code_of_benchmark_page() -> str:
-    """Return the fingerprint of the code and of the template that write the page of benchmarks."""
-    return _code("pages/benchmarks.py", "pages/templates/benchmarks.html")
-
-
-def code_of_study() -> str:
-    """Return the fingerprint of the studies' code."""
-    return _code("studies/*.py")
-
-
-def code_of_claims() -> str:
-    """Return the fingerprint of the claims, and of the code and the template that check them and write their page."""
-    return _code("claims/*", "pages/claims.py", "pages/templates/claims.html")
+    return code("hmc.py", "streaming/*.py", *harness, f"benchmarks/{name}.py", f"benchmarks/{name}/*")
 
 
 def read_settings(plan: Plan) -> ReproductionSettings:
@@ -77,14 +59,14 @@ def benchmark_tables(plan: Plan) -> list[Path]:
 
     The page shows every table that exists.
     """
-    names = benchmark_names() if _is_requested(plan, "benchmarks") else BENCHMARKS
-    return [benchmark_layout(plan).table(name) for name in names]
+    names = list_benchmarks() if _is_requested(plan, "benchmarks") else BENCHMARKS
+    return [BenchmarkLayout(Path(plan.results)).table(name) for name in names]
 
 
 def reproduced(plan: Plan, settings: ReproductionSettings) -> list[Path]:
     """Return the results of the target `reproduce` before the claims: pages of experiments, and of benchmarks."""
     names = [*settings.experiments, *(settings.accelerated if _is_accelerated(plan) else [])]
-    return [*map(plan.page, names), *benchmark_tables(plan), benchmark_layout(plan).page]
+    return [*map(plan.page, names), *benchmark_tables(plan), BenchmarkLayout(Path(plan.results)).page]
 
 
 def claims_inputs(plan: Plan, settings: ReproductionSettings) -> list[Path]:
@@ -108,8 +90,6 @@ def _is_accelerated(plan: Plan) -> bool:
 
 def claims_digest(plan: Plan) -> str:
     """Return a digest of the results that claims may read, for `params`: tables, receipts, and the hashes of draws."""
-    patterns = [f"{depth}*{ending}" for depth in ("", "*/") for ending in (".csv", ".json", ".sha256")]
-    folders = [Path(plan.results) / name for name in FOLDERS]
-    files = sorted(path for folder in folders for pattern in patterns for path in folder.glob(pattern))
-    lines = [f"{path} {hash_file(path)}\n" for path in files if path.is_file()]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+    endings = (".csv", ".json", ".sha256")
+    patterns = (f"{name}/{depth}*{ending}" for name in FOLDERS for depth in ("", "*/") for ending in endings)
+    return _digest(Path(plan.results), patterns)

@@ -12,7 +12,7 @@ except UserError as error:
 
 
 wildcard_constraints:
-    benchmark="|".join(reproduction.benchmark_names()),
+    benchmark="|".join(reproduction.list_benchmarks()),
 
 
 # Not submitted to a cluster: they take seconds.
@@ -69,7 +69,7 @@ rule benchmark_page:
         "../../envs/bayesmesh.yaml"
     params:
         config="page",
-        code=reproduction.code_of_benchmark_page(),
+        code=reproduction.code("pages/benchmarks.py", "pages/templates/benchmarks.html"),
     message:
         "Write the page of benchmarks"
     shell:
@@ -78,7 +78,7 @@ rule benchmark_page:
 
 rule benchmarks:
     input:
-        reproduction.benchmark_layout(PLAN).page,
+        rules.benchmark_page.output,
 
 
 # Compare published figures with ours, from existing results; missing ones are `not run`. The params make it run again when
@@ -105,7 +105,9 @@ rule claims:
         "../../envs/bayesmesh.yaml"
     params:
         config=lambda wildcards: reproduction.claims_digest(PLAN),
-        code=reproduction.code_of_claims(),
+        code=reproduction.code(
+            "claims/*", "pages/claims.py", "pages/templates/claims.html"
+        ),
     message:
         "Check the published claims against stored results"
     shell:
@@ -149,7 +151,7 @@ rule study:
         "../../envs/bayesmesh.yaml"
     params:
         config="stopping",
-        code=reproduction.code_of_study(),
+        code=reproduction.code("studies/*.py"),
     message:
         "Measure the bias of stopping by a rule"
     shell:

@@ -8,7 +8,7 @@ import functools
 import importlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from bayesmesh.config.config_errors import explain
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.running.run_arguments import positive
-from bayesmesh.store.seals import seal_other
 from bayesmesh_reproduction.benchmarks.harness import Options, Outcome
 from bayesmesh_reproduction.benchmarks.history import add_row, write_outcome
 from bayesmesh_reproduction.benchmarks.journal import Journal
@@ -51,18 +50,14 @@ def parse_benchmarks(text: str | None) -> BenchmarkSettings:
         raise explain(Path("--settings"), error, BenchmarkSettings) from error
 
 
-def list_benchmarks() -> dict[str, str]:
+@functools.cache
+def list_benchmarks() -> Mapping[str, str]:
     """Return name -> description of all benchmarks; files are read, not imported.
 
     A benchmark is a file or a package in its folder that defines a function ``run``.
     """
-    return dict(_benchmarks_in(_FOLDER))
-
-
-@functools.cache
-def _benchmarks_in(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
+    for path in sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("*/__init__.py")]):
         tree = ast.parse(path.read_bytes(), filename=str(path))
         if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
             name = path.parent.name if path.name == "__init__.py" else path.stem
@@ -119,9 +114,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     benchmark = importlib.import_module(f"{__package__}.{arguments.name}")
     _check_cases(benchmark, arguments.name, options.only)
     outcome: Outcome = benchmark.run(options)
-    write_outcome(layout, name, outcome, is_quick=options.is_quick)
-    tables = [layout.table(name), layout.ratios(name)]
-    seal_other(layout.results, layout.folder.name, layout.table(name).stem, [*tables, *outcome.files], arguments.code)
+    write_outcome(layout, name, outcome, is_quick=options.is_quick, code=arguments.code)
     journal.forget()
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""

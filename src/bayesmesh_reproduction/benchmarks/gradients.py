@@ -7,18 +7,25 @@ reading the rows once (bandwidth). A ratio of 0.8 to the first is a gradient at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from bayesmesh.config.config_blocks import ComputeSettings
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature
+from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import split
+from bayesmesh.kernels.hamiltonian.metrics import load_metric
+from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.sampling.program_sizes import make_program
+from bayesmesh.sampling.sampling_mesh import DATA_AXIS, build_mesh, configure_jax, sharding
+from bayesmesh.sampling.state_leaves import place
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
-
-if TYPE_CHECKING:
-    import jax
-    from jax.sharding import Mesh
-
-    from bayesmesh.data.base import DataSpec
 
 SIDE = 2048
 """Rows of the square matrices that show the rate of the machine."""
@@ -112,7 +119,6 @@ def size_of(case: GradientCase) -> _Size:
 
 
 def _make_data(case: GradientCase) -> tuple[DataSpec, dict[str, np.ndarray]]:
-    from bayesmesh.data.base import DataSpec, FieldSpec
 
     random = np.random.default_rng(1)
     shape = case["rows"], case["columns"]
@@ -128,8 +134,6 @@ def _make_data(case: GradientCase) -> tuple[DataSpec, dict[str, np.ndarray]]:
 
 def _devices() -> Mesh:
     """Return the mesh of a sharded experiment on all devices."""
-    from bayesmesh.config.config_blocks import ComputeSettings
-    from bayesmesh.sampling.sampling_mesh import build_mesh, configure_jax
 
     compute = ComputeSettings()
     configure_jax(compute)
@@ -141,17 +145,6 @@ class Gradient:
 
     def prepare(self, case: GradientCase) -> dict[str, object]:
         """Place the rows, and compile."""
-        import jax
-        import jax.numpy as jnp
-
-        from bayesmesh.kernels.base import Position
-        from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature
-        from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import split
-        from bayesmesh.kernels.hamiltonian.metrics import load_metric
-        from bayesmesh.planning.plan_specs import StageSpec
-        from bayesmesh.sampling.program_sizes import make_program
-        from bayesmesh.sampling.sampling_mesh import configure_jax
-        from bayesmesh.sampling.state_leaves import place
 
         data_spec, rows = _make_data(case)
         options = {"width": _WIDTH} if case["model"] == "matrix_factorization" else {}
@@ -195,7 +188,6 @@ class Gradient:
 
     def run(self, repeat: int) -> dict[str, object]:
         """Evaluate, one after the other."""
-        import jax
 
         jax.block_until_ready(self._evaluate(self._at, self._data, self._metric))
         return {}
@@ -207,7 +199,6 @@ class Products:
     def prepare(self, case: GradientCase) -> dict[str, object]:
         """Make the matrices, and compile."""
         mesh = _devices()
-        import jax
 
         each = REPEATS * size_of(case).operations / mesh.size
         count = max(1, round(each / (2 * SIDE**3)))
@@ -224,7 +215,6 @@ class Products:
 
     def run(self, repeat: int) -> dict[str, object]:
         """Multiply."""
-        import jax
 
         jax.block_until_ready(self._product(*self._matrices))
         return {}
@@ -236,8 +226,6 @@ class Reading:
     def prepare(self, case: GradientCase) -> dict[str, object]:
         """Make the bytes, and compile."""
         mesh = _devices()
-        import jax
-        import jax.numpy as jnp
 
         numbers = round(size_of(case).row_bytes / 4 / mesh.size)
         self._numbers = _spread(np.full((mesh.size, numbers), 1 / numbers, np.float32), mesh)
@@ -255,7 +243,6 @@ class Reading:
 
     def run(self, repeat: int) -> dict[str, object]:
         """Read."""
-        import jax
 
         jax.block_until_ready(self._read(self._numbers))
         return {}
@@ -263,8 +250,5 @@ class Reading:
 
 def _spread(values: np.ndarray, mesh: Mesh) -> jax.Array:
     """Place an array (device, ...) on the devices."""
-    import jax
-
-    from bayesmesh.sampling.sampling_mesh import DATA_AXIS, sharding
 
     return jax.device_put(values, sharding(mesh, DATA_AXIS))

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_csv, render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.receipts import write_receipts
+from bayesmesh.store.seals import seal_other
 from bayesmesh_reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh_reproduction.benchmarks.worker import version_line
 from bayesmesh_reproduction.layout import BenchmarkLayout
@@ -32,14 +32,18 @@ def add_row(path: Path, row: Mapping[str, object]) -> None:
     """Add a row to a CSV file, with the time, the machine and the versions of the measurement.
 
     New columns stay empty in earlier rows.
+
+    Raises:
+        StoreError: the file is damaged.
     """
     versions = {name: version(name) for name in ("bayesmesh", "jax", "jaxlib")}
-    rows = [*_read(path), {**row, "measured_at": _now(), "machine": platform.machine(), **versions}]
+    earlier: list[Mapping[str, object]] = [each.cells for each in read_csv(path, ())] if path.exists() else []
+    rows = [*earlier, {**row, "measured_at": _now(), "machine": platform.machine(), **versions}]
     _write(path, rows, rows[::-1])
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
-    """Replace an additional table of a benchmark, with time, machine and versions, and its receipt.
+    """Replace an additional table of a benchmark, with time, machine and versions, its receipt and its record.
 
     Args:
         path: the table, in the folder of benchmarks.
@@ -50,6 +54,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterabl
     rows = [{**row, **about} for row in rows]
     _write(path, rows, rows)
     write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
+    seal_other(path.parent.parent, path.parent.name, path.stem, [path])
 
 
 def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, ...]) -> Path:
@@ -72,7 +77,9 @@ def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, .
     return path.with_suffix(".sha256")
 
 
-def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_quick: bool = False) -> None:
+def write_outcome(
+    layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_quick: bool = False, code: str = ""
+) -> None:
     """Replace the tables of a benchmark by a new run's, and add its values to the history.
 
     Args:
@@ -80,6 +87,7 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
         name: name of the benchmark.
         outcome: result of the run.
         is_quick: whether it ran with small sizes.
+        code: fingerprint of its code.
     """
     about = _about()
     # A contender of another environment reports versions of its own.
@@ -91,6 +99,7 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
     job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
     write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
     write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
+    seal_other(layout.results, layout.folder.name, layout.table(name).stem, [*tables, *outcome.files], code)
     first, last = (about["measured_at"], name), (about["machine"], about["versions"])
     metrics = ("median_s", "peak_mib", *outcome.metrics)
     values = [(row, metric, row[metric]) for row in rows for metric in metrics if row.get(metric) not in ("", None)]
@@ -113,19 +122,6 @@ def _case(row: Mapping[str, object]) -> str:
     return describe_case({name: row[name] for name in names[: names.index("contender")]})
 
 
-def _read(path: Path) -> list[Mapping[str, object]]:
-    """Return the rows of a table, none without a table; a damaged table is moved aside."""
-    if not path.exists():
-        return []
-    try:
-        return [row.cells for row in read_csv(path, ())]
-    except StoreError as error:
-        if isinstance(error.__cause__, OSError):
-            raise  # The table may be whole.
-        _set_aside(path)
-        return []
-
-
 def _append(path: Path, rows: Sequence[Sequence[object]]) -> None:
     """Append rows to the history, also while other runs write to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +130,8 @@ def _append(path: Path, rows: Sequence[Sequence[object]]) -> None:
         with path.open("rb") as begun:
             is_ours = begun.readline() in (header, b"")
         if not is_ours:
-            _set_aside(path)
+            kept = path.rename(path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+            _log.warning("%s is not a table of benchmarks: kept as %s; a new table begins", path, kept.name)
     with path.open("a+b") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         content = render_csv(HISTORY, rows).encode()
@@ -143,11 +140,6 @@ def _append(path: Path, rows: Sequence[Sequence[object]]) -> None:
             # A killed writer may have left an incomplete line.
             content = (b"" if handle.read(1) == b"\n" else b"\n") + content.removeprefix(header)
         handle.write(content)
-
-
-def _set_aside(path: Path) -> None:
-    kept = path.rename(path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-    _log.warning("%s is not a table of a benchmark: kept as %s; a new table begins", path, kept.name)
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]], like: Iterable[Mapping[str, object]]) -> None:

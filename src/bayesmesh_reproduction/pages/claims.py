@@ -13,12 +13,7 @@ from bayesmesh_reproduction.claims.judge import Finding, tally
 from bayesmesh_reproduction.layout import ReproductionLayout
 from bayesmesh_reproduction.pages import TEMPLATES
 
-_BADGES = {
-    judge.HOLDS: "pass",
-    judge.FAILED: "fail",
-    judge.NOT_RUN: "none",
-    judge.MEASURED: "none",
-}
+_BADGES = {judge.HOLDS: "pass", judge.FAILED: "fail", judge.NOT_RUN: "none", judge.MEASURED: "none"}
 """Verdict -> its colour on the page."""
 
 

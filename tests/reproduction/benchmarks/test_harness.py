@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.errors import StoreError
 from bayesmesh_reproduction.benchmarks.harness import Case, Limits, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh_reproduction.benchmarks.history import add_row, write_outcome
 from bayesmesh_reproduction.benchmarks.process import Contender, Ended, ask_once
@@ -170,15 +171,14 @@ def test_a_damaged_history_is_set_aside_and_an_incomplete_line_ended(
     assert f"kept as {aside.name}" in caplog.text
 
 
-def test_a_damaged_table_is_set_aside_and_a_new_one_begins(tmp_path: Path) -> None:
+def test_a_row_is_added_to_a_table_unless_it_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "benchmarks" / "writing.csv"
     add_row(path, {"a": 1})
     add_row(path, {"a": 2})
     assert [r["a"] for r in csv.DictReader(path.read_text().splitlines())] == ["1", "2"]
     path.write_text(path.read_text() + "1,2,3,4,5,6,7,8,9\n")
-    add_row(path, {"a": 3})
-    assert [r["a"] for r in csv.DictReader(path.read_text().splitlines())] == ["3"]
-    assert len(list(path.parent.glob("writing.damaged-*"))) == 1
+    with pytest.raises(StoreError):
+        add_row(path, {"a": 3})
 
 
 def test_a_trial_does_not_replace_the_tables_of_the_workflow(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from bayesmesh_reproduction.benchmarks.convergence.posterior import FlatDensity, Posterior
-from bayesmesh_reproduction.benchmarks.convergence.pymc_models import pymc_model
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed
 
@@ -330,6 +329,9 @@ class Nutpie(Other):
 
     def prepare(self, case: Mapping[str, str]) -> dict[str, object]:
         """Compile for a target."""
+        # Other contenders of this module run without PyMC.
+        from bayesmesh_reproduction.benchmarks.convergence.pymc_models import pymc_model
+
         self.text = pymc_model(case["target"], Posterior(case["target"], self.dtype).rows)
         return {**super().prepare(case), "backend": "jax" if self.text is None else "numba"}
 

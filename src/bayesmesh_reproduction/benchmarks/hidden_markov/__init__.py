@@ -23,13 +23,7 @@ from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
 from bayesmesh_reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh_reproduction.benchmarks.history import write_rows
-from bayesmesh_reproduction.benchmarks.process import (
-    ON_CPU,
-    Contender,
-    list_platforms,
-    on_platforms,
-    peers_python,
-)
+from bayesmesh_reproduction.benchmarks.process import ON_CPU, Contender, list_platforms, on_platforms, peers_python
 
 _log = logging.getLogger("bayesmesh")
 
