@@ -227,7 +227,6 @@ def test_yaml_loads(tree: Path) -> None:
 
 LOAD_EXPERIMENTS = """
 import json, pathlib, sys
-from bayesmesh_reproduction.settings import load_settings
 from bayesmesh.config.config_loading import load_experiment
 from bayesmesh.errors import ConfigError
 wrong = []
