@@ -31,6 +31,8 @@ DIGITS = {
     # No draws can pass it: a gate that fails must not fail the run.
     "gates": {"r_hat": 1.0001},
     "averaging": {},
+    # The same numbers on every processor, which golden tables compare.
+    "compute": {"dtype": "float64"},
 }
 
 FILMS = {
@@ -48,6 +50,7 @@ FILMS = {
         "segment_seconds": 1e-6,
     },
     "recommendation": {"num_films": 3, "top": 2, "cutoff": 3},
+    "compute": {"dtype": "float64"},
 }
 
 

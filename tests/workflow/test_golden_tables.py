@@ -1,0 +1,84 @@
+"""Every table of two small experiments equals the one on file, unless the version of its stage is raised."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workspace import Workspace
+
+FOLDER = Path(__file__).with_name("golden_tables")
+REWRITE = "REWRITE_GOLDENS=1 .venv/bin/python -m pytest -q tests/workflow/test_golden_tables.py"
+
+STAGES = {"diagnostics": "DIAGNOSE", "averaging": "ANALYSE", "recommendations": "ANALYSE"}
+"""Folder of tables -> the version to raise."""
+
+MEASURED = {"efficiency.csv"}
+"""Tables of times, which differ from run to run."""
+
+MOST_ROWS = 40
+
+
+def tables(results: Path) -> dict[str, Path]:
+    """Return the tables of all experiments by their path below the results."""
+    found = [p for kind in ("csv", "json") for folder in STAGES for p in results.glob(f"*/{folder}/*.{kind}")]
+    shown = (path for path in sorted(found) if path.name not in MEASURED and ".receipt." not in path.name)
+    return {path.relative_to(results).as_posix(): path for path in shown}
+
+
+def read(path: Path) -> str:
+    """Return a table, of a long one its first rows."""
+    text = path.read_text(encoding="utf-8")
+    return "".join(text.splitlines(keepends=True)[:MOST_ROWS]) if path.suffix == ".csv" else text
+
+
+def cells(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield place and text of every cell of a table, or of every value of a JSON file."""
+    text = read(path)
+    if path.suffix == ".json":
+        yield from values(json.loads(text), "")
+        return
+    for number, row in enumerate(csv.reader(text.splitlines())):
+        yield from ((f"row {number}, column {column}", cell) for column, cell in enumerate(row))
+
+
+def values(value: object, place: str) -> Iterator[tuple[str, str]]:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if entries is None:
+        yield place, str(value)
+    for key, each in entries or ():
+        yield from values(each, f"{place}/{key}")
+
+
+def is_same(one: str, other: str) -> bool:
+    """Return whether two cells are equal: numbers to 1e-6, labels exactly."""
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-6, abs_tol=1e-9) or one == other
+    except ValueError:
+        return one == other
+
+
+@pytest.mark.parametrize("name", sorted(tables(FOLDER)) or ["none"])
+def test_a_table_is_the_one_on_file(completed: Workspace, name: str) -> None:
+    known, found = dict(cells(FOLDER / name)), dict(cells(completed.results / name))
+    differences = [f"{place}: {known.get(place)} before, {found.get(place)} now" for place in known | found
+                   if not is_same(known.get(place, ""), found.get(place, ""))]  # fmt: skip
+    assert not differences, (
+        f"{name}: {differences[:3]}. If that is intended, raise {STAGES[name.split('/')[1]]} in"
+        f" src/bayesmesh/planning/versions.py, so that results of users are made again, and run\n  {REWRITE}"
+    )
+
+
+def test_every_table_is_on_file(completed: Workspace) -> None:
+    found = tables(completed.results)
+    if "REWRITE_GOLDENS" in os.environ:
+        for name, path in found.items():
+            (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+            (FOLDER / name).write_text(read(path), encoding="utf-8")
+    assert found.keys() == tables(FOLDER).keys(), f"add the others with\n  {REWRITE}"
