@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from bayesmesh.config.config_source_code import PACKAGE_ROOT
+from bayesmesh.config.source_code import PACKAGE_ROOT
 
 SECOND = PACKAGE_ROOT.with_name("bayesmesh_reproduction")
 MAP = Path(__file__).resolve().parents[2] / "docs" / "map.md"

@@ -40,7 +40,7 @@ def project(installed: Command, tmp_path_factory: pytest.TempPathFactory) -> Pat
     written = installed(base / "my-study", "bayesmesh.cli", "new", "analysis", "tails")
     assert written.returncode == 0, written.stderr
     fewer = experiment.read_text().replace("warmup: 500\n  draws: 500", "warmup: 20\n  draws: 20")
-    experiment.write_text(f"{fewer}analyses:\n  my_study.tails:TailsAnalysis: {{num_shown: 3}}\n")
+    experiment.write_text(f"{fewer}analyses:\n  my_study.analyses.tails:TailsAnalysis: {{num_shown: 3}}\n")
     (base / "elsewhere").mkdir()
     (base / "my-study" / "results").symlink_to(base / "elsewhere")
     bring_programs(base / "elsewhere")
@@ -53,7 +53,7 @@ def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     assert (project.parent / "elsewhere" / "growth" / "report.html").is_file()
     spec = next((project / "results" / "growth" / "specs").glob("sample-*.json")).read_text()
-    assert "my_study.growth:Growth" in json.dumps(json.loads(spec))
+    assert "my_study.models.growth:Growth" in json.dumps(json.loads(spec))
     for verb in ("status", "verify"):
         assert installed(project, "bayesmesh.cli", verb).returncode == 0
     # From another folder, with the project's own configuration.
@@ -66,18 +66,18 @@ def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> 
     page = (results / "report.html").read_text()
     assert '<h2 id="tails">Tails</h2>' in page
     assert "Moments of every latent" in page
-    analysis = project / "my_study" / "tails.py"
+    analysis = project / "my_study" / "analyses" / "tails.py"
     analysis.write_text(analysis.read_text().replace('"Moments of every latent"', '"Moments"'))
     edited = installed(project, "snakemake", "-n", "--cores", "2")
     counted = re.findall(r"^(\w+) +1$", edited.stdout + edited.stderr, re.M)
     assert {*counted} == {"tails", "report", "index", "all"}, edited.stdout + edited.stderr
     by_hand = installed(project, "bayesmesh.cli", "analyse", "--experiment", "growth", "--analysis", "tails")
     assert by_hand.returncode == 0, by_hand.stderr
-    checked = installed(project, "bayesmesh.cli", "check", "my_study.tails:TailsAnalysis")
+    checked = installed(project, "bayesmesh.cli", "check", "my_study.analyses.tails:TailsAnalysis")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "on the posterior of experiment 'growth'" in checked.stdout
     # An own model is code of the project: its change samples again.
-    model = project / "my_study" / "growth.py"
+    model = project / "my_study" / "models" / "growth.py"
     model.write_text(model.read_text().replace("StudentT(4,", "StudentT(5,"))
     changed = installed(project, "snakemake", "-n", "--cores", "2")
     assert "Sample growth" in changed.stdout + changed.stderr

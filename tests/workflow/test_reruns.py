@@ -17,52 +17,23 @@ FILMS_FROM_COMPILE = ["Compile the programs of films", *FILMS_FROM_SAMPLING]
 FILMS_FROM_SHARD = ["Shard dataset films, split held-out", *FILMS_FROM_COMPILE]
 AVERAGE = "Average the predictions of digits over its draws"
 DIGITS_END = [INDEX, "Report digits"]
-DIGITS_FROM_COMPILE = [
-    "Compile the programs of digits", "Sample digits, group-000", "Assemble the posterior of digits", "Diagnose digits",
-    AVERAGE, *DIGITS_END,
-]  # fmt: skip
 
 EDITS: list[tuple[str, str, Any, list[str]]] = [
-    ("films", "title", "Other films", FILMS_END),
     ("films", "report.caption", "Another paragraph", FILMS_END),
     ("films", "gates.ess_bulk", 40, ["Diagnose films", *FILMS_END]),
-    ("films", "recommendation.num_films", 4, ["Recommend films in films", *FILMS_END]),
-    ("films", "posterior.probe_rows", 5, FILMS_FROM_POSTERIOR),
     ("films", "sampling.draws", 12, FILMS_FROM_SAMPLING),
-    ("films", "sampling.seed", 2, FILMS_FROM_SAMPLING),
-    ("films", "kernel.target_acceptance", 0.9, FILMS_FROM_COMPILE),
     ("films", "model.prior_scale", 2.0, FILMS_FROM_COMPILE),
-    # The page shows all settings.
-    ("films", "sampling.segment_seconds", 5.0, FILMS_END),
-    ("films", "sampling.grace_seconds", 7.0, FILMS_END),
     ("films", "data.held_out_fraction", 0.3, FILMS_FROM_SHARD),
-    ("films", "data.seed", 7, ["Fetch dataset films", *FILMS_FROM_SHARD]),
     ("digits", "averaging.calibration_bins", 10, [AVERAGE, *DIGITS_END]),
 ]
 
-BOTH_END = [INDEX, "Report digits", "Report films"]
 SOURCES: list[tuple[str, list[str]]] = [
-    ("report/report_page.py", BOTH_END),
-    ("diagnostics/ranks.py", ["Diagnose digits", "Diagnose films", *BOTH_END]),
-    ("report/templates/page.html", BOTH_END),
-    ("figures/templates/macros.html", BOTH_END),
-    # How an analysis is shown runs the page again, and what it computes the analysis and the page.
-    ("analyses/averaging/section.html", DIGITS_END),
-    ("analyses/averaging/section.py", DIGITS_END),
-    ("analyses/averaging/settings.py", [AVERAGE, *DIGITS_END]),
-    ("analyses/averaging/average_probabilities.py", [AVERAGE, *DIGITS_END]),
-    ("analyses/averaging/average_scores.py", [AVERAGE, *DIGITS_END]),
-    ("analyses/recommendation/section.py", FILMS_END),
-    ("analyses/recommendation/analysis.py", ["Recommend films in films", *FILMS_END]),
-    ("analyses/recommendation/recommendation_ranking.py", ["Recommend films in films", *FILMS_END]),
-    ("stages/analyse.py", [AVERAGE, "Recommend films in films", *BOTH_END]),
+    ("analyses/averaging/section.py", [AVERAGE, *DIGITS_END]),
     ("kernels/hmc.py", FILMS_FROM_COMPILE),
-    ("kernels/chees.py", DIGITS_FROM_COMPILE),
-    ("models/matrix_factorization.py", FILMS_FROM_COMPILE),
     ("data/sources/films.py", ["Fetch dataset films", *FILMS_FROM_SHARD]),
-    ("config/config_loading.py", []),
-    ("models/gaussian.py", []),
+    ("sampling/program.py", []),
 ]
+"""Edits of more keys and files: tests/unit/planning/test_stage_code.py."""
 
 
 def test_a_second_run_has_nothing_to_do(workspace: Any) -> None:
@@ -83,19 +54,10 @@ def test_an_edit_of_one_key_plans_what_reads_it(
 
 
 @pytest.mark.parametrize(("file", "stages"), SOURCES, ids=[file for file, _ in SOURCES])
-def test_an_edit_of_one_source_file_plans_what_runs_it(workspace: Any, file: str, stages: list[str]) -> None:
+def test_an_edit_of_one_source_file_plans_the_stages_that_name_it(workspace: Any, file: str, stages: list[str]) -> None:
     path = workspace.root / "src" / "bayesmesh" / file
     with workspace.changed(path, path.read_text() + "\nA_CHANGE = 1\n"):
         assert workspace.planned() == sorted(stages)
-
-
-def test_comments_and_later_methods_sample_nothing_again(workspace: Any) -> None:
-    folder = workspace.root / "src" / "bayesmesh"
-    errors, model = folder / "errors.py", folder / "models" / "matrix_factorization.py"
-    edited = model.read_text().replace('"mean_user_bias": latents', '"user_bias": latents')
-    assert edited != model.read_text()
-    with workspace.changed(errors, errors.read_text() + "\n# A change.\n"), workspace.changed(model, edited):
-        assert workspace.planned() == sorted(FILMS_FROM_POSTERIOR)
 
 
 def test_how_the_yaml_is_written_does_not_matter(workspace: Any) -> None:

@@ -23,7 +23,7 @@ rule sweep:
         "../../envs/bayesmesh.yaml"
     params:
         config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep),
-        code=PLAN.code_of("sweep"),
+        code=PLAN.code_of("report"),
     message:
         "Compare the members of {wildcards.sweep}"
     shell:

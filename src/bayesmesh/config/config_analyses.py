@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from bayesmesh.config.config_registry import list_components
-from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, key_of
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.settings import CODE_PATTERN
+from bayesmesh.config.source_code import code_digest
 from bayesmesh.errors import ConfigError, suggest
 
 
@@ -49,7 +49,7 @@ def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
         try:
             _check_name(name)
             analysis = declared(name)
-            source_closure([analysis.path])
+            code_digest([analysis.path])
             _check_apart(analysis, {"": found})
         except ConfigError as error:
             raise ConfigError(f"{where}: {error.message}", error.remedy) from error

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bayesmesh.config.config_blocks import check_chains, check_start
 from bayesmesh.config.config_registry import component_files
-from bayesmesh.config.config_source_code import imported_modules
 from bayesmesh.config.declarations import read_flag, read_trait
 from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.source_code import parse_file
 from bayesmesh.errors import ConfigError
 
 
@@ -37,7 +37,7 @@ def check_kernel(path: Path, experiment: ExperimentBase) -> None:
     """
     for file in component_files("kernel", dict(experiment.kernel))[1:]:
         try:
-            imported_modules(file)
+            parse_file(file)
         except ConfigError as error:
             raise ConfigError(f"{path}: key 'kernel': {error.message}", error.remedy) from error
     kernel, sampling = experiment.kernel.name, experiment.sampling

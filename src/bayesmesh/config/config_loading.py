@@ -15,7 +15,6 @@ from bayesmesh.config.config_files import list_experiment_files
 from bayesmesh.config.config_kernel import check_kernel, resolve_start
 from bayesmesh.config.config_refits import make_refits
 from bayesmesh.config.config_registry import component_path, list_components
-from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.config.config_sweep import Sweep, load_members
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
@@ -36,6 +35,7 @@ from bayesmesh.config.experiment import (
     experiment_class,
 )
 from bayesmesh.config.settings import NAME_PATTERN, code_names
+from bayesmesh.config.source_code import code_digest
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest
 
@@ -156,7 +156,7 @@ def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock
         try:
             file = component_path(of, name)
             if of != "function":
-                source_closure([file])
+                code_digest([file])
         except ConfigError as error:
             raise ConfigError(f"{path}: key '{key}.{option}': {error.message}", error.remedy) from error
 

@@ -21,10 +21,10 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from bayesmesh.config.config_blocks import AUTO, METRICS, metric_path
-from bayesmesh.config.config_source_code import file_in, forget_imports, parse_file, python_path
 from bayesmesh.config.misspelt_names import refuse_misspelt_names
 from bayesmesh.config.named_code import load_named
 from bayesmesh.config.settings import CODE_PATTERN, Settings, code_names
+from bayesmesh.config.source_code import file_in, parse_file, python_path
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, suggest
 
@@ -78,9 +78,9 @@ def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
         options = options_class(kind, name)
         metric = config.get("metric", getattr(options.model_fields.get("metric"), "default", None))
         named = [_external_path("function", text) for _, text in code_names(options, config)]
-    # Any other name is a configuration error, which is reported elsewhere.
-    of_metric = [metric_path(metric)] if kind == "kernel" and metric in (*METRICS, AUTO) else []
-    return [component_path(kind, name), *of_metric, *dict.fromkeys(named)]
+    # Any other name is a configuration error, which is reported elsewhere. The program chooses for `auto`.
+    metrics = [each for each in (*METRICS, AUTO) if metric in (each, AUTO)] if kind == "kernel" else []
+    return [component_path(kind, name), *map(metric_path, metrics), *dict.fromkeys(named)]
 
 
 def _find_module(name: str) -> Path | None:
@@ -107,7 +107,6 @@ def parse_classes(path: Path) -> list[ast.ClassDef]:
 def forget_files() -> None:
     """Forget the components read so far, which may have been edited, in a process that plans several times."""
     parse_classes.cache_clear()
-    forget_imports()
 
 
 def options_class(kind: str, name: str) -> type[Settings]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.config.config_source_code import INSTALLED, PACKAGE_ROOT
+from bayesmesh.config.source_code import INSTALLED, PACKAGE_ROOT
 from bayesmesh.errors import ConfigError, DeviceError, InternalError, UserError, explain_os_error, suggest
 
 _VALUE_NEEDED = (

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from bayesmesh.config.config_loading import check_experiment, check_name
 from bayesmesh.config.config_registry import PACKAGES, component_path, list_components
-from bayesmesh.config.config_source_code import PACKAGE, digest_syntax
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.settings import Settings
+from bayesmesh.config.source_code import PACKAGE, syntax_digest
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
 from bayesmesh.notebook.notebook_data import data_settings
@@ -226,7 +226,7 @@ def _default_name(values: Mapping[str, object], code: str) -> str:
     sampling = values.get("sampling")
     if isinstance(sampling, Mapping):
         decisive["sampling"] = {key: value for key, value in sampling.items() if key not in ("draws", "stop")}
-    syntax = digest_syntax(ast.parse(code))
+    syntax = syntax_digest(ast.parse(code))
     digest = hashlib.sha256(json.dumps([decisive, syntax], sort_keys=True).encode()).hexdigest()[:8]
     model = values.get("model")
     name = str(model.get("name", "")) if isinstance(model, Mapping) else ""

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.config.config_refit_settings import Refits
-from bayesmesh.config.config_source_code import INSTALLED
 from bayesmesh.config.declarations import has_refits, key_of
 from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.source_code import INSTALLED
 from bayesmesh.errors import (
     ConfigError,
     DataError,
@@ -35,11 +35,11 @@ from bayesmesh.errors import (
 )
 from bayesmesh.notebook.job_process import JobProcess
 from bayesmesh.notebook.notebook_progress import ProgressBar
-from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.plan_flow import analysis_of, stages_of
 from bayesmesh.planning.plan_specs import StageSpec, later_stages, make_spec, write_spec
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
+from bayesmesh.planning.stage_code import stage_code
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.running_progress import read_state
 from bayesmesh.store.layout import group_name
@@ -94,7 +94,7 @@ def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Plan
     planned = []
     for stage in stages_of(experiment):
         spec = make_spec(stage, name, experiment, str(results))
-        code = stage_fingerprint(spec)
+        code = stage_code(spec)
         groups = range(experiment.sampling.chain_groups) if stage == "sample" else [None]
         names = ["" if group is None else group_name(group) for group in groups]
         planned.append([Planned(spec, job_of(spec, group), code, group) for group in names])

@@ -48,7 +48,7 @@ def _run(described: Described, results: Path, cores: int | None, *, is_shown: bo
     _refuse_name_of_project(described.name, results)
     code = NotebookLayout(results).code.absolute()
     if described.code:
-        write_text(code / f"{described.module}.py", described.code)
+        write_text(code / described.module / "__init__.py", described.code)
     with _importable(code):
         # Files may have been edited since the last call.
         forget_files()

@@ -16,7 +16,8 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
+from bayesmesh.planning.versions import DRAWS
+from bayesmesh.sampling.chain_identity import chain_identity
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed
@@ -33,6 +34,7 @@ class Unnamed(NamedTuple):
     num_draws: int
     num_bytes: int
     last_commit: float
+    is_of_earlier_version: bool = False
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,7 +97,7 @@ def _identity(plan: Plan, name: str) -> str:
     check_output(Path(plan.results), plan.data_layout(name).sharded)
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     data = Shards(plan.data_layout(name).shards).fingerprint
-    return chain_identity(spec.config, data, spec.num_chains, observed_digests(spec.layout.audit))
+    return chain_identity(spec.config, data, spec.num_chains)
 
 
 def _describe(folder: Path) -> Unnamed:
@@ -108,7 +110,11 @@ def _describe(folder: Path) -> Unnamed:
             continue
         num_draws = max([num_draws, *(c.stop for c in commits if c.phase == "sample")])
         last = max([last, *(float(c.facts.get("committed_at", 0.0)) for c in commits)])
-    return Unnamed(folder, num_draws, _bytes_of(folder), last)
+    try:
+        is_earlier = read_sealed(folder / "identity.json").get("draws") != DRAWS
+    except StoreError:
+        is_earlier = False
+    return Unnamed(folder, num_draws, _bytes_of(folder), last, is_earlier)
 
 
 def _bytes_of(folder: Path) -> int:
@@ -121,7 +127,8 @@ def table(found: list[Unnamed]) -> str:
     lines = [f"{'chains':<44} {'draws':>8} {'frees':>10}  last commit"]
     for one in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_commit)) if one.last_commit else "never"
-        lines.append(f"{one.folder!s:<44} {one.num_draws:>8} {one.num_bytes / 2**20:>6.1f} MiB  {when}")
+        version = "  of an earlier version" if one.is_of_earlier_version else ""
+        lines.append(f"{one.folder!s:<44} {one.num_draws:>8} {one.num_bytes / 2**20:>6.1f} MiB  {when}{version}")
     return "\n".join(lines)
 
 

@@ -1,1 +1,1 @@
-"""Plan a run before any job starts: stages and their inputs, fingerprints, resources, the site."""
+"""Plan a run before any job starts: stages, their inputs and versions, resources, the site."""

@@ -14,13 +14,11 @@ from typing import Any, NoReturn
 from bayesmesh.config.config_blocks import check_start_file
 from bayesmesh.config.config_files import experiment_file
 from bayesmesh.config.config_loading import load_configuration
-from bayesmesh.config.config_source_code import fingerprint
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning import plan_specs
-from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
 from bayesmesh.planning.plan_overviews import Overview, Wildcards
 from bayesmesh.planning.plan_warnings import asked_of_snakemake, warn_of_invalid
 from bayesmesh.planning.planned_devices import check_devices, check_processes
@@ -28,6 +26,8 @@ from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import is_made_with, why_lost
 from bayesmesh.planning.planned_site import Site, load_site
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
+from bayesmesh.planning.stage_code import named_files, stage_code
+from bayesmesh.planning.versions import VERSIONS
 from bayesmesh.running.process_launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.seal_files import is_of_mirror
@@ -332,12 +332,12 @@ class Plan(Overview):
         return ",".join(self._spec(stage, name) for stage in plan_specs.later_stages(self.experiments[name]))
 
     def code(self, stage: str) -> Callable[[Wildcards], str]:
-        """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
+        """Return a function of wildcards that returns the stage's code, for `params`."""
         return lambda wildcards: self.code_of_stage(stage, self._name(wildcards))
 
     def code_of(self, stage: str) -> str:
-        """Return the fingerprint of a stage's code without components."""
-        return fingerprint(files_without_components(stage))
+        """Return the version of a stage, for the index and the pages of sweeps."""
+        return VERSIONS[stage]
 
     def _name(self, wildcards: Wildcards) -> str:
         """Return an experiment; for a dataset, an experiment that uses it."""
@@ -365,9 +365,10 @@ class Plan(Overview):
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def code_of_stage(self, stage: str, name: str) -> str:
-        """Return the fingerprint of a stage's code with the components of an experiment."""
+        """Return the code of a stage with the components of an experiment."""
         spec = self.specification(stage, name)
-        key = code_key(spec)
+        key = stage, named_files(spec)
+        # Experiments share most components, whose files are read once.
         if key not in self._codes:
-            self._codes[key] = stage_fingerprint(spec)
+            self._codes[key] = stage_code(spec)
         return self._codes[key]

@@ -9,7 +9,9 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_flow import stages_of
 from bayesmesh.planning.planned_jobs import Job, job_of
 from bayesmesh.planning.planned_reruns import find_damage, is_made_with, is_up_to_date
+from bayesmesh.planning.versions import ANALYSE, VERSIONS
 from bayesmesh.store.lock import describe_writer
+from bayesmesh.store.seals import read_seal
 
 
 class Condition(NamedTuple):
@@ -49,4 +51,6 @@ def condition_of(plan: Plan, name: str) -> Condition:
                 job, plan.specification(stage, name).digest, plan.code_of_stage(stage, name)
             )
             older = "" if is_as_configured and is_up_to_date(job) else job.name
+            if older and read_seal(job.seal).code.partition("-")[0] != VERSIONS.get(stage, f"{ANALYSE}"):
+                older += ", of an earlier version of bayesmesh"
     return Condition("", older)

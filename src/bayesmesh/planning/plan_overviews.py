@@ -43,7 +43,7 @@ class Overview:
         raise NotImplementedError
 
     def code_of(self, stage: str) -> str:
-        """Return the fingerprint of a stage's code without components."""
+        """Return the version of a stage."""
         raise NotImplementedError
 
     def is_unchecked(self, job: Job) -> bool:

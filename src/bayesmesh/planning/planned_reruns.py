@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 
 from bayesmesh.errors import DataError, StoreError
-from bayesmesh.planning.planned_inputs import changed
 from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.store.seal_files import is_of_mirror
 from bayesmesh.store.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
@@ -67,7 +66,6 @@ def refuse_changed_files(job: Job) -> None:
 def _causes(job: Job, seal: Seal) -> Iterator[str]:
     yield from stale_inputs(job.results, seal)
     yield from _changed_files(job, seal)
-    yield from (f"{file}: has changed since {job.name} read it" for file in changed(seal.observed))
 
 
 def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
@@ -91,7 +89,7 @@ def is_made_with(job: Job, specification: str, code: str) -> bool:
     Args:
         job: the job.
         specification: digest of the settings.
-        code: fingerprint of the code.
+        code: the code, see `stage_code`.
     """
     try:
         seal = read_seal(job.seal)

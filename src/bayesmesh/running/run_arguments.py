@@ -32,7 +32,7 @@ def positive(text: str) -> int:
 
 
 LOG = option("--log", type=Path, help="also write the log to this file")
-CODE = option("--code", default="", help="fingerprint of the code at planning")
+CODE = option("--code", default="", help="code of the stage at planning")
 JOB = (LOG, CODE)
 """Options of every verb that a rule of the workflow calls."""
 

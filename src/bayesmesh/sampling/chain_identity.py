@@ -14,15 +14,12 @@ from typing import Any
 import jax
 
 from bayesmesh.config.config_registry import component_files
-from bayesmesh.config.config_source_code import PACKAGE_ROOT, fingerprint, source_closure
+from bayesmesh.config.source_code import code_digest
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.plan_model_code import digest_without
-from bayesmesh.planning.planned_inputs import present_digests
+from bayesmesh.planning.versions import DRAWS
 from bayesmesh.sampling.installed_versions import find_versions
 from bayesmesh.sampling.sampling_mesh import describe_devices
-from bayesmesh.store.sealed import read_sealed
 
-_CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
     *("draws", "stop", "chains", "chain_groups", "mode"),
     *("segment_seconds", "grace_seconds", "on_changed_environment"),
@@ -30,51 +27,29 @@ _NOT_PART = (
 """Settings of `sampling` that change no draw of a chain, or that the number of chains of a program already represents."""
 
 
-def chain_identity(
-    config: Mapping[str, Any], data_fingerprint: str, num_chains: int, observed: Mapping[str, str] | None = None
-) -> str:
-    """Return a digest of data, model, kernel, mesh, arithmetic, seed and their code, as 16 hexadecimal digits.
+def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
+    """Return a digest of data, model, kernel, mesh, arithmetic, seed and code, as 16 hexadecimal digits.
 
-    The number of draws is not part of it, because more draws extend the same chains.
+    Code is that of the model, the kernel, its metric and the functions that their options name, and `DRAWS` for the sampler's
+    own. The number of draws is not part of it, because more draws extend the same chains.
 
     Args:
         config: the stage's part of the configuration.
         data_fingerprint: fingerprint of the sharded data.
         num_chains: chains of one program; their number affects rounding.
-        observed: file -> digest of files that are read when the programs are built, see `observed_digests`.
     """
-    entries = [
-        PACKAGE_ROOT
-        / "sampling"
-        / ("program_sharding.py" if config["compute"]["sharding"] == "shard_map" else "sampling_density.py"),
-        PACKAGE_ROOT / "sampling" / "program.py",
-        *component_files("model", config["model"]),
-        *component_files("kernel", config["kernel"]),
-    ]
-    code = source_closure(entries, only=_CODE)
+    components = [*component_files("model", config["model"]), *component_files("kernel", config["kernel"])]
     parts = {
         **{key: config[key] for key in ("model", "kernel", "compute")},
         "data": data_fingerprint,
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
         "num_chains": num_chains,
-        "code": fingerprint(code, digest_without(code)),
+        "code": code_digest(components),
+        "draws": DRAWS,
         # Left out if there are none, which is the usual case.
         **({"replicates": field} if (field := config.get("data", {}).get("replicates")) else {}),
-        **({"observed": observed} if observed else {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def observed_digests(audit: Path) -> dict[str, str]:
-    """Return the files that the compile stage observed, see `bayesmesh.planning.planned_inputs`, and their current digests.
-
-    Args:
-        audit: ``audit.json`` of the experiment.
-
-    Raises:
-        StoreError: it is missing or damaged.
-    """
-    return present_digests(read_sealed(audit, "delete it and run the compile stage again").get("observed", {}))
 
 
 def environment(mesh: jax.sharding.Mesh, packages: Iterable[str] = ()) -> dict[str, object]:

@@ -12,6 +12,8 @@ from bayesmesh.store.sealed import read_sealed
 _NOT_IN_IDENTITY = {f"sampling.{k}" for k in ("draws", "segment_seconds", "grace_seconds", "on_changed_environment")}
 """Recorded keys that are not part of a chain's identity."""
 
+EARLIER = "an earlier version of bayesmesh sampled them"
+
 
 def explain_new_chains(layout: ExperimentLayout, identity: str, made_from: Mapping[str, Any]) -> str:
     """Return one sentence for the log; empty if nothing was sampled before, or if the chains continue.
@@ -19,8 +21,8 @@ def explain_new_chains(layout: ExperimentLayout, identity: str, made_from: Mappi
     Args:
         layout: paths of the experiment.
         identity: identity of the chains to sample.
-        made_from: the stage's part of the configuration in ``config``, the fingerprint of the ``data``, and the digests
-            of the files that were ``observed``.
+        made_from: the stage's part of the configuration in ``config``, the fingerprint of the ``data``, and ``draws``, the
+            sampler's version.
     """
     records = sorted(layout.chains.glob("*/identity.json"), key=lambda path: path.stat().st_mtime)
     if not records or layout.identity_record(identity).exists():
@@ -45,12 +47,10 @@ def _reason(stored: Mapping[str, Any], made_from: Mapping[str, Any]) -> str:
     ]
     if "data" in stored and stored["data"] != made_from["data"]:
         changed.append("the data have changed")
-    read, now_read = stored.get("observed"), made_from["observed"]
-    changed += [f"{name} has changed" for name, digest in (read or {}).items() if now_read.get(name, digest) != digest]
-    if not changed and read is None:
-        return "an earlier version sampled them, which compared code byte by byte"
+    if stored.get("draws") != made_from["draws"]:
+        changed.append(EARLIER)
     # Everything else that determines draws is code.
-    return ", ".join(changed) or "the code of the model, the kernel or the sampler has changed"
+    return ", ".join(changed) or "the code of the model or the kernel has changed"
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.planning.plan_flow import analysis_of
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.planning.planned_inputs import Observation, observe
-from bayesmesh.planning.planned_jobs import read_by_analysis, words_of
+from bayesmesh.planning.planned_jobs import read_by_analysis
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
@@ -27,8 +26,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Run the analysis of the specification and return a line for the log.
 
     Raises:
-        ConfigError: the experiment does not ask for the analysis, data or model do not support it, or it reads results that
-            it does not declare.
+        ConfigError: the experiment does not ask for the analysis, or data or model do not support it.
         UserError: the analysis did not write one of its outputs.
     """
     declaration = _declaration(spec)
@@ -40,9 +38,8 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     before = {path: _stamp(path) for path in files.values()}
-    with in_file_of(spec), ledger.phase(spec.word), observe(spec) as observation:
+    with in_file_of(spec), ledger.phase(spec.word):
         said = analysis.run(subject, {each.name: each for each in others}, files)
-    _refuse_undeclared(declaration, specs, observation)
     # An output of an earlier run would get a receipt for the inputs of this one.
     for path in (path for path, stamp in before.items() if _stamp(path) in (None, stamp)):
         raise UserError(
@@ -52,26 +49,6 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     inputs = [path for each in specs for path in _read_by(declaration, each)]
     write_receipts(subject.layout.results, f"{spec.word} {spec.experiment}", files.values(), inputs)
     return said
-
-
-def _refuse_undeclared(declaration: AnalysisDeclaration, specs: Sequence[StageSpec], observation: Observation) -> None:
-    """Refuse an analysis that has read results that it does not declare, because changed ones would not run it again.
-
-    Raises:
-        ConfigError: it has; the message names the file.
-    """
-    for spec in specs:
-        words = words_of(spec, declaration)
-        # A specification without data does not say which they are.
-        folders = {"data": [Path(spec.results, "data")], "verdict": [spec.layout.verdict.parent]}
-        files = {**spec.layout.inputs(None), **folders}
-        undeclared = [(word, file) for word, each in files.items() if word not in words for file in each]
-        for word, file in undeclared:
-            if observation.has_read(file):
-                raise ConfigError(
-                    f"{file}: read by the analysis '{declaration.name}', which does not declare it",
-                    f"in {declaration.path}, add '{word}' to `reads`",
-                )
 
 
 def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, latents: Mapping[str, Any]) -> None:

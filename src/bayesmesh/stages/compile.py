@@ -15,7 +15,6 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.running.run_ledger import Ledger
@@ -67,7 +66,7 @@ def run(
     rank, compute = rank or ProcessRank(), spec.compute
     check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    with joined(rank) as peers, observe(spec, later) as observation:
+    with joined(rank) as peers:
         with peers.together():
             find_devices(compute)
             use_cache(spec.results)
@@ -91,7 +90,7 @@ def run(
             cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
             facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
             if peers.is_first:
-                write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
+                write_sealed(spec.layout.audit, facts)
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 

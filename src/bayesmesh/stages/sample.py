@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import logging
 import math
 import socket
@@ -16,9 +15,10 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan_specs import StageSpec
+from bayesmesh.planning.versions import DRAWS
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
+from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.chain_memory import check_disk
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
@@ -41,8 +41,6 @@ from bayesmesh.store.manifests import StopRecord
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.stored_segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
-
-STOPPING = "bayesmesh.stages.stage_stop_rule"
 
 _log = logging.getLogger("bayesmesh")
 
@@ -77,11 +75,10 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
-            observed = observed_digests(spec.layout.audit)
             program = make_program(spec, sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, compute)
-            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)
-            made_from = {"config": spec.config, "data": shards.fingerprint, "observed": observed}
+            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+            made_from = {"config": spec.config, "data": shards.fingerprint, "draws": DRAWS}
             if anew := explain_new_chains(spec.layout, identity, made_from):
                 _log.info("%s", anew)
             folder = process_folder(spec.layout.group(identity, group), peers.index)
@@ -134,8 +131,10 @@ def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chai
     """Return the stopping rule of `sampling.stop`, None without one."""
     if spec.sampling.stop is None:
         return None
-    # Imported by name, so that its code and the diagnostics enter the fingerprint only with a rule (see `Plan.code`).
-    return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
+    # The diagnostics take a while to import, and most experiments have no rule.
+    from bayesmesh.stages.stage_stop_rule import make_rule
+
+    return make_rule(spec, data_spec, shards, store, looks)
 
 
 def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:

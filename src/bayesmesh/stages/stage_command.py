@@ -16,10 +16,9 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_flow import analysis_of
 from bayesmesh.planning.plan_specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
-from bayesmesh.planning.planned_code import PlannedCode
-from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.planned_reruns import refuse_changed_files
+from bayesmesh.planning.stage_code import check_code
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.running.running_overhead import add_start
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     spec, later = _specs(arguments)
     stage = spec.stage
-    code = PlannedCode(spec, arguments.code)
+    code = check_code(spec, arguments.code)
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
@@ -47,12 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         options["group"] = _group_number(group, spec.sampling.chain_groups)
     if stage == "compile":
         options["later"] = later
-    _log.info("%s %s, code %s", spec.word, spec.experiment, code.fingerprint)
+    _log.info("%s %s, code %s", spec.word, spec.experiment, code)
     job = job_of(spec, group)
     ledger = _ledger(spec, job.name)
-    seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
-    if is_first:
-        seal = sealed(job, spec.digest, code.fingerprint)
+    seal = sealed(job, spec.digest, code) if is_first else contextlib.nullcontext()
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if analysis_of(stage) else stage}").run
@@ -60,10 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            with seal as observed, observe(spec, later) as observation:
+            with seal:
                 said = run_stage(spec, ledger, **options)
-                code.check()
-                observed |= observation.files()
             ledger.finish()
     finally:
         if is_first:

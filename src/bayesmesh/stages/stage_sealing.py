@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,29 +17,25 @@ from bayesmesh.store.seals import check_made_from, check_output, stamp_files, wr
 
 
 @contextlib.contextmanager
-def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
+def sealed(job: Job, specification: str, code: str) -> Iterator[None]:
     """Check what a job reads, let it run, and seal what it wrote; without success, the seal of the last run stays.
 
     Args:
         job: what it reads and writes.
         specification: digest of its settings.
-        code: fingerprint of its code, empty if unknown.
-
-    Yields:
-        A mapping to which the job adds files outside of the results that it read, with their digests.
+        code: its code, see `stage_code`.
 
     Raises:
         StoreError: another process runs the same job; or an input is missing, altered, out of date, or was replaced
             while the job ran.
         DataError: a file that the source declares is missing.
     """
-    observed: dict[str, str] = {}
     # The locks of chains also hold for several processes.
     with contextlib.nullcontext() if job.is_sampling else WriterLock(job.lock.parent, name=job.lock.name) as lock:
         inputs = check_inputs(job)
         paths = job.files.find()
         before = _states(paths)
-        yield observed
+        yield
         for name, digest in inputs.items():
             if check_output(job.results, job.results / name) != digest:
                 raise StoreError(
@@ -50,13 +45,10 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
         for name, state in _states(paths).items():
             if state != before[name]:
                 raise StoreError(f"{name}: was changed while {job.name} read it", "run it again", may_pass=True)
-        declared = {os.path.realpath(path) for path in paths.values()}
-        others = {name: digest for name, digest in observed.items() if os.path.realpath(name) not in declared}
         if lock is not None:
             lock.check()
         made_from = {
             "job": job.name, "specification": specification, "code": code, "inputs": inputs, "files": files,
-            "observed": others,
         }  # fmt: skip
         kept = _kept(job)
         write_seal(job.seal, job.results, job.outputs, made_from, kept, _known(job, kept))

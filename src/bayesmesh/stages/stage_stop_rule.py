@@ -1,8 +1,7 @@
 """The stopping rule: looks at committed draws and determines the number of draws of the run.
 
 Its decision depends only on the configuration, the draws and the facts of the commits, so a run that was killed, or
-whose rule changed, reaches the same decision from stored data. Imported by name if an experiment has a rule: without
-one, the code of the diagnostics is not part of the chains' fingerprint.
+whose rule changed, reaches the same decision from stored data.
 """
 
 from __future__ import annotations

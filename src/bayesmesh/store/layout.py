@@ -180,7 +180,7 @@ class NotebookLayout:
     """Files that experiments of notebooks read.
 
     Attributes:
-        code: modules with the code of cells, one per experiment; on the Python path of their jobs.
+        code: packages with the code of cells, one per experiment; on the Python path of their jobs.
         inputs: tables and arrays that were given as objects, named after their content.
     """
 

@@ -47,17 +47,16 @@ class Seal(pydantic.BaseModel):
     Attributes:
         job: name of the job, unique among those of its owner.
         specification: digest of the settings that the job read.
-        code: fingerprint of the code that it ran; empty for a job started by hand without it.
+        code: the code that it ran; empty for a job started by hand without it.
         inputs: file or folder, relative to the results -> digest of its content.
         outputs: file, relative to the results -> its stamp.
         kept: likewise for files that a later job may extend, such as committed draws, which have hashes of their own.
         files: files that the source declares -> stamp; see `bayesmesh.store.seal_files`.
-        observed: other files outside the results that the job read -> digest.
         machine: machine on which it ran.
         written_at: local time with offset.
     """
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True)
 
     job: str
     specification: str
@@ -66,7 +65,6 @@ class Seal(pydantic.BaseModel):
     outputs: dict[str, Stamp]
     kept: dict[str, Stamp] = {}
     files: dict[str, Stamp] = {}
-    observed: dict[str, str] = {}
     machine: str
     written_at: str
 
@@ -133,7 +131,7 @@ def seal_other(
         owner: folder of the seal, such as ``comparisons``; empty for the index.
         job: name of the job.
         outputs: files that it wrote.
-        code: fingerprint of its code.
+        code: the code that wrote them.
         inputs: as in `Seal`.
     """
     made_from = {"job": job, "specification": "", "code": code, "inputs": inputs or {}}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.config_source_code import fingerprint, source_closure
+from bayesmesh.config.source_code import code_digest
 from bayesmesh.files import write_text
 from bayesmesh.running.machine import machine_name
 from bayesmesh_reproduction.benchmarks.process import Contender
@@ -61,7 +61,7 @@ def _key(case: Mapping[str, object], contenders: Sequence[Contender], limits: Ma
         "case": dict(case),
         "contenders": [(*c[:2], dict(c.options), c.python, dict(c.variables)) for c in contenders],
         "limits": dict(limits),
-        "code": fingerprint(source_closure(files)),
+        "code": code_digest(files),
         "machine": machine_name(),
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]

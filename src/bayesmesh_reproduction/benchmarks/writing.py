@@ -19,7 +19,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_specs import make_spec
 from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
+from bayesmesh.sampling.chain_identity import chain_identity
 from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.compilation_cache import use_cache
 from bayesmesh.sampling.program_audit import read_lengths
@@ -71,8 +71,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     configure_jax(spec.compute, cores)
     use_cache(spec.results)
     layout, shards = plan.layout(name), shards_of(spec)[0].condensed()
-    observed = observed_digests(layout.audit)
-    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed), 0)
+    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     program = make_program(spec, shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws)

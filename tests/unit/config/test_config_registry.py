@@ -26,8 +26,8 @@ from bayesmesh.config.config_registry import (
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_fingerprints import stage_files
 from bayesmesh.planning.plan_specs import dataset_name, make_spec
+from bayesmesh.planning.stage_code import named_files
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
@@ -196,8 +196,8 @@ def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None
     fetch, compiled = (make_spec(stage, "own", experiment, "results") for stage in ("fetch", "compile"))
     assert fetch.input_files().patterns == {"data.files": ("x.csv",)}
     assert re.fullmatch(r"rows-[0-9a-f]{8}", dataset_name(fetch.config["data"]))
-    assert own_package / "own_package" / "rows.py" in stage_files(fetch)
-    files = stage_files(compiled)
+    assert own_package / "own_package" / "rows.py" in named_files(fetch)
+    files = named_files(compiled)
     assert own_package / "own_package" / "kernels.py" in files
     assert metric_path("dense") in files
     source_class, options = fetch.component("source")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,10 @@ import pytest
 from bayesmesh.config.config_registry import forget_files
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.plan_flow import list_analysis_rules, stages_of
 from bayesmesh.planning.plan_specs import later_stages, make_spec, parse_spec
-from bayesmesh.planning.planned_inputs import observe
 from bayesmesh.planning.planned_jobs import job_of
+from bayesmesh.planning.stage_code import stage_code
 
 CODE = """
 from bayesmesh.analyses.base import Analysis
@@ -82,30 +79,16 @@ def test_its_job_writes_what_it_declares_and_the_page_reads_it(experiment: Exper
     assert set(job.outputs[:2]) <= set(job_of(make_spec("report", "x", experiment, "r")).inputs)
 
 
-@pytest.mark.parametrize("file", ["own_analysis.py", "own_parts.py"])
-def test_an_edit_of_its_code_concerns_it_and_the_page_alone(experiment: ExperimentBase, file: str) -> None:
+def test_an_edit_of_its_code_concerns_it_and_the_page_alone(experiment: ExperimentBase) -> None:
     def prints() -> dict[str, str]:
         forget_files()
-        return {stage: stage_fingerprint(make_spec(stage, "x", experiment, "r")) for stage in stages_of(experiment)}
+        return {stage: stage_code(make_spec(stage, "x", experiment, "r")) for stage in stages_of(experiment)}
 
     before = prints()
-    with Path(file).open("a") as handle:
+    with Path("own_analysis.py").open("a") as handle:
         handle.write("OTHER = 1\n")
     after = prints()
     assert {stage for stage in before if before[stage] != after[stage]} == {NAME, "report"}
-
-
-def test_the_stage_that_checks_it_does_not_depend_on_it(experiment: ExperimentBase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # fmt: skip
-    monkeypatch.syspath_prepend(tmp_path)
-    # Folders of temporary files are not observed.
-    monkeypatch.setattr("tempfile.gettempdir", lambda: "/nowhere")
-    later = [make_spec(stage, "x", experiment, "r") for stage in later_stages(experiment)]
-    for checked, files in ((later, set()), ([], {"own_analysis.py", "own_parts.py"})):
-        for module in ("own_analysis", "own_parts"):
-            monkeypatch.delitem(sys.modules, module, raising=False)
-        with observe(make_spec("compile", "x", experiment, "r"), checked) as observation:
-            importlib.import_module("own_analysis")
-        assert {name for name in observation.files() if name.startswith("own_")} == files
 
 
 def test_profiles_know_its_rule(experiment: ExperimentBase, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
-from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import UserError
 from bayesmesh.planning.plan_specs import StageSpec, make_spec
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.stages import analyse
-from bayesmesh.store.hashes import write_hashes
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.receipts import receipt_file
 
 CONFIG = {
     "title": "Small", "data": {"source": "digits"}, "model": {"name": "softmax_regression"},
@@ -40,32 +39,12 @@ def writing(*names: str) -> Any:
     return run
 
 
-@pytest.mark.parametrize("word", ["posterior", "data", "verdict"])
-def test_results_that_are_read_without_being_declared_are_refused(
-    spec: StageSpec, monkeypatch: pytest.MonkeyPatch, word: str
+def test_an_output_that_is_not_written_is_named(
+    spec: StageSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, declaration = spec.layout, declared("averaging")
-    file = {"posterior": layout.posterior / "zarr.json", "data": spec.data_layout.shards / "zarr.json", "verdict": layout.verdict}[word]  # fmt: skip
-    file.parent.mkdir(parents=True)
-    file.write_text("{}")
-    write_hashes(layout.posterior, {})
-    for path in (spec.data_layout.sharded, layout.summary, layout.verdict):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}")
-    write = writing("scores.csv", "predictions.zarr")
-
-    def run(self: Averaging, subject: Any, others: Any, files: Mapping[str, Path]) -> str:
-        file.read_text()
-        return str(write(self, subject, others, files))
-
-    monkeypatch.setattr(Averaging, "run", run)
-    words = {"posterior", "data", "verdict"}
-    monkeypatch.setattr(
-        analyse, "analysis_of", lambda stage: declaration.model_copy(update={"reads": tuple(words - {word})})
-    )
-    with pytest.raises(ConfigError, match=r": read by the analysis 'averaging'") as caught:
+    monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
+    with pytest.raises(UserError, match=r"predictions\.zarr: not written by the analysis 'averaging'") as caught:
         analyse.run(spec, Ledger(Path("unused"), "average"))
-    assert f"add '{word}' to `reads`" in caught.value.remedy
-    shutil.rmtree(layout.folder / "averaging")
-    monkeypatch.setattr(analyse, "analysis_of", lambda stage: declaration.model_copy(update={"reads": (word,)}))
-    assert analyse.run(spec, Ledger(Path("unused"), "average")) == "done"
+    assert "analyses/averaging/analysis.py" in caught.value.remedy
+    assert "remove 'predictions.zarr' from `outputs`" in caught.value.remedy
+    assert not receipt_file(ExperimentLayout(tmp_path, "small").folder / "averaging" / "scores.csv").exists()

@@ -1,8 +1,7 @@
-"""When programs are compiled, a model that loops over its rows is named, and files that a model reads are recorded."""
+"""When programs are compiled, a model that loops over its rows is named."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,6 @@ import pytest
 import yaml
 
 from bayesmesh.cli import main
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.planning.planned_reruns import why_lost
 from bayesmesh.stages import compile
 from bayesmesh.store.sealed import read_sealed
 
@@ -85,57 +81,3 @@ def test_warnings_of_a_model_are_in_the_log_and_in_the_audit(
     (warning,) = read_sealed(tmp_path / "results" / "years" / "program" / "audit.json")["warnings"]
     assert "write i(year^2)" in warning.lower()
     assert f"warning: {warning}" in capfd.readouterr().err
-
-
-OBSERVING = """
-import importlib
-import numpy as np
-from bayesmesh.config.settings import Settings
-from bayesmesh.models.gaussian import Gaussian
-
-SCALE = importlib.import_module("observed_" + "helper").SCALE
-
-class Options(Settings):
-    prior_scale: float = 1.0
-
-class Weighted(Gaussian):
-    def log_likelihood(self, latents, rows):
-        return super().log_likelihood(latents, rows) * SCALE * float(np.loadtxt("weight.txt"))
-"""
-
-
-def test_what_a_model_reads_is_in_the_audit_and_in_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jax.config.update("jax_enable_x64", True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    experiment = {
-        "title": "Weights", "data": {"source": "gaussian", "num_rows": 8}, "model": {"name": "observed_model:Weighted"},
-        "kernel": {"name": "hmc"}, "sampling": {"chains": 1, "warmup": 5, "draws": 5},
-    }  # fmt: skip
-    for name, text in {
-        "observed_model.py": OBSERVING, "observed_helper.py": "SCALE = 1.0\n", "weight.txt": "1\n",
-        "config/config.yaml": "experiments: [weights]\n", "config/experiments/weights.yaml": yaml.safe_dump(experiment),
-    }.items():  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    # The process goes on to other tests.
-    monkeypatch.setattr(compile, "use_cache", lambda _: None)
-    try:
-        for stage in ("fetch", "shard", "compile"):
-            assert main([stage, "--experiment", "weights"]) == 0
-    finally:
-        for name in ("observed_model", "observed_helper"):
-            sys.modules.pop(name, None)
-    plan = Plan()
-    assert list(read_sealed(plan.layout("weights").audit)["observed"]) == ["observed_helper.py", "weight.txt"]
-    jobs = {stage: job_of(plan.specification(stage, "weights")) for stage in ("fetch", "shard", "compile")}
-    assert [why_lost(job) for job in jobs.values()] == ["", "", ""]
-    (tmp_path / "observed_helper.py").write_text("SCALE = 1.0  # a comment\n")
-    assert why_lost(jobs["compile"]) == ""
-    for name, old, new in (("observed_helper.py", "1.0", "2.0"), ("weight.txt", "1", "2")):
-        text = (tmp_path / name).read_text()
-        (tmp_path / name).write_text(text.replace(old, new))
-        assert why_lost(jobs["compile"]) == f"{name}: has changed since compile read it"
-        assert why_lost(jobs["shard"]) == ""
-        (tmp_path / name).write_text(text)
-    assert why_lost(jobs["compile"]) == ""

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_source_code import source_closure
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
@@ -89,9 +88,3 @@ def test_chains_that_are_not_finite_are_named(
     # "pass, older": the posterior was not assembled with these settings.
     rows = {line.split()[0]: line.split()[1].rstrip(",") for line in status_table(plan).splitlines()[1:3]}
     assert rows == {"bad": "fail", "good": good.verdict}
-
-
-def test_a_change_to_what_records_looks_does_not_repeat_the_diagnosis() -> None:
-    files = {path.stem for path in source_closure([Path(diagnose.__file__)])}
-    assert {"diagnose", "diagnosis", "gates"} <= files
-    assert not files & {"looks", "manifests", "markers"}

@@ -1,6 +1,7 @@
 """Write a model, source, kernel, metric or analysis with its test, or an experiment, from a template that runs unchanged.
 
-In a checkout the files go into the package `bayesmesh`; in a user's project, into the project's own package.
+In a checkout the files go into the package `bayesmesh`; in a user's project, into a folder of the project's own package, one for
+each kind, because all files of a component's folder count as its code.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
                 raise ConfigError(
                     f"{there.relative_to(root)}: exists already", "choose another name; nothing was written"
                 )
-    home = root / planned[0][1].parent
+    home = root / (package or planned[0][1].parent)
     if not home.is_dir():
         raise ConfigError(f"{home.relative_to(root)}: no such folder", "run this in the folder of the project")
     for template, file in planned:
@@ -99,7 +100,7 @@ def find_package(root: Path) -> str:
         file.read_text(encoding="utf-8", errors="replace") for file in (root / "config" / "experiments").glob("*.yaml")
     ]
     words = {word for text in texts for word in re.findall(r"\b([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_]", text)}
-    found = sorted(word for word in words if any((root / word).glob("*.py")))
+    found = sorted(word for word in words if any((root / word).rglob("*.py")))
     if len(found) == 1:
         return found[0]
     several = f"; experiments name {', '.join(found)}" if found else ""
@@ -144,7 +145,7 @@ def _next_steps(kind: str, name: str) -> str:
 
 def _next_steps_in_project(kind: str, name: str, package: str) -> str:
     """Return the next steps for new files of a project, as lines of text."""
-    component = f"{package}.{name}:{_class_name(kind, name)}"
+    component = f"{package}.{_folder_in_project(kind)}.{name}:{_class_name(kind, name)}"
     used = {
         "source": f"data:\n      source: {component}",
         "analysis": f"analyses:\n      {component}: {{}}",
@@ -184,7 +185,7 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
         return [("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
     if package:
         return [
-            (f"template_{kind}.py", Path(package, f"{name}.py")),
+            (f"template_{kind}.py", Path(package, _folder_in_project(kind), f"{name}.py")),
             (f"template_{kind}_check.py", Path("tests", f"test_{name}.py")),
         ]
     folder = FOLDERS[kind]
@@ -192,6 +193,11 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
         (f"template_{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
         (f"template_{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
     ]
+
+
+def _folder_in_project(kind: str) -> str:
+    """Return the folder of a project's package for a kind of component: models, sources, kernels or analyses."""
+    return Path(FOLDERS[kind]).name
 
 
 def _own_import_last(text: str, module: str) -> str:
@@ -214,7 +220,11 @@ def _fill(kind: str, name: str, text: str, package: str = "") -> str:
     if kind == "experiment":
         return text.replace("New experiment", f'"{spoken}"')
     example, own = f"New{kind.capitalize()}", _class_name(kind, name)
-    module = f"{package}.{name}" if package else f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
+    module = (
+        f"{package}.{_folder_in_project(kind)}.{name}"
+        if package
+        else f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
+    )
     names = {
         f"bayesmesh.operations.scaffold.templates.template_{kind}": module,
         f'declared("new_{kind}")': f'declared("{module}:{own}")' if package else f'declared("{name}")',

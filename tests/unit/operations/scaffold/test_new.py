@@ -105,8 +105,9 @@ def test_in_a_project_of_ones_own_it_goes_into_its_package(
     monkeypatch.chdir(root)
     assert main(["new", kind, "mine"]) == 0
     said = capsys.readouterr().out
-    assert f"bayesmesh check {package}.mine:Mine{kind.capitalize()}" in said
-    assert sorted(contents(root)) == [f"{package}/mine.py", "tests/test_mine.py"]
+    folder = {"analysis": "analyses"}.get(kind, f"{kind}s")
+    assert f"bayesmesh check {package}.{folder}.mine:Mine{kind.capitalize()}" in said
+    assert sorted(contents(root)) == [f"{package}/{folder}/mine.py", "tests/test_mine.py"]
     monkeypatch.syspath_prepend(root)
     test = runpy.run_path(str(root / "tests" / "test_mine.py"))
     assert any(name.startswith("test_") for name in test)
