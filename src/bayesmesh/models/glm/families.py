@@ -16,7 +16,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._ordered import cutpoints, log_mass
 from bayesmesh.models.base import Latents, Predictive, Rows
-from bayesmesh.models.glm import glm_densities
+from bayesmesh.models.glm import densities
 
 tfd = tfp.distributions
 
@@ -68,7 +68,7 @@ class Family(ABC):
         """Return which outcomes are possible, (row,)."""
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
-        """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `glm_densities`."""
+        """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `densities`."""
         del y, trials
         return None
 
@@ -83,7 +83,7 @@ class Family(ABC):
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and responses of the linear model that approximates the family near a predictor, each (row,) float64.
 
-        The quick fit of `glm_fit.fit` needs them; families of levels have none.
+        The quick fit of `fit.fit` needs them; families of levels have none.
 
         Args:
             y: outcomes.
@@ -171,7 +171,7 @@ class StudentT(Normal):
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         sigma = latents["sigma"]
-        return glm_densities.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
+        return densities.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows
@@ -226,7 +226,7 @@ class Binomial(Family):
         del latents
         # Subtracted before they are rounded: of a billion trials, all but a few may be successes.
         failures = rows["trials"] - rows["outcome"]
-        return glm_densities.binomial(rows["outcome"].astype(eta.dtype), failures.astype(eta.dtype), eta)
+        return densities.binomial(rows["outcome"].astype(eta.dtype), failures.astype(eta.dtype), eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return _working_shares(y, trials, eta)
@@ -255,7 +255,7 @@ class Poisson(Family):
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         del latents
-        return glm_densities.poisson(rows["outcome"].astype(eta.dtype), eta)
+        return densities.poisson(rows["outcome"].astype(eta.dtype), eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials
@@ -273,7 +273,7 @@ class NegativeBinomial(Poisson):
     has_dispersion = True
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        return glm_densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
+        return densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
 
     def fixed_dispersion(self, estimate: float) -> float:
         # Rows vary more than their means imply; the excess is taken to be the same for all of them.
@@ -300,7 +300,7 @@ class Gamma(Family):
         return y > 0
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        return glm_densities.gamma(rows["outcome"], eta, latents["shape"])
+        return densities.gamma(rows["outcome"], eta, latents["shape"])
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials

@@ -1,7 +1,7 @@
 """Generalised linear models with group effects, from a formula.
 
 Columns are computed once on the host and standardised there; coefficients and effects are in the units of the data.
-`glm_coordinates` describes the coordinates in which they are sampled.
+`coordinates` describes the coordinates in which they are sampled.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.glm.axes import axes_of
+from bayesmesh.models.glm.coefficients import original_of
+from bayesmesh.models.glm.condensed import ROOT, make_layout
+from bayesmesh.models.glm.description import describe, shown_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
-from bayesmesh.models.glm.glm_axes import axes_of
-from bayesmesh.models.glm.glm_coefficients import original_of
-from bayesmesh.models.glm.glm_condensed import ROOT, make_layout
-from bayesmesh.models.glm.glm_description import describe, shown_of
-from bayesmesh.models.glm.glm_priors import GlmPrior, make_prior
-from bayesmesh.models.glm.glm_rows import ROLES, Plan, make_plan, prepare_table, with_roles
+from bayesmesh.models.glm.priors import GlmPrior, make_prior
+from bayesmesh.models.glm.rows import ROLES, Plan, make_plan, prepare_table, with_roles
 from bayesmesh.models.options import GlmOptions as Options
 
 

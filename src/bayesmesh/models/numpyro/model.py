@@ -27,7 +27,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
-from bayesmesh.models.numpyro.numpyro_sites import MANY, VALUES, Site, Sites
+from bayesmesh.models.numpyro.sites import MANY, VALUES, Site, Sites
 from bayesmesh.models.options import NumpyroOptions as Options
 
 _log = logging.getLogger("bayesmesh")

@@ -42,7 +42,7 @@ from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
 from bayesmesh.models.options import PymcOptions as Options
-from bayesmesh.models.pymc.pymc_graphs import Graphs
+from bayesmesh.models.pymc.graphs import Graphs
 
 
 class Bijector(NamedTuple):

@@ -93,7 +93,7 @@ class ExactInPymc:
 
     def prepare(self, case: Mapping[str, int]) -> dict[str, object]:
         """Evaluate at PyMC's starting point, and at a point from the ``seed`` of the case."""
-        from bayesmesh.models.pymc.pymc_operation import log_likelihood_operation
+        from bayesmesh.models.pymc.operation import log_likelihood_operation
 
         in_pymc = pymc_model(log_likelihood_operation(*_model()))
         start, point = in_pymc.initial_point(0), draw_point(case["seed"])

@@ -13,7 +13,7 @@ import pytest
 from pymc.distributions.transforms import Interval, log_exp_m1, ordered
 from scipy import stats
 
-from bayesmesh.models.pymc.pymc_graphs import Graphs
+from bayesmesh.models.pymc.graphs import Graphs
 
 EDGES = np.eye(4, k=1, dtype=int) + np.eye(4, k=-1, dtype=int)
 """A path of four places."""

@@ -26,7 +26,7 @@ class Group(NamedTuple):
         num_levels: number of levels of the column.
         is_correlated, is_local: see `Options`.
         is_centred: whether the effects are their own coordinates (True) or multiples of their standard deviations (False);
-            None if this depends on their rows, see `glm_coordinates`.
+            None if this depends on their rows, see `coordinates`.
     """
 
     number: int

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
-from bayesmesh.models.glm import glm_refusals
+from bayesmesh.models.glm import refusals
 from bayesmesh.models.glm.design import (
     LARGEST,
     MOST_COLUMNS,
@@ -26,10 +26,10 @@ from bayesmesh.models.glm.design import (
 )
 from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
-from bayesmesh.models.glm.glm_groups import Group
-from bayesmesh.models.glm.glm_reduction import Reduction, choose_local
-from bayesmesh.models.glm.glm_unused_levels import find_unused, warn_of_unused
+from bayesmesh.models.glm.groups import Group
 from bayesmesh.models.glm.moments import Moments, moments_of
+from bayesmesh.models.glm.reduction import Reduction, choose_local
+from bayesmesh.models.glm.unused_levels import find_unused, warn_of_unused
 
 ReadBlocks = Callable[[], Iterator[HostRows]]
 
@@ -183,13 +183,13 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     source = Source(fields, spec.variables, spec.labels)
     refuse_categories(source, formula.outcome)
     if FAMILIES[options.family].takes_levels:
-        glm_refusals.check_kind(formula.outcome.text, options.family, spec.variables)
+        refusals.check_kind(formula.outcome.text, options.family, spec.variables)
     has_intercept = formula.has_intercept or options.family == "ordinal"
     columns = make_columns(source, formula.terms, has_intercept=has_intercept)
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
         largest = max(columns, key=lambda each: len(each.labels))
         raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip
-    glm_refusals.check_terms(formula, columns, options.family)
+    refusals.check_terms(formula, columns, options.family)
     names = {g.group for g in formula.groups}
     centred = options.centred if isinstance(options.centred, tuple) else ()
     for key, given in (("centred", centred), ("local_group", (options.local_group,))):
@@ -260,7 +260,7 @@ class _Reader(NamedTuple):
                 outcome = self._outcome(rows, start)
                 parts = [evaluate_columns(self.columns, rows, num_rows)]
                 parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
-                glm_refusals.check_signs(_named(self.options), rows, start)
+                refusals.check_signs(_named(self.options), rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
                 named = self.options.trials
@@ -268,7 +268,7 @@ class _Reader(NamedTuple):
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, numbers, start)
                 for i, group in enumerate(self.formula.groups):
-                    codes = glm_refusals.group_codes(group.group, np.asarray(rows[group.group]), start)
+                    codes = refusals.group_codes(group.group, np.asarray(rows[group.group]), start)
                     most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
                 most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
                 seen = np.union1d(seen, outcome) if self.family.takes_levels else seen
@@ -289,7 +289,7 @@ class _Reader(NamedTuple):
         unused = find_unused(self.columns, constant, read_blocks)
         for i, label in enumerate(labels):
             if i in constant and i not in unused:
-                raise glm_refusals.without_spread(f"'{label}'", found.mean[i], "leave it out")
+                raise refusals.without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
             constants[f"sd_of_column_{i}"] = (
                 unused[i].size if i in unused else float(found.sd[i]) or float(abs(found.mean[i]))
@@ -300,7 +300,7 @@ class _Reader(NamedTuple):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
-        glm_refusals.check_trials(self.options.trials, trials)
+        refusals.check_trials(self.options.trials, trials)
         # Without an intercept, coefficients, effects or sigma also have to account for the mean.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
@@ -321,16 +321,16 @@ class _Reader(NamedTuple):
         if number < 2:
             raise ConfigError(f"{KEY}: '{name}' has one level", "use another outcome")
         if not levels:
-            glm_refusals.check_codes(name, seen, number)
+            refusals.check_codes(name, seen, number)
         elif self.options.family == "ordinal":
-            glm_refusals.check_order(name, self.spec.variables[name])
+            refusals.check_order(name, self.spec.variables[name])
         return {"outcome_levels": number}
 
     def _check_spread(self, found: Moments) -> None:
         """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
         mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
         if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
-            raise glm_refusals.without_spread(what, mean, "use another outcome")
+            raise refusals.without_spread(what, mean, "use another outcome")
 
     @property
     def source(self) -> Source:
@@ -353,7 +353,7 @@ class _Reader(NamedTuple):
             of = "" if trials is None else f" of {trials[row]:g} trials"
             raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
         if self.family.is_discrete:
-            glm_refusals.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
+            refusals.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
@@ -383,7 +383,7 @@ class _Reader(NamedTuple):
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
         if trials is not None:
-            made["trials"] = glm_refusals.whole_trials(options.trials, trials)
+            made["trials"] = refusals.whole_trials(options.trials, trials)
         if (constant := self.family.constant(y, trials)) is not None:
             made["constant"] = constant
         for i, (group, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):

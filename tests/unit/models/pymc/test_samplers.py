@@ -13,7 +13,7 @@ from pytensor.link.jax.dispatch.random import jax_sample_fn
 from pytensor.tensor.random import basic
 from scipy import stats
 
-from bayesmesh.models.pymc.pymc_graphs import Graphs
+from bayesmesh.models.pymc.graphs import Graphs
 
 NUM_DRAWS = 20_000
 CUTS = np.array([-1.0, 0.2, 1.5])

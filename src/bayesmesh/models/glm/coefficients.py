@@ -13,7 +13,7 @@ from bayesmesh.models.base import Latents, SpecLike, VariableLike
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.formula import Factor
-from bayesmesh.models.glm.glm_rows import Plan
+from bayesmesh.models.glm.rows import Plan
 
 NAME, SIGMA = "b_original", "sigma_original"
 """Summaries: coefficients of products of columns in their own units, and the standard deviation of the outcome."""

@@ -85,7 +85,7 @@ def fit(
         center: centre of the intercept's prior, which is subtracted from the outcome: products of an outcome far from 0
             would keep no digit of its variation. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
-        look: called before anything is fitted, with the number of each term and the arguments of `glm_exact_fit.surplus_rows`.
+        look: called before anything is fitted, with the number of each term and the arguments of `exact_fit.surplus_rows`.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location

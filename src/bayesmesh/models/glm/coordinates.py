@@ -22,9 +22,9 @@ from jaxtyping import Array, Float
 from bayesmesh.models._model_bijectors import Maps
 from bayesmesh.models.base import Latents, SpecLike
 from bayesmesh.models.glm.families import Family
-from bayesmesh.models.glm.glm_fit import arrays_of
-from bayesmesh.models.glm.glm_groups import Group
-from bayesmesh.models.glm.glm_rows import Plan
+from bayesmesh.models.glm.fit import arrays_of
+from bayesmesh.models.glm.groups import Group
+from bayesmesh.models.glm.rows import Plan
 
 Levels = Float[Array, "level effect"]
 
@@ -35,7 +35,7 @@ class Coordinates:
     Args:
         plan: plan of the model.
         family: family of the outcome.
-        spec: description of the prepared data, with the arrays of `glm_fit.fit` where there are any.
+        spec: description of the prepared data, with the arrays of `fit.fit` where there are any.
         maps: latent -> the map of its own prior, for latents that have no other map here.
         positive: latents with a prior on all positive numbers.
     """

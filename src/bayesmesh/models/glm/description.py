@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesmesh.models.base import Shown, SpecLike
+from bayesmesh.models.glm.coefficients import NAME, SIGMA, Original
 from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
 from bayesmesh.models.glm.formula import KEY, Factor
-from bayesmesh.models.glm.glm_coefficients import NAME, SIGMA, Original
-from bayesmesh.models.glm.glm_prior_conflicts import find_conflicts
-from bayesmesh.models.glm.glm_rows import Plan
-from bayesmesh.models.glm.glm_unused_levels import named
+from bayesmesh.models.glm.prior_conflicts import find_conflicts
+from bayesmesh.models.glm.rows import Plan
+from bayesmesh.models.glm.unused_levels import named
 
 
 class _Words(NamedTuple):

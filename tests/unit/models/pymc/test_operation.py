@@ -13,8 +13,8 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import Source
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
-from bayesmesh.models.pymc.pymc_graphs import to_jax
-from bayesmesh.models.pymc.pymc_operation import log_likelihood_operation
+from bayesmesh.models.pymc.graphs import to_jax
+from bayesmesh.models.pymc.operation import log_likelihood_operation
 
 DATASET = Source(SourceOptions()).read(None)
 MODEL = HiddenMarkov(Options(), DataSpec(70, {"emissions": FieldSpec((51,), "float64")}, {}, "float64"))

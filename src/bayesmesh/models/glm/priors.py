@@ -21,11 +21,11 @@ from bayesmesh.config.prior_texts import Prior, parse_prior
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._model_priors import distribution_of, has_location, scaled, split_parameters
 from bayesmesh.models.base import Bijector, Latents, SpecLike
+from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
 from bayesmesh.models.glm.formula import KEY
-from bayesmesh.models.glm.glm_coordinates import Coordinates
-from bayesmesh.models.glm.glm_groups import Group
-from bayesmesh.models.glm.glm_rows import Plan
+from bayesmesh.models.glm.groups import Group
+from bayesmesh.models.glm.rows import Plan
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -60,7 +60,7 @@ class GlmPrior:
         return sum(terms[1:], start=terms[0])
 
     def experimental_default_event_space_bijector(self) -> Bijector:
-        """Return the map from unconstrained space: see `glm_coordinates`."""
+        """Return the map from unconstrained space: see `coordinates`."""
         plain = {k: p for k, p in self._parts.items() if isinstance(p, tfd.Distribution)}
         maps = {k: p.experimental_default_event_space_bijector() for k, p in plain.items()}
         positive = {name for name, part in plain.items() if _is_of_all_positive(part)}

@@ -38,7 +38,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
-from bayesmesh.models.pymc import pymc_samplers  # noqa: F401 - registers them
+from bayesmesh.models.pymc import samplers  # noqa: F401 - registers them
 
 Arrays = Mapping[str, Array]
 

@@ -18,7 +18,7 @@ from bayesmesh.models.base import SpecLike
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
 from bayesmesh.models.glm.formula import KEY
-from bayesmesh.models.glm.glm_rows import Plan
+from bayesmesh.models.glm.rows import Plan
 
 _FAR = 4.0
 """Distance from 0, in standard deviations of prior and least squares together: 1 in 16,000 values is beyond it by chance."""

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayesmesh.models.base import Condensed, HostRows, Rows
-from bayesmesh.models.glm.glm_fit import add_levels
-from bayesmesh.models.glm.glm_groups import Group
+from bayesmesh.models.glm.fit import add_levels
+from bayesmesh.models.glm.groups import Group
 
 ROOT = "root_of_products"
 """Field with a square root of the products of the columns and, as the last one, the outcome less the quick fit."""

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesmesh.models.base import Condensed, HostRows
+from bayesmesh.models.glm.condensed import condense_normal, condense_same, make_layout
 from bayesmesh.models.glm.design import Columns
+from bayesmesh.models.glm.exact_fit import LEAST_SPREAD, surplus_rows, warn_of_exact_fit
 from bayesmesh.models.glm.families import Family
+from bayesmesh.models.glm.fit import Term, fit, fit_levels
 from bayesmesh.models.glm.formula import Formula
-from bayesmesh.models.glm.glm_condensed import condense_normal, condense_same, make_layout
-from bayesmesh.models.glm.glm_exact_fit import LEAST_SPREAD, surplus_rows, warn_of_exact_fit
-from bayesmesh.models.glm.glm_fit import Term, fit, fit_levels
-from bayesmesh.models.glm.glm_groups import Group
+from bayesmesh.models.glm.groups import Group
 
 MANY_LEVELS = 1000
 """Number of levels from which the effects of a group are stored with their rows."""
@@ -53,7 +53,7 @@ class Reduction(NamedTuple):
         return tuple(int(self.constants[f"levels_of_group_{i}"]) for i in range(len(self.formula.groups)))
 
     def fit(self, read_fields: ReadFields) -> Mapping[str, np.ndarray]:
-        """Return the arrays of `glm_fit.fit` or, for families of levels, of `glm_fit.fit_levels`."""
+        """Return the arrays of `fit.fit` or, for families of levels, of `fit.fit_levels`."""
         if self.family.takes_levels:
             return fit_levels(self.family, int(self.constants["outcome_levels"]), read_fields, self._num_columns)
         terms = [
@@ -76,7 +76,7 @@ class Reduction(NamedTuple):
             warn_of_exact_fit(self.formula, self.options.priors, group if self.formula.groups else None, surplus)
 
     def condense(self, read_fields: ReadFields, arrays: Mapping[str, np.ndarray], num_rows: int) -> Condensed | None:
-        """Return rows that stand for many, see `glm_condensed`; None if there is no gain."""
+        """Return rows that stand for many, see `condensed`; None if there is no gain."""
         sizes, local = self._sizes, self.local
         if self.options.family != "normal":
             return condense_same(read_fields, local, 0 if local is None else sizes[local])
