@@ -1,4 +1,4 @@
-"""Many datasets from one file of an experiment to its page: a coordinate, a verdict each, and the draws of separate runs."""
+"""Many datasets from one file of an experiment to its page: a coordinate and a verdict each. tests/unit/sampling compares with separate runs."""
 
 from __future__ import annotations
 
@@ -32,22 +32,14 @@ def test_datasets_have_one_run_and_a_verdict_each(fresh: Any, tmp_path: Path) ->
     lines = [f"{site},{x:.4f},{y:.4f}" for site, x, y in generator.permutation(np.array(rows, object))]
     (workspace.root / "data").mkdir()
     (workspace.root / "data" / "sites.csv").write_text("\n".join(["site,height,width", *lines]) + "\n")
-    # The first dataset has the chains that a run of its own would have.
-    alone = {**MANY, "data": {**MANY["data"], "replicates": None, "rows": "site == 'ash'"}}
-    del alone["data"]["replicates"]
-    for name, experiment in (("sites", MANY), ("alone", alone)):
-        workspace.experiment(name).write_text(yaml.safe_dump(experiment))
-    done = workspace.snakemake("--cores", "2", "sites", "alone")
+    workspace.experiment("sites").write_text(yaml.safe_dump(MANY))
+    done = workspace.snakemake("--cores", "2", "sites")
     assert done.returncode == 0, done.stderr[-4000:]
     folder = workspace.results / "sites"
     tree = xr.open_datatree(folder / "posterior.zarr", engine="zarr")
     posterior = tree["posterior"].dataset
     assert posterior["mean"].dims == ("chain", "draw", "dataset", "mean_dim_0")
     assert posterior["dataset"].values.tolist() == list(COUNTS)
-    own = xr.open_datatree(workspace.results / "alone" / "posterior.zarr", engine="zarr")
-    for group, name in (("posterior", "mean"), ("sample_stats", "lp"), ("summaries", "mean")):
-        found = tree[group].dataset[name].sel(dataset="ash").values
-        np.testing.assert_allclose(found, own[group].dataset[name].values, rtol=1e-9, atol=1e-12, err_msg=name)
     verdicts = list(csv.DictReader((folder / "diagnostics" / "verdicts.csv").read_text().splitlines()))
     assert [row["dataset"] for row in verdicts] == list(COUNTS)
     counts = json.loads((folder / "diagnostics" / "verdict.json").read_text())["datasets"]

@@ -17,7 +17,6 @@ SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
 CHECKPOINT = "chains/*/group-000/checkpoints/sample-*8.npz"
 MARKER = "chains/*/group-000/commits/sample-000000000-*.json"
 POSTERIOR = "posterior.zarr/posterior/film_biases/c/0/0/0"
-METADATA = "posterior.zarr/posterior/film_biases/zarr.json"
 ROWS = "../data/films-*/held-out-*/shards.zarr/rows/*/c/0/0"
 
 
@@ -32,17 +31,11 @@ def _truncate(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
-    "a flipped bit in a shard": (SHARD, _flip, "is damaged: its sha256", ("sample", "assemble")),
-    "a deleted shard": (SHARD, Path.unlink, "is missing, though", ("sample", "assemble")),
-    "a flipped bit in a checkpoint": (CHECKPOINT, _flip, "is damaged: its sha256", ("sample", "assemble")),
-    "a truncated marker": (MARKER, _truncate, "is damaged", ("sample", "assemble")),
-    "a deleted marker": (MARKER, Path.unlink, "the segment before it is missing", ("sample", "assemble")),
-    "a lost record": ("chains/*/group-000/store.json", Path.unlink, "is missing", ("sample", "assemble")),
+    "a flipped bit in a shard": (SHARD, _flip, "is damaged: its sha256", ("sample",)),
+    "a truncated marker": (MARKER, _truncate, "is damaged", ("sample",)),
+    "a lost record": ("chains/*/group-000/store.json", Path.unlink, "is missing", ("sample",)),
     "a flipped bit in the posterior": (POSTERIOR, _flip, "has been altered", ("diagnose",)),
-    "a deleted shard of the posterior": (POSTERIOR, Path.unlink, "is missing", ("diagnose",)),
-    "changed metadata": (METADATA, _flip, "has been altered", ("diagnose", "recommend")),
     "a flipped bit in the data": (ROWS, _flip, "has been altered", ("compile",)),
-    "a deleted shard of the data": (ROWS, Path.unlink, "is missing", ("compile",)),
 }
 
 
@@ -71,48 +64,15 @@ def _lose_draws(folder: Path) -> None:
         shutil.rmtree(folder / "draws.zarr" / name)
 
 
-def _lose_all(folder: Path) -> None:
-    _lose_draws(folder)
-    shutil.rmtree(folder / "draws.zarr")
-    shutil.rmtree(folder / "checkpoints")
-    for path in (folder / "commits").iterdir():
-        path.unlink()
-    (folder / "checkpoints").mkdir()
-
-
 NOT_WRITTEN = "its content is not what was written"
 DAMAGE |= {
     "lost draws": ("chains/*/group-000", _lose_draws, "a marker was lost", ("sample",)),
-    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "is missing", ("sample",)),
     "a removed group": (GROUP, _remove_group, "is missing", ("assemble",)),
-    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is missing", ("diagnose",)),
     "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing", ()),
-    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is missing", ()),
-    "a removed ledger": ("ledger.csv", Path.unlink, "is missing", ()),
     "a removed record": ("../seals/films/diagnose.json", Path.unlink, "no record of the job that wrote it", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
-    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), "has been altered", ("assemble",)),
-    "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ()),
-    "an audit with nothing in it": ("program/audit.json", _flip, "has been altered", ("sample",)),
-    "a changed manifest of fetch": ("../data/films-*/fetched.json", _change(options={}), "has been altered", ()),
-    "a changed manifest of shard": (
-        "../data/films-*/held-*/sharded.json",
-        _change(kind="rows"),
-        "has been altered",
-        (),
-    ),
-    "a changed description of the data": (
-        "../data/films-*/held-*/shards.zarr/rows/zarr.json",
-        lambda path: path.write_text(path.read_text() + " "),
-        "has been altered",
-        (),
-    ),
     "an altered specification": ("specs/diagnose-*.json", _flip, "has been altered", ()),
-    "a ledger without its end": ("ledger/compile.jsonl", _truncate, "line", ()),
     "a removed ledger of a job": ("ledger/compile.jsonl", Path.unlink, "is missing, though compile has run", ()),
-    "an array too many": ("posterior.zarr", lambda path: (path / "x").write_text("?"), "does not belong there", ()),
-    "an altered page": ("report.html", _truncate, "has been altered", ()),
-    "an altered index": ("../index.html", _truncate, "has been altered", ()),
     "an altered record": ("../seals/films/compile.json", _change(code=""), NOT_WRITTEN, ()),
     "a folder that is gone": ("../films", shutil.rmtree, "films: is missing", ()),
 }

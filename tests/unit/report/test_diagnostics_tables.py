@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.report.diagnostics_tables import read_least_efficient
+from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, worst_first
 from bayesmesh.report.report_convergence import draw_ranks, rank_reach
 from bayesmesh.report.report_draws import rank_difference, thin_by_extremes
 
@@ -60,3 +60,12 @@ def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
     assert at.size == 200
     assert (kept.max(), kept.min()) == (40.0, -30.0)
     assert (np.diff(at) > 0).all()
+
+
+def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
+    return Coordinate(variable, (0,), 0.0, 1.0, 0.01, r_hat, ess, ess)
+
+
+def test_what_is_not_a_number_is_the_worst() -> None:
+    rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
+    assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
