@@ -112,17 +112,6 @@ def test_everything_from_the_lock_has_its_hash_checked(checkout: Checkout) -> No
     assert package.endswith("--no-deps -e .")
 
 
-@pytest.mark.parametrize("changed", ["envs/cpu.txt", "envs/build.txt", "pyproject.toml"])
-def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, changed: str) -> None:
-    checkout.python("python3", 312)
-    checkout.install("cpu")
-    (checkout.root / changed).write_text("changed")
-    again = checkout.install("cpu")
-    assert any("envs/cpu.txt" in call for call in again)
-    assert not any(call.startswith("venv") for call in again)
-    assert checkout.install("cpu") == []
-
-
 def logical_lines(lock: str) -> Iterator[str]:
     text = (ROOT / "envs" / f"{lock}.txt").read_text()
     return (re.sub(r"\s+", " ", line).strip() for line in text.replace("\\\n", " ").splitlines())

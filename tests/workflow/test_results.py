@@ -83,24 +83,3 @@ def test_status_names_every_verdict_and_the_report(completed: Any) -> None:
     assert lines["digits"][1:6] == ["fail", "not", "checked", "4", "20/20"]
     assert lines["films"][1:6] == ["fail", "not", "checked", "4", "8/8"]
     assert lines["report:"][1] == str(completed.results / "index.html")
-
-
-def _spec(workspace: Any, name: str, stage: str) -> str:
-    (spec,) = (workspace.results / name / "specs").glob(f"{stage}-*.json")
-    return str(spec.relative_to(workspace.root))
-
-
-@pytest.mark.parametrize(
-    ("stage", "output"),
-    [("diagnose", "diagnostics/summary.csv"), ("recommend", "recommendations/top.csv"), ("report", "report.html")],
-)
-def test_a_stage_is_repeated_by_hand_from_its_spec(workspace: Any, stage: str, output: str) -> None:
-    file = workspace.results / "films" / output
-    before = file.read_bytes()
-    file.unlink()
-    done = workspace.run("bayesmesh.cli", stage, "--spec", _spec(workspace, "films", stage))
-    assert done.returncode == 0, done.stderr
-    assert f"{stage} films: " in done.stderr
-    if stage != "report":  # its ledger has the times of this run
-        assert file.read_bytes() == before
-    assert file.stat().st_size > 0

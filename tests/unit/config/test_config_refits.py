@@ -82,18 +82,6 @@ def test_taken_names_and_refits_of_refits_are_refused(folder: Path, good: str) -
     assert "key 'data.left_out': not together with k_fold" in load_configuration(folder).broken["trial"].message
 
 
-def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder: Path) -> None:
-    path = folder / "experiments" / "trial.yaml"
-    path.write_text(path.read_text().replace("loo: {}", "loo: {refit: [3, 17]}"))
-    found = load_configuration(folder)
-    names = ("trial-without-row-3", "trial-without-row-17")
-    assert found.experiments["trial"].named_experiments("loo") == names
-    assert set(found.refits["trial"]) == {*names, *NAMES}
-    assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,), asked_by="loo")
-    path.write_text(path.read_text().replace("[3, 17]", "[3, -1]"))
-    assert "key 'loo.refit" in load_configuration(folder).broken["trial"].message
-
-
 OWN = '''
 from pydantic import Field
 

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.efficiency import (
     NUM_INTERVALS,
     QUANTILES,
     efficiency_table,
-    growing_ess,
     local_ess,
     nested_r_hat,
     quantile_ess,
@@ -66,15 +64,6 @@ def test_nested_r_hat_equals_arviz(kind: str, shape: tuple[int, int], size: int)
     x, superchains = draws(kind, shape), np.arange(shape[0]) // size
     expected = reference(array_stats.rhat_nested, x, superchains, **AXES)
     np.testing.assert_allclose(nested_r_hat(x, superchains), expected, rtol=1e-10)
-
-
-def test_effective_sizes_grow_as_those_of_the_first_draws() -> None:
-    x = draws("rejected", (3, 90))
-    bulk, tail = growing_ess(x, [4, 31, 90])
-    for row, count in enumerate([4, 31, 90]):
-        table = convergence_table(x[:, :count])
-        np.testing.assert_array_equal(bulk[row], table["ess_bulk"])
-        np.testing.assert_array_equal(tail[row], table["ess_tail"])
 
 
 def test_a_draw_that_is_not_finite_leaves_no_number_and_blocks_give_the_same() -> None:

@@ -69,13 +69,6 @@ def test_every_trajectory_has_its_length(warm_up) -> None:
     assert (infos["n_steps"] == 7).all()
 
 
-def test_the_diagonal_metric_finds_the_scales(warm_up) -> None:
-    tuning, infos = warm_up(500, "diagonal", num_leapfrog_steps=5)
-    np.testing.assert_allclose(tuning.metric.shared, SD, rtol=1e-3)
-    assert 0.5 < tuning.step_size < 2
-    np.testing.assert_allclose(infos["acceptance_rate"][-100:].mean(), 0.75, atol=0.15)
-
-
 def test_the_step_size_stays_after_its_part_of_warmup(warm_up) -> None:
     tuning, infos = warm_up(100, adaptation_fraction=0.4)
     assert len(np.unique(infos["step_size"][:40])) == 40

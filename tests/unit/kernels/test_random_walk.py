@@ -7,9 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-import scipy.optimize
-import scipy.stats
 
 from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
 from bayesmesh.kernels.base import Position
@@ -55,34 +52,3 @@ def test_acceptance_is_the_metropolis_rule() -> None:
     ratio = np.exp(np.minimum(after.log_likelihood - before.log_likelihood, 0))
     np.testing.assert_allclose(ratio[taken], rate[taken], rtol=1e-12)
     np.testing.assert_array_equal((after.position.shared != before.position.shared).any(axis=1), taken)
-
-
-@pytest.mark.parametrize("metric", ["identity", "diagonal"])
-def test_warmup_reaches_the_acceptance_and_the_scales(metric: str) -> None:
-    num_chains, num_warmup = 16, 300
-    sd = jnp.asarray([0.5, 2.0, 1.0])
-    target = FunctionTarget(lambda q: -0.5 * jnp.sum((q / sd) ** 2))
-    kernel = RandomWalk(Options(metric=metric), num_warmup)
-
-    @jax.jit
-    def run(position: Position) -> Any:
-        def one(carry: Any, i: jax.Array) -> Any:
-            state, adaptation = carry
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(2), i), num_chains)
-            after, info = kernel.step(keys, state, target, kernel.tuning(adaptation, True))
-            return (after, kernel.adapt(adaptation, state, after, info, target)), info.acceptance_rate.mean()
-
-        state = kernel.init(jax.random.split(jax.random.key(0), num_chains), position, target)
-        (_, adaptation), rate = jax.lax.scan(
-            one, (state, kernel.init_adaptation(state, target)), jnp.arange(num_warmup)
-        )
-        return kernel.tuning(adaptation, False), rate
-
-    tuning, rate = run(Position(sd * jax.random.normal(jax.random.key(3), (num_chains, 3)), None))
-    np.testing.assert_allclose(rate[-100:].mean(), 0.234, atol=0.06)
-    if metric == "diagonal":
-        np.testing.assert_allclose(tuning.metric.shared, sd, rtol=1e-3)
-        # Of a step of length s r, r of a chi distribution, a standard normal accepts 2 Phi(-s r / 2) (Roberts, Gelman and Gilks 1997).
-        length, accepted = scipy.stats.chi(3), scipy.stats.norm.cdf
-        wanted = scipy.optimize.brentq(lambda s: length.expect(lambda r: 2 * accepted(-s * r / 2)) - 0.234, 1, 3)
-        np.testing.assert_allclose(tuning.step_size, wanted, rtol=0.2)

@@ -73,11 +73,6 @@ def test_a_swap_exchanges_both_positions_with_their_densities(swap_step) -> None
     np.testing.assert_allclose(info.log_likelihood, after.log_likelihood[:num_cold], rtol=1e-12)
 
 
-def test_a_better_point_of_the_hot_chain_is_always_taken() -> None:
-    _, _, info = step(make(num_leapfrog_steps=1), jnp.repeat(jnp.asarray([[1.5], [0.5]]), 50, axis=0))
-    assert info.swapped.all()
-
-
 def test_pairs_are_strangers_to_each_other() -> None:
     """Reordering pairs, with both of their keys, reorders draws; a partner is what a chain depends on."""
     num_chains, kernel = 8, make(num_leapfrog_steps=3)

@@ -100,15 +100,6 @@ def test_values_and_gradients_are_those_of_the_plain_path(case, draws, size) -> 
     assert {name: v.dtype for name, v in by_latent.items()} == dict.fromkeys(draws, jnp.float32)
 
 
-def test_what_is_not_finite_is_seen(case, draws) -> None:
-    name = next(iter(draws))
-    latents = {k: v[0] for k, v in draws.items()} | {name: jnp.full_like(draws[name][0], jnp.nan)}
-    is_row = jnp.ones(case.spec.num_rows, bool)
-    value, gradient = on_gpu(case)(latents, case.arrays, is_row)
-    assert not jnp.isfinite(value)
-    assert not jnp.all(jnp.isfinite(gradient[name]))
-
-
 def test_second_derivatives_are_those_of_the_plain_path(case, draws) -> None:
     """As the curvature at a mode needs them: along a direction, through the density that kernels see."""
     layout = lay_out_rows(case.spec.num_rows, 1, case.spec.num_rows)
@@ -175,20 +166,6 @@ def test_the_fused_kernel_is_lowered_for_a_gpu_without_one() -> None:
 
     traced = jax.jit(sums).trace(*arguments)
     assert "mosaic_gpu" in traced.lower(lowering_platforms=("cuda",)).as_text()
-
-
-@pytest.mark.parametrize(("num_rows", "num_films"), [(1, 1), (64, 128), (65, 129), (700, 33)])
-def test_sides_of_any_length_are_padded_and_films_come_back_in_their_order(monkeypatch, num_rows, num_films) -> None:
-    monkeypatch.setattr(_fused_cells, "_kernel", stand_in)
-    random = np.random.default_rng(num_rows)
-    users, films = (jnp.asarray(random.standard_normal((n, 5)), jnp.float32) for n in (num_rows, num_films))
-    watched = jnp.asarray(random.random((num_rows, num_films)) < 0.3, jnp.uint8)
-    value, by_user, by_film = _fused_cells.sum_cells(users, films, _fused_cells.pack_bits(watched))
-    wide = np.asarray(users, float) @ np.asarray(films, float).T
-    residual = np.asarray(watched, float) - 1 / (1 + np.exp(-wide))
-    np.testing.assert_allclose(value, (watched * wide - np.logaddexp(0, wide)).sum(1), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(by_user, residual @ np.asarray(films, float), rtol=1e-3, atol=1e-2)
-    np.testing.assert_allclose(by_film, residual.T @ np.asarray(users, float), rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("initial", ["prior", "laplace"])

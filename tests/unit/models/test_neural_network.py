@@ -57,16 +57,6 @@ def test_numbers_are_normal_around_the_network() -> None:
     np.testing.assert_allclose(model.log_likelihood(latents, rows), expected, rtol=1e-10)
 
 
-def test_the_prior_narrows_with_the_inputs_of_a_unit() -> None:
-    model, latents, _ = make(task="regression", outcome="y", weight_scale=2.0, bias_scale=0.5, noise_scale=3.0)
-    z = {k: np.asarray(v) for k, v in latents.items()}
-    expected = stats.halfnorm(0, 3).logpdf(z["noise"])
-    for i, inputs in enumerate((5, 4, 3)):
-        expected += stats.norm(0, 2 / np.sqrt(inputs)).logpdf(z[f"weights_{i}"]).sum()
-        expected += stats.norm(0, 0.5).logpdf(z[f"biases_{i}"]).sum()
-    np.testing.assert_allclose(model.prior(model.spec).log_prob(latents), expected, rtol=1e-10)
-
-
 def test_exchanging_hidden_units_changes_weights_and_no_summary() -> None:
     model, latents, rows = make()
     order = jnp.asarray([2, 0, 3, 1])

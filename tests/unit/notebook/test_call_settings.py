@@ -32,12 +32,6 @@ def test_a_call_is_an_experiment(tmp_path: Path) -> None:
     assert made.values["title"] == made.name
 
 
-def test_a_name_tells_what_is_sampled_but_not_how_much_of_it(tmp_path: Path) -> None:
-    names = [described(tmp_path, draws=draws, seed=seed).name for draws, seed in ((10, 1), (20, 1), (10, 2))]
-    assert names[0] == names[1] != names[2]
-    assert names[0].startswith("gaussian-")
-
-
 def test_the_code_of_cells_is_part_of_the_name_but_comments_are_not(tmp_path: Path) -> None:
     names = []
     for body in ("0.0", "0.0  # zero", "1.0"):
@@ -61,19 +55,6 @@ def test_tables_and_arrays_become_files_named_after_their_content(tmp_path: Path
     arrays = described(tmp_path, data={"x": [[1.0], [2.0]], "n": 2}).values["data"]
     assert {name: a.tolist() for name, a in np.load(arrays["files"]).items()} == {"x": [[1.0], [2.0]], "n": 2}  # type: ignore[index]  # a block
     assert len(list((tmp_path / "notebook" / "inputs").iterdir())) == 3
-
-
-@pytest.mark.parametrize(
-    ("given", "settings"),
-    [
-        ("digits", {"source": "digits"}),
-        ("mine:Source", {"source": "mine:Source"}),
-        (Path("a/b.csv"), {"source": "table", "files": "a/b.csv"}),
-        (["a.npz", "b.npz"], {"source": "arrays", "files": ["a.npz", "b.npz"]}),
-    ],
-)
-def test_data_may_be_named(tmp_path: Path, given: object, settings: object) -> None:
-    assert described(tmp_path, data=given).values["data"] == settings
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,9 @@ import pytest
 
 import bayesmesh as bm
 from bayesmesh.cli import main
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import verify_files
-from bayesmesh.planning.plan import Plan
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.score_store import RowScores, write_pointwise
 from resealing import seal_as
@@ -103,24 +99,6 @@ def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> N
     assert main(["sweep", "scales"]) == 0
     assert "cannot be compared" in page.read_text()
     assert "have different outcomes" in page.read_text()
-
-
-def test_weights_vary_with_a_column_of_the_data(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan(is_partial=True)
-    rows = {"x": np.zeros((200, 2)), "site": np.arange(200, dtype=np.int32) % 2}
-    variables = {"site": Variable("category", ("north", "south"))}
-    shard(Dataset(rows, variables=variables), DataSettings(), plan.data_layout("one"))
-    assert main(["compare", "one", "two", "--by", "site", "--name", "sites"]) == 0
-    assert "weights vary with site is" in capsys.readouterr().err
-    page = (project / "results" / "comparisons" / "sites.html").read_text()
-    assert "north" in page
-    assert "Weights by site" in page
-    found = bm.compare("one", "two", by=rows["site"])
-    assert list(found.weights.columns) == ["num_rows", "one", "two"]
-    assert found.weights["num_rows"].tolist() == [100, 100]
-    for column, said in (("sit", "no column 'sit'"), ("x", "has shape (200, 2)")):
-        assert main(["compare", "one", "two", "--by", column]) != 0
-        assert said in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.errors import StoreError
 from bayesmesh.operations.gc import Unnamed, remove
-from bayesmesh.store.lock import LOCK_NAME, WriterLock
+from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import write_sealed
 
 IDENTITY = "0123456789abcdef"
@@ -21,16 +20,6 @@ def unnamed(tmp_path: Path) -> Unnamed:
         write_sealed(tmp_path / f"{group}.json", {"identity": IDENTITY})
     write_sealed(tmp_path / "group-002.json", {"identity": "f" * 16})
     return Unnamed(tmp_path / IDENTITY, 0, 0, 0.0)
-
-
-def test_nothing_is_removed_while_one_group_is_written(unnamed: Unnamed) -> None:
-    before = sorted(unnamed.folder.parent.rglob("*"))
-    with (
-        WriterLock(unnamed.folder / "group-001"),
-        pytest.raises(StoreError, match="group-001: is being written by"),
-    ):
-        remove(unnamed)
-    assert sorted(unnamed.folder.parent.rglob("*")) == before
 
 
 def test_all_groups_are_locked_until_the_folder_has_another_name(

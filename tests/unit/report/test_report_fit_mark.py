@@ -10,19 +10,11 @@ from bayesmesh.figures.figure_fit_check import Aspect, FitCheck
 from bayesmesh.report.report_fit_mark import mark_fit
 from bayesmesh.store.stored_description import ModelDescription
 
-NONE = ModelDescription()
 POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})
 NARROW = FitCheck(
     "predictive checks", "fail", "Variance / mean 8 observed.", {"narrow": 9.0}, frozenset({"bias", "tails"})
 )
 BOTH = ("predictive_checks", "loo")
-
-
-def test_unasked_checks_are_named_with_their_keys() -> None:
-    mark = mark_fit([], ["averaging"], NONE)
-    assert (mark.state, mark.badge) == ("none", "not checked")
-    assert "Add `loo: {}` and `predictive_checks: {}` to the experiment" in mark.lead
-    assert mark_fit([], ["loo"], NONE).lead == "The requested checks have no results."
 
 
 def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:

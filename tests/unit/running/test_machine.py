@@ -37,12 +37,6 @@ def test_the_smallest_limit_counts(tmp_path: Path, groups: dict[str, object], le
     assert available_memory(tmp_path) == left
 
 
-def test_where_the_system_does_not_say_there_is_no_limit(tmp_path: Path) -> None:
-    assert available_memory(tmp_path) is None
-    with limited_memory(None):
-        assert np.ones(2**24).sum() == 2**24
-
-
 def test_an_allocation_beyond_the_limit_fails_and_later_ones_do_not() -> None:
     with pytest.raises(MemoryError), limited_memory(2**28):
         np.ones(2**27)

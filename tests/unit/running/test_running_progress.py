@@ -15,13 +15,6 @@ from bayesmesh.running.running_progress import Progress
 ShowOn = Callable[[io.StringIO], io.StringIO]
 
 
-class Terminal(io.StringIO):
-    """A stderr that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "bayesmesh")
@@ -74,18 +67,3 @@ def test_a_line_every_half_minute_with_the_rate_of_this_run(
         "a: 960 of 1000 iterations",
     ]
     assert lines.messages[0] == "a: 930 of 1000 iterations, 1/s, 70 s to go"
-
-
-def test_a_bar_on_a_terminal(lines: pytest.LogCaptureFixture, show_on: ShowOn) -> None:
-    terminal = show_on(Terminal())
-    work = Progress("mnist sample", 4, done=1)
-    assert "mnist sample" in terminal.getvalue()
-    assert "1/4" in terminal.getvalue()
-    for _ in range(3):
-        work.advance(1, acceptance="0.81")
-    work.close()
-    last = terminal.getvalue().rstrip("\n").rsplit("\r", 1)[-1]
-    assert "4/4" in last
-    assert "acceptance=0.81" in last
-    assert "draw" in last
-    assert len(lines.messages) == 1, "and in the log file the line at the end"

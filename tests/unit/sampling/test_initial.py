@@ -159,13 +159,6 @@ def test_a_start_from_the_prior_is_spread_as_the_prior(make_case, make_program) 
     np.testing.assert_allclose(np.asarray(state.position.shared).std(), 1.5, rtol=0.1)
 
 
-def test_a_start_at_the_mode_is_higher_than_the_prior_s(make_case, make_program) -> None:
-    case = make_case("softmax_regression")
-    _, prior = initial_positions(make_program, case, {"method": "prior"})
-    _, mode = initial_positions(make_program, case, {"method": "mode", "steps": 50})
-    assert (total(mode) > total(prior) + 10).all()
-
-
 @pytest.mark.parametrize(("widening", "climbers"), [(1.0, 4), (3.0, 1)])
 def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_program, widening, climbers) -> None:
     """Of a normal posterior, whose precision is the number of rows and one more, they are draws, wherever the climb began."""

@@ -88,21 +88,6 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
 
-@pytest.mark.parametrize(
-    ("prior_scale", "method"), [(1e6, "uniform"), (20.0, "uniform"), (0.01, "prior"), (1.0, "prior")]
-)
-def test_chains_start_from_the_prior_unless_it_is_vague(build, make_case, prior_scale, method) -> None:
-    case = make_case("gaussian", prior_scale=prior_scale)
-    positions = []
-    for name in ("auto", method):
-        built = build(case, "hmc", num_chains=6, is_optimised=False, num_leapfrog_steps=2, initial={"method": name})
-        state, _ = built.compiled["initialise"](built.arguments(), built.data)
-        positions.append(np.asarray(state.kernel.position.shared))
-    # Every second one is a reflection by `auto` and `uniform`.
-    np.testing.assert_array_equal(positions[0][::2], positions[1][::2])
-    assert np.abs(positions[0]).max() < 5
-
-
 @pytest.mark.parametrize("method", ["auto", "uniform"])
 def test_two_chains_start_on_either_side_in_any_group(build, make_case, method: str) -> None:
     built = build(
@@ -274,7 +259,3 @@ def test_starts_among_the_worse_half_are_drawn_again(alone) -> None:
     arguments = alone.arguments(), alone.data, jax.block_until_ready, "uniform"
     state = start_chains(alone.compiled["initialise"], *arguments)
     np.testing.assert_array_equal(state.kernel.position.local, np.stack(levels)[chosen, np.arange(6)])
-
-
-def test_without_any_finite_start_the_first_are_taken() -> None:
-    np.testing.assert_array_equal(choose_starts(np.full((2, 3), np.nan), np.array(1, np.uint32)), [0, 0, 0])

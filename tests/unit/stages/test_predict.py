@@ -241,34 +241,3 @@ def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
     assert "row 1: 'x' holds no value" in said
     assert "leave out the column" in said
     assert "data:" not in said
-
-
-@pytest.mark.parametrize("name", ["numpyro", "pymc"])
-def test_functions_of_other_libraries_predict_without_an_outcome(
-    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    random = np.random.default_rng(5)
-    effects = np.arange(4.0) + random.normal(0, 0.2, (*SHAPE, 4))
-    latents = {"effects": effects, "sigma": np.full(SHAPE, 0.5)}
-    model = {"name": name, "function": f"{name}_functions:by_site"}
-    types = {"types": {"count": "integer"}}
-    trained(model, latents, **types)
-    pd.DataFrame({"count": [3, 0, 1, 3]}).to_csv("new.csv", index=False)
-    assert main(["predict", "old", "--table", "new.csv", "--interval", "0.8"]) == 0
-    found = pd.read_csv("new-predicted.csv")
-    wide = effects.reshape(-1, 4)[:, [3, 0, 1, 3]]
-    np.testing.assert_allclose((found["y_high"] - found["y_low"]) / np.hypot(0.2, 0.5), 2 * 1.2816, rtol=0.25)
-    if name == "numpyro":
-        np.testing.assert_allclose(found["y_mean"], wide.mean(0), rtol=1e-4)
-        np.testing.assert_allclose(found["mean_low"], np.quantile(wide, 0.1, axis=0), atol=1e-4)
-    else:
-        # PyMC has no expectation here: its estimate is the mean of simulated outcomes, without an interval.
-        np.testing.assert_allclose(found["y_mean"], wide.mean(0), atol=0.2)
-        assert found[["mean_low", "mean_high"]].isna().all(axis=None)
-    pd.DataFrame({"count": [3, 0, 4]}).to_csv("new.csv", index=False)
-    capsys.readouterr()
-    assert main(["predict", "old", "--table", "new.csv"]) != 0
-    assert "new.csv, row 3: an index is beyond the end of its array" in capsys.readouterr().err
-    pd.DataFrame({"x": [1.0]}).to_csv("new.csv", index=False)
-    assert main(["predict", "old", "--table", "new.csv"]) != 0
-    assert "no column 'count', on which predictions depend" in capsys.readouterr().err

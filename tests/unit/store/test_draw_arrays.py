@@ -34,20 +34,6 @@ def test_a_segment_is_one_file_of_all_chains(tmp_path: Path, event: tuple[int, .
     assert 2**10 < np.prod(array.chunks) * 4 < 2**24 or np.prod(array.chunks) == 4 * np.prod(event)
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-@pytest.mark.parametrize(
-    "value", [np.ones((3, 4, 3)), np.ones((2, 4, 5)), np.ones((2, 4)), np.ones((2, 4, 3), np.float32)]
-)
-def test_draws_of_another_shape_or_type_are_refused(tmp_path: Path, value: np.ndarray, reopened: bool) -> None:
-    arrays = DrawArrays(tmp_path, 4)
-    _write(arrays, np.ones((2, 4, 3)), 0)
-    if reopened:
-        arrays = DrawArrays(tmp_path, 4)
-    with pytest.raises(ValueError, match=r"posterior/x: .* does not continue float64"):
-        arrays.stage("posterior/x", value, 4)
-    np.testing.assert_array_equal(open_group(tmp_path / "draws.zarr")["posterior/x"][...], np.ones((2, 4, 3)))
-
-
 def test_staged_draws_leave_the_committed_ones_alone(tmp_path: Path) -> None:
     arrays = DrawArrays(tmp_path, 4)
     path = _write(arrays, np.ones((2, 3)), 0)

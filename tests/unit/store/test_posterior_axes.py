@@ -42,11 +42,6 @@ def test_every_dimension_has_a_coordinate_and_names_select(group: zarr.Group, tm
     assert read_labels(group, group["effects"]) == [list(SITES), None]  # type: ignore[arg-type]
 
 
-def test_a_name_that_an_array_bears_stays_with_it(group: zarr.Group, tmp_path: Path) -> None:
-    assert xr.open_zarr(tmp_path / "p.zarr", consolidated=False)["site"].dims[2:] == ("site_dim_0",)
-    assert read_labels(group, group["site"]) == [list(SITES)]  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("other", [("place", ("a", "b", "c")), ("place", None), ("mean", ("a", "b", "c"))])
 def test_another_axis_of_the_same_name_keeps_its_own(tmp_path: Path, other: tuple[str, tuple[str, ...] | None]) -> None:
     group = write(tmp_path / "p.zarr", {**AXES, "sd": [other]})

@@ -49,8 +49,3 @@ def test_nothing_found_is_refused(folder: Path, pattern: str, message: str, reme
     with pytest.raises(DataError, match=message) as caught:
         find_files([pattern], "data.files")
     assert remedy in caught.value.remedy
-
-
-def test_a_file_named_twice_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"data/a\.csv is named twice"):
-        find_files(["data/a.csv", "data/*.csv"], "data.files")

@@ -14,7 +14,6 @@ import zarr
 from scipy.io import netcdf_file
 
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.sources import arrays
 from bayesmesh.data.sources.arrays import Options, Source
 from bayesmesh.errors import DataError
 
@@ -76,17 +75,6 @@ def test_every_format_gives_the_same_data(tmp_path: Path, ending: str) -> None:
     assert dataset.rows["y"].dtype.kind == "i"
     assert dataset.rows["sigma"][2:4].tolist() == [16, 11]
     assert dataset.declared_counts == {"rows": 8}
-
-
-def test_arrays_are_chosen_renamed_and_copied_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_BLOCK_BYTES", 100)
-    x = np.arange(60.0).reshape(20, 3)
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["deep/group/x"], file["other"], file["text"] = x, np.zeros(7), "words"
-    dataset = read(tmp_path / "x.h5", arrays={"features": "deep/group/x"}, constants={"scale": 2.5})
-    np.testing.assert_array_equal(dataset.rows["features"][:], x)
-    assert (set(dataset.rows), dataset.constants) == ({"features"}, {"scale": 2.5})
-    assert dataset.rows["features"].chunks == (4, 3)
 
 
 def test_rows_of_several_files_follow_each_other(tmp_path: Path) -> None:

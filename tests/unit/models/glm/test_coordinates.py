@@ -102,18 +102,3 @@ def test_posteriors_of_many_rows_are_near_the_origin(outcome: str, family: str) 
     assert np.abs(np.linalg.solve(precision, gradient)).max() < 1
     values = np.linalg.eigvalsh(precision)
     assert 0.3 < values.min() < values.max() < 3
-
-
-@pytest.mark.parametrize(
-    ("outcome", "family", "name"),
-    [("growth", "student_t", "nu"), ("leaves", "negative_binomial", "shape"), ("mass", "gamma", "shape")],
-)
-def test_parameters_of_a_family_are_sampled_as_logs_unless_their_prior_has_bounds(
-    outcome: str, family: str, name: str
-) -> None:
-    """Where data say little about them, a posterior reaches over powers of ten."""
-    for text, is_log in ({}, True), ({name: "uniform(0.1, 50)"}, False):
-        model, _, _ = make(f"{outcome} ~ age", family, priors=text)
-        latents = draw(model)
-        x = model.prior(model.spec).experimental_default_event_space_bijector().inverse(latents)
-        assert np.allclose(x[name], np.log(latents[name])) == is_log

@@ -72,21 +72,6 @@ def test_a_curvature_that_the_prior_forbids_is_named_with_what_to_set(family: st
     assert warnings_of(f"{outcome} ~ year + I(year^2)", columns, family, priors={"coefficients": "normal(0, 200)"}, **options) == ()  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("formula", "family"),
-    [
-        ("y ~ z + w", "normal"), ("y ~ z * site + rare", "normal"), ("y ~ x * z * site", "normal"),
-        ("y ~ x + I(x^2) + I(x^3)", "normal"), ("y ~ 0 + x + site", "normal"), ("y ~ z + w + (1 + z | site)", "student_t"),
-        ("sign ~ z + w + rare", "bernoulli"), ("up ~ z * x + site * rare", "bernoulli"), ("count ~ z * site + rare", "poisson"),
-        ("count ~ x * z + (1 | site)", "negative_binomial"), ("cost ~ z + w + rare", "gamma"), ("level ~ x * z + rare", "ordinal"),
-        ("level ~ z + w + rare", "categorical"),
-    ],
-)  # fmt: skip
-def test_collinear_columns_rare_levels_and_separation_raise_no_alarm(formula: str, family: str) -> None:
-    for seed in range(3):
-        assert warnings_of(formula, table(seed), family) == ()
-
-
 def test_a_coefficient_that_float32_cannot_hold_is_refused() -> None:
     columns = table(0) | {"time": 1e9 * np.linspace(1.5e9, 1.6e9, NUM_ROWS)}
 

@@ -17,7 +17,6 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian, Options
 from bayesmesh.operations.check import checks
-from bayesmesh.operations.check.check_calibration import rank
 from bayesmesh.operations.check.checked_model import Subject, find_subject
 
 tfd = tfp.distributions
@@ -128,15 +127,6 @@ def test_calibration_sees_predictions_of_another_distribution(monkeypatch) -> No
     assert lines["calibration"].state == checks.FAILS
     assert "are not uniform" in lines["calibration"].seen
     assert lines["sampling"].state == checks.OK
-
-
-def test_ranks_of_what_is_not_finite_are_not_uniform() -> None:
-    generator = np.random.default_rng(0)
-    true, drawn = generator.standard_normal(60), generator.standard_normal((60, 40, 2))
-    assert rank({"x": (true, drawn)}).smallest > 1e-3
-    assert rank({"x": (true + 2, drawn)}).smallest < 1e-6
-    drawn[3, 0] = np.nan
-    assert np.isnan(rank({"x": (true, drawn)}).smallest)
 
 
 def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkeypatch) -> None:

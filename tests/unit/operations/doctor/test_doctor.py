@@ -17,7 +17,6 @@ from bayesmesh.operations.doctor import doctor_cluster, doctor_hardware, doctor_
 from bayesmesh.operations.doctor.doctor_finding import BLOCKS, OK, WARNS, Finding
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
-SEEN = {"version": "1", "platform": "cpu", "kinds": ["cpu", "cpu"], "error": 1e-7, "gpu_files": 0}
 
 
 @pytest.fixture
@@ -106,36 +105,7 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
 # -- Slurm -------------------------------------------------------------------------------------------------------------
 
 
-def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_path: Path) -> None:
-    environ = {
-        **commands(sbatch="", sinfo="echo 'gpu   up 1:00:00 gpu:4'", sacct="exit 1"),
-        "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2",
-        "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
-    }  # fmt: skip
-    found = doctor_cluster.check_scheduler(tmp_path, environ, tmp_path)
-    assert one(found, "job").seen == "JOB_ID=7, NTASKS=2, PROCID=1, JOB_GPUS=0"
-    assert one(found, "processes").seen.startswith("process 1 of 2, who meet at n1:")
-    assert one(found, "partitions").seen == "gpu up 1:00:00 gpu:4"
-    assert "squeue" in one(found, "accounting").seen
-
-
 # -- JAX ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seen", "environ", "name", "said"),
-    [
-        ({"gpu_files": 2}, {}, "platform", "cpu, although there are 2 GPUs"),
-        ({}, {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "3"}, "platform", "cpu, although this job was given GPU 3"),
-        ({"error": 3e-4}, {}, "precision", "a float32 product is off by 0.0003"),
-        ({"error": float("nan")}, {}, "precision", "a float32 product is off by nan"),
-    ],
-)
-def test_what_is_odd_about_jax_is_a_warning(
-    seen: dict[str, Any], environ: dict[str, str], name: str, said: str
-) -> None:
-    found = one([Finding("JAX", *row) for row in doctor_hardware.describe_jax({**SEEN, **seen}, environ)], name)
-    assert (found.state, found.seen) == (WARNS, said)
 
 
 # -- storage -----------------------------------------------------------------------------------------

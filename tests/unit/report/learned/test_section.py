@@ -56,22 +56,6 @@ def build(tmp_path: Path) -> Build:
     return make
 
 
-def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(build: Build) -> None:
-    found, _ = build()
-    coefficients, effects = found.findings
-    assert (found.trust, found.headline) == ("", coefficients.sentences[0])
-    assert [panel.title for panel in coefficients.densities] == ["b[0]", "b[1]"]
-    assert coefficients.sentences == [
-        "90% intervals: that of b[0] lies above 0, 1 contains it. They are not adjusted for multiple comparisons."
-    ]
-    assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
-    assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]
-    assert effects.note == "The 10 lowest and the 10 highest of 60 means."
-    sides = [each for each in effects.sentences if each.startswith("90% intervals: 2")]
-    assert len(sides) == 1, "counts are of all levels, not of those in the table"
-    assert [item.variable for item in found.others] == ["unused"]
-
-
 def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(tmp_path: Path) -> None:
     levels = ["site 1", "site 10", "site 2"]
     effects = np.random.default_rng(3).normal([1.0, 2.0, 3.0], 0.1, (4, 300, 3))

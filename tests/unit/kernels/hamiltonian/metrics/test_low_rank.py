@@ -98,15 +98,3 @@ def test_memory_does_not_grow_and_the_points_are_spread_over_the_window() -> Non
     draws = np.random.default_rng(1).multivariate_normal(np.full(NUM_COORDINATES, 3.0), COVARIANCE, 400)
     kept = draws.reshape(100, NUM_CHAINS, -1)[::16]
     np.testing.assert_array_equal(estimate.draws.shared[:7], kept[..., :SIZE])
-
-
-def test_many_chains_fill_no_more_than_the_buffer() -> None:
-    draws = of(np.random.default_rng(5).standard_normal((500, NUM_COORDINATES)))
-    estimate = METRIC.update_estimate(METRIC.init_estimate(draws), draws, draws)
-    assert estimate.is_point.shape == (2, 16)
-    assert estimate.moments.count == 500
-
-
-def test_there_are_no_more_directions_than_coordinates() -> None:
-    metric, position = LowRankMetric(), Position(jnp.ones((4, 3)), None)
-    assert metric.init(position, Position(None, None)).stretch.shape == (3,)
