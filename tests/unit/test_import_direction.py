@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,3 +99,12 @@ def test_what_does_not_compute_does_not_load_jax() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("folder", ["sampling", "models", "kernels", "store", "analyses"])
+def test_components_and_settings_are_passed_and_not_looked_up(folder: str) -> None:
+    """Stages read the specification and construct the components; what they call gets these as arguments."""
+    known = {"StageSpec", "load_component", "resolve_component", "options_class"}
+    for path in sorted((ROOT / "src" / "bayesmesh" / folder).rglob("*.py")):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert not names & known, path

@@ -5,18 +5,25 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh
 
-from bayesmesh.config.config_blocks import AUTO, ComputeSettings, MeshSettings, check_chains, check_start
+from bayesmesh.config.config_blocks import (
+    AUTO,
+    ComputeSettings,
+    MeshSettings,
+    SamplingSettings,
+    check_chains,
+    check_start,
+)
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Kernel
 from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
-from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.program_costs import cost_of_gradient, expected_seconds, largest_array, most_elements, row_tile
 from bayesmesh.sampling.program_datasets import DatasetPrograms
@@ -51,18 +58,38 @@ SEGMENT_DRAWS = 2**14
 """Bound on the length of a segment: a statistic with one number per draw still has shards of a sensible size."""
 
 
+class ProgramSettings(NamedTuple):
+    """Everything except the data from which the program of a chain group is made.
+
+    Attributes:
+        experiment, model_name, kernel_name: names, for messages.
+        model, kernel: the components, each as its class and its options.
+        sampling, compute: the experiment's settings.
+        num_chains: chains of the program.
+    """
+
+    experiment: str
+    model_name: str
+    kernel_name: str
+    model: tuple[type[Model], Any]
+    kernel: tuple[type[Kernel[Any, Any, Any, Any]], Any]
+    sampling: SamplingSettings
+    compute: ComputeSettings
+    num_chains: int
+
+
 def make_program(
-    spec: StageSpec,
+    settings: ProgramSettings,
     data_spec: DataSpec,
     slice_draws: int,
     read_blocks: ReadBlocks | None = None,
     mesh: tuple[int, int] | None = None,
     row_tile: int | None = None,
 ) -> Program:
-    """Return the program of one chain group as the spec describes it.
+    """Return the program of one chain group.
 
     Args:
-        spec: specification of `compile` or `sample`.
+        settings: the components, and how they are sampled.
         data_spec: the data.
         slice_draws: most iterations of a call.
         read_blocks: reads the rows, for a model that starts from the data.
@@ -74,28 +101,27 @@ def make_program(
         ConfigError: the kernel needs another number of chains, or lacks a method or a statistic; or its start cannot be found on
             this mesh.
     """
-    compute, sampling = spec.compute, spec.sampling
-    (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
+    compute, sampling, name = settings.compute, settings.sampling, settings.kernel_name
+    (model_class, options), (kernel_class, kernel_options) = settings.model, settings.kernel
     if model_class.reads_whole(options):
-        _check_whole(spec)
+        _check_whole(settings)
     model = model_class(options, data_spec)
-    where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
-    # The spec of the compile stage counts the chains of a single program.
-    check_chains(where, spec.kernel.name, spec.num_chains, least, multiple)
+    where, least, multiple = f"experiment '{settings.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
+    check_chains(where, name, settings.num_chains, least, multiple)
     if kernel_class.starts_from_prior:
-        check_start(where, spec.kernel.name, sampling.initial)
-        _check_prior(model, spec)
+        check_start(where, name, sampling.initial)
+        _check_prior(model, settings)
     if missing := sorted(kernel_class.__abstractmethods__):
         raise ConfigError(
-            f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: lacks the method {', '.join(missing)}",
+            f"{inspect.getfile(kernel_class)}: kernel {name}: lacks the method {', '.join(missing)}",
             "define it; docs/contracts/kernel.md says what each returns",
         )
     if missing := sorted({"lp", "log_likelihood", "n_steps"} - getattr(kernel_class, "statistics", {}).keys()):
         raise ConfigError(
-            f"{inspect.getfile(kernel_class)}: kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
+            f"{inspect.getfile(kernel_class)}: kernel {name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
-    devices, target, tile = _lay_out(spec, data_spec, model, mesh, row_tile)
+    devices, target, tile = _lay_out(settings, data_spec, model, mesh, row_tile)
     if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and devices.shape[CHAIN_AXIS] > 1:
         raise ConfigError(
             f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
@@ -104,19 +130,23 @@ def make_program(
         )
     kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
     kernel = kernel_class(kernel_options, sampling.warmup)
-    program = Program(target, kernel, devices, sampling, spec.num_chains, slice_draws)
+    program = Program(target, kernel, devices, sampling, settings.num_chains, slice_draws)
     program.points = find_points(where, sampling.initial, target, read_blocks)
-    return _of_datasets(program, spec, tile) if data_spec.dataset_counts else program
+    return _of_datasets(program, settings, tile) if data_spec.dataset_counts else program
 
 
 def _lay_out(
-    spec: StageSpec, data_spec: DataSpec, model: Model, chosen: tuple[int, int] | None, known_tile: int | None
+    settings: ProgramSettings,
+    data_spec: DataSpec,
+    model: Model,
+    chosen: tuple[int, int] | None,
+    known_tile: int | None,
 ) -> tuple[Mesh, Target, int]:
     """Return the mesh, the log density with its rows laid out over it, and the tile; for many datasets, those of one."""
-    compute, chains = spec.compute, spec.num_chains
+    compute, chains = settings.compute, settings.num_chains
     # Condensed rows are few, so devices share the chains and need not wait for each other at every step.
     is_few = data_spec.is_condensed and compute.processes == 1
-    shares_rows = spec.sampling.mode == "sharded" and not model.reads_whole(model.options) and not is_few
+    shares_rows = settings.sampling.mode == "sharded" and not model.reads_whole(model.options) and not is_few
 
     def on(compute: ComputeSettings) -> tuple[Mesh, Target, int]:
         mesh = build_mesh(compute, num_chains=chains, is_sharded=shares_rows)
@@ -150,14 +180,14 @@ def _lay_out(
         mesh, target, tile = on(on_one)
         cores = choose_cores(
             expected_seconds(cost_of_gradient(target, chains), mesh), chains, len(find_devices(compute)),
-            shares_rows=shares_rows, steps_alone=spec.component("kernel")[0].steps_alone is True,
+            shares_rows=shares_rows, steps_alone=settings.kernel[0].steps_alone is True,
         )  # fmt: skip
         if cores == MeshSettings():
             return mesh, target, tile
     return on(compute.model_copy(update={"mesh": cores}))
 
 
-def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetPrograms:
+def _of_datasets(program: Program, settings: ProgramSettings, tile: int) -> DatasetPrograms:
     """Return the programs of all datasets from those of one.
 
     Raises:
@@ -165,40 +195,40 @@ def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetProgram
     """
     data_spec = program.target.spec
     counts = data_spec.dataset_counts
-    mesh = mesh_of_datasets(spec.compute, len(counts))
+    mesh = mesh_of_datasets(settings.compute, len(counts))
     if (local := program.target.model.local_latents) and len(set(counts)) > 1:
         raise ConfigError(
-            f"experiment '{spec.experiment}': key 'data.replicates': model '{spec.model.name}' has latents with an entry for"
+            f"experiment '{settings.experiment}': key 'data.replicates': model '{settings.model_name}' has latents with an entry for"
             f" each row ({', '.join(sorted(local))}), and datasets have {min(counts)} to {max(counts)} rows",
             "give it a latent of fixed length, of which a row takes the entry that a field of integers names",
         )
-    most_chains = MOST_CHAINS_TOGETHER.get(mesh.devices.flat[0].platform, spec.num_chains * len(counts))
-    block = max(1, min(tile // data_spec.num_rows, most_chains // spec.num_chains))
+    most_chains = MOST_CHAINS_TOGETHER.get(mesh.devices.flat[0].platform, settings.num_chains * len(counts))
+    block = max(1, min(tile // data_spec.num_rows, most_chains // settings.num_chains))
     return DatasetPrograms(program, counts, mesh, block)
 
 
-def _check_whole(spec: StageSpec) -> None:
+def _check_whole(settings: ProgramSettings) -> None:
     """Refuse to spread the rows of a model that needs all of them together.
 
     Raises:
         ConfigError: the experiment asks for several processes, or devices along the rows.
     """
-    compute, where = spec.compute, f"experiment '{spec.experiment}'"
+    compute, where = settings.compute, f"experiment '{settings.experiment}'"
     if compute.processes > 1:
         raise ConfigError(
             f"{where}: key 'compute.processes': {compute.processes} processes would share the rows, which model"
-            f" '{spec.model.name}' takes all together",
+            f" '{settings.model_name}' takes all together",
             "use\n    compute:\n      processes: 1\n    sampling:\n      mode: independent\n  with several chain_groups",
         )
     if compute.mesh != "auto" and compute.mesh.data > 1:
         raise ConfigError(
             f"{where}: key 'compute.mesh.data': {compute.mesh.data} devices would share the rows, which model"
-            f" '{spec.model.name}' takes all together",
+            f" '{settings.model_name}' takes all together",
             "use `mesh: auto`, or `mesh: {chain: N}`, which spreads the chains",
         )
 
 
-def _check_prior(model: Model, spec: StageSpec) -> None:
+def _check_prior(model: Model, settings: ProgramSettings) -> None:
     """Refuse a kernel that starts from prior draws if the model cannot draw from its prior.
 
     Raises:
@@ -206,8 +236,8 @@ def _check_prior(model: Model, spec: StageSpec) -> None:
     """
     if not model.has_proper_prior:
         raise ConfigError(
-            f"experiment '{spec.experiment}': key 'kernel.name': {spec.kernel.name} begins with draws of the prior, and"
-            f" model '{spec.model.name}' has none: a test point, a flat prior or a potential",
+            f"experiment '{settings.experiment}': key 'kernel.name': {settings.kernel_name} begins with draws of the prior, and"
+            f" model '{settings.model_name}' has none: a test point, a flat prior or a potential",
             "give it a prior that can be drawn from, or use another kernel, such as nuts",
         )
 

@@ -39,6 +39,7 @@ from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.sampling_summaries import Extent, lower_derived
 from bayesmesh.stages.stage_checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 _log = logging.getLogger("bayesmesh")
@@ -149,7 +150,7 @@ def _compile(work: _Work) -> _Made:
         sampled_spec = sampled.spec(spec.compute.dtype)
         may_grow = program_audit.may_grow(*spec.component("model"), sampled_spec, latents)
         equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
-        probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
+        probe = make_program(program_settings(spec), sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
         def check() -> None:

@@ -35,6 +35,7 @@ from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start, training_row
 from bayesmesh.stages.stage_inputs import in_file_of, shards_of
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import StopRecord
@@ -75,7 +76,9 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
-            program = make_program(spec, sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks)
+            program = make_program(
+                program_settings(spec), sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks
+            )
             warn_of_idle_gpu(program.mesh, compute)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             made_from = {"config": spec.config, "data": shards.fingerprint, "draws": DRAWS}

@@ -24,16 +24,20 @@ from bayesmesh.analyses.recommendation.film_list_request import (
     find_user,
     list_rows,
     most_draws,
-    open_experiment,
 )
 from bayesmesh.analyses.recommendation.film_list_text import FilmList, as_text, check_output_name, write_list
 from bayesmesh.analyses.recommendation.recommended_films import find_films, read_watched
+from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.declarations import read_flag
+from bayesmesh.config.experiment import component_options
+from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
 from bayesmesh.running.run_arguments import refuse_overwriting
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.seals import check_output
 
 _KEY = "recommendation"
 
@@ -167,3 +171,25 @@ FOR_USERS = {"user": for_user, "watched": for_watched, "rated": for_rated}
 def _list(logits: np.ndarray, is_watched: np.ndarray, asked: Asked) -> list[ListedFilm]:
     generator = np.random.default_rng(SEED)
     return list_films(logits, is_watched, asked.num_films, asked.depth, asked.order, generator)
+
+
+def open_experiment(layout: ExperimentLayout) -> Opened:
+    """Open the posterior's settings and data.
+
+    Raises:
+        ConfigError: there is no posterior, or its model cannot fold in users.
+        StoreError: a result is damaged.
+    """
+    spec = find_spec(layout)
+    name = spec.model.name
+    is_of_ratings = read_flag("model", name, "folds_in_ratings")
+    if not is_of_ratings and not read_flag("model", name, "folds_in"):
+        raise ConfigError(
+            f"experiment '{layout.experiment}': model '{name}' declares neither `folds_in` nor `folds_in_ratings`",
+            "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
+        )
+    check_output(layout.results, layout.posterior)
+    data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
+    check_output(layout.results, data_layout.sharded)
+    options = options_class("model", name).model_validate(component_options("model", dict(spec.model)))
+    return Opened(Shards(data_layout.shards), is_of_ratings, options)

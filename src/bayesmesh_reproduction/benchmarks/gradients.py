@@ -24,6 +24,7 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.sampling_mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.state_leaves import place
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
 
@@ -156,7 +157,7 @@ class Gradient:
         }
         spec = StageSpec(stage="sample", experiment="gradients", config=config, num_chains=case["chains"])
         configure_jax(spec.compute)
-        program = make_program(spec, data_spec, slice_draws=1)
+        program = make_program(program_settings(spec), data_spec, slice_draws=1)
         target, mesh = program.target, program.mesh
         self._data = program.put_data(rows)
         shapes = target.position.position_shapes

@@ -29,6 +29,7 @@ from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.stages.stage_inputs import shards_of
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import read_sealed
@@ -74,7 +75,9 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
-    program = make_program(spec, shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws)
+    program = make_program(
+        program_settings(spec), shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws
+    )
     compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
     data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
     memory: dict[int, float] = {}

@@ -19,6 +19,7 @@ from bayesmesh.sampling.program_sizes import (
     choose_lengths,
     make_program,
 )
+from bayesmesh.stages.stage_programs import program_settings
 from cases import OPTIONS
 
 
@@ -74,7 +75,7 @@ def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling
         "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
         "compute": {"dtype": "float64", "sharding": sharding, **(compute or {})},
     }  # fmt: skip
-    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+    return program_settings(make_spec("sample", "some", experiment_class().model_validate(config), "results"))
 
 
 def test_a_program_is_what_its_spec_says(make_case) -> None:
@@ -127,7 +128,7 @@ def whole(prior=True, kernel="hmc", **more):
         "title": "Some", "data": {"source": "hidden_markov"}, "model": {"name": "log_density", **options},
         "kernel": {"name": kernel}, "sampling": {"chains": 18, "warmup": 21}, **more,
     }  # fmt: skip
-    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+    return program_settings(make_spec("sample", "some", experiment_class().model_validate(config), "results"))
 
 
 def test_cores_share_the_chains_of_a_model_that_takes_all_rows_if_its_gradient_is_long(make_case, monkeypatch) -> None:
@@ -151,7 +152,7 @@ def test_kernels_with_many_chains_run_in_groups(make_case, stage: str) -> None:
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "tempered_smc"},
         "sampling": {"chains": 64, "chain_groups": 4, "mode": "independent", "initial": {"method": "prior"}},
     }  # fmt: skip
-    asked = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    asked = program_settings(make_spec(stage, "some", experiment_class().model_validate(config), "results"))
     assert make_program(asked, make_case("gaussian").spec, 16).num_chains == 16
 
 

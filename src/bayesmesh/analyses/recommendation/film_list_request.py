@@ -8,17 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.recommendation.film_list import INTERVAL, ListedFilm, Order
-from bayesmesh.config.config_registry import options_class
-from bayesmesh.config.declarations import read_flag
-from bayesmesh.config.experiment import component_options
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.planning.posterior_plan import find_spec
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.seals import check_output
 
 MAX_DRAWS = 150
 """Number of draws for a new user, whose latents are sampled for each draw of the films."""
@@ -52,38 +46,14 @@ class Opened(NamedTuple):
     """An experiment with a posterior, compared with the records of its jobs.
 
     Attributes:
-        spec: settings with which the posterior was sampled.
         shards: its data, as the source has them.
         is_of_ratings: whether its data are ratings rather than a watch matrix.
         options: of the model.
     """
 
-    spec: StageSpec
     shards: Shards
     is_of_ratings: bool
     options: Any
-
-
-def open_experiment(layout: ExperimentLayout) -> Opened:
-    """Open the posterior's settings and data.
-
-    Raises:
-        ConfigError: there is no posterior, or its model cannot fold in users.
-        StoreError: a result is damaged.
-    """
-    spec = find_spec(layout)
-    name = spec.model.name
-    is_of_ratings = read_flag("model", name, "folds_in_ratings")
-    if not is_of_ratings and not read_flag("model", name, "folds_in"):
-        raise ConfigError(
-            f"experiment '{layout.experiment}': model '{name}' declares neither `folds_in` nor `folds_in_ratings`",
-            "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
-        )
-    check_output(layout.results, layout.posterior)
-    data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
-    check_output(layout.results, data_layout.sharded)
-    options = options_class("model", name).model_validate(component_options("model", dict(spec.model)))
-    return Opened(spec, Shards(data_layout.shards), is_of_ratings, options)
 
 
 def find_user(user_id: str, names: Sequence[str], experiment: str) -> int:

@@ -17,6 +17,7 @@ from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.starts import start_chains
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh_reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed
@@ -51,7 +52,7 @@ class Ours:
         slots = max(self.warmup, *(b - a for a, b in zip((0, *LOOKS), LOOKS, strict=False) if b <= 2 * self.budget))
 
         def compile_programs() -> None:
-            self.program = make_program(spec, posterior.spec, slice_draws=slots)
+            self.program = make_program(program_settings(spec), posterior.spec, slice_draws=slots)
             self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
         _, seconds = timed(compile_programs)

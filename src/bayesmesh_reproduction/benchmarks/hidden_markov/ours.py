@@ -14,6 +14,7 @@ from bayesmesh.sampling.program import PROGRAMS
 from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
+from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh_reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh_reproduction.benchmarks.worker import timed
 
@@ -57,7 +58,9 @@ class Ours(Sampler):
         num_rows, num_steps = self.emissions.shape
         fields = {"emissions": FieldSpec((num_steps,), "float64")}
         data_spec = DataSpec(num_rows, fields, {}, self.spec.compute.dtype)
-        self.program = make_program(self.spec, data_spec, slice_draws=max(self.warmup, self.num_draws))
+        self.program = make_program(
+            program_settings(self.spec), data_spec, slice_draws=max(self.warmup, self.num_draws)
+        )
         self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
     def _iterate(self, seed: int) -> Any:
