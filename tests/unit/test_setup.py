@@ -161,6 +161,11 @@ def test_locks_fit_pyproject() -> None:
         if not requirement.specifier.contains(pins(lock).get(canonicalize_name(requirement.name), "==0")[2:], True)
     ]
     assert stale == [], "run `make lock`"
+    # Their next versions are tried before users get them.
+    bounded = {"jax", "snakemake"}
+    bounds = {r.name: str(r.specifier) for r in map(Requirement, wanted["cpu"]) if r.name in bounded}
+    assert bounds.keys() == bounded
+    assert all("<" in bound for bound in bounds.values()), bounds
 
 
 def test_the_conda_environment_follows_the_locks() -> None:
