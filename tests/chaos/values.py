@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workspace import hashes
 
-TIMED = {"benchmarks", "commits", "ledger", "logs", "seals"}
+TIMED = {"commits", "ledger", "logs", "seals"}
 """Folders of files that say when something was done, or how long it took; markers of commits are compared by ``commits.py``."""
 
 TIMED_FILES = ("audit.json", "index.html", "ledger.csv", "report.html")

@@ -22,7 +22,7 @@ from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, ma
 from bayesmesh.planning.plan_flow import STAGES
 
 NAMES = list_components("analysis")
-FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "benchmarks", "posterior.zarr"}
+FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "posterior.zarr"}
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
 

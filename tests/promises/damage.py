@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 RESULTS = Path("results")
 
-HARMLESS = ("logs", "benchmarks", ".cache")
+HARMLESS = ("logs", ".cache")
 """Folders of files that nobody reads for a result: logs, and Snakemake's times; entries of the cache are checked when read."""
 
 
@@ -265,7 +265,7 @@ def readers(damage: Damage, analyses: dict[str, list[str]]) -> list[list[str]]:
 
 def tables(folder: Path) -> dict[str, str]:
     """Return the digests of all results that do not depend on when they were made."""
-    volatile = ("ledger", "seals", "logs", "benchmarks", ".cache")
+    volatile = ("ledger", "seals", "logs", ".cache")
     files = (p for p in folder.rglob("*") if p.is_file() and not set(volatile) & set(p.relative_to(folder).parts))
     kept = (
         p

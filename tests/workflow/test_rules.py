@@ -59,7 +59,7 @@ def test_there_is_a_rule_for_every_stage() -> None:
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
-@pytest.mark.parametrize("part", ["output", "log", "benchmark", "conda", "params", "message", "shell"])
+@pytest.mark.parametrize("part", ["output", "log", "conda", "params", "message", "shell"])
 def test_every_rule_declares(file: str, rule: str, part: str) -> None:
     assert re.search(rf"^    {part}:\n", WORKING[file, rule], re.M)
 

@@ -19,8 +19,6 @@ for _analysis in PLAN.analyses():
             ],
         log:
             f"results/{{experiment}}/logs/{_analysis.verb}.log",
-        benchmark:
-            f"results/{{experiment}}/benchmarks/{_analysis.verb}.tsv"
         conda:
             "../../envs/bayesmesh.yaml"
         threads: lambda wildcards: PLAN.share(wildcards.experiment, PLAN.cores)

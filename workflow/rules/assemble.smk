@@ -5,8 +5,6 @@ rule assemble:
         update(directory("results/{experiment}/posterior.zarr")),
     log:
         "results/{experiment}/logs/assemble.log",
-    benchmark:
-        "results/{experiment}/benchmarks/assemble.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     threads: lambda wildcards: PLAN.share(wildcards.experiment, PLAN.cores)

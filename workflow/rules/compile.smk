@@ -5,8 +5,6 @@ rule compile:
         update("results/{experiment}/program/audit.json"),
     log:
         "results/{experiment}/logs/compile.log",
-    benchmark:
-        "results/{experiment}/benchmarks/compile.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     # The same devices as sampling, so that the cached program is the one that sampling runs.

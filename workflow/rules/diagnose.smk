@@ -16,8 +16,6 @@ rule diagnose:
         ),
     log:
         "results/{experiment}/logs/diagnose.log",
-    benchmark:
-        "results/{experiment}/benchmarks/diagnose.tsv"
     # The verdict comes before analyses.
     priority: 1
     conda:

@@ -5,8 +5,6 @@ rule fetch:
         update("results/data/{dataset}/fetched.json"),
     log:
         "results/data/{dataset}/logs/fetch.log",
-    benchmark:
-        "results/data/{dataset}/benchmarks/fetch.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     params:

@@ -11,8 +11,6 @@ rule report:
         update("results/{experiment}/ledger.csv"),
     log:
         "results/{experiment}/logs/report.log",
-    benchmark:
-        "results/{experiment}/benchmarks/report.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     params:
@@ -36,8 +34,6 @@ rule index:
         ),
     log:
         "results/logs/index.log",
-    benchmark:
-        "results/benchmarks/index.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     params:

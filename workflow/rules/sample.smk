@@ -7,8 +7,6 @@ rule sample:
         update("results/{experiment}/chains/{group}.json"),
     log:
         "results/{experiment}/logs/sample-{group}.log",
-    benchmark:
-        "results/{experiment}/benchmarks/sample-{group}.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     threads: lambda wildcards: PLAN.threads(wildcards.experiment, PLAN.cores)

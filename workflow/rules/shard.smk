@@ -6,8 +6,6 @@ rule shard:
         update(directory("results/data/{dataset}/{split}/shards.zarr")),
     log:
         "results/data/{dataset}/{split}/logs/shard.log",
-    benchmark:
-        "results/data/{dataset}/{split}/benchmarks/shard.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     params:

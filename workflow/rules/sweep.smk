@@ -17,8 +17,6 @@ rule sweep:
         ),
     log:
         "results/{sweep}/logs/comparison.log",
-    benchmark:
-        "results/{sweep}/benchmarks/comparison.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
     params:

@@ -37,7 +37,7 @@ OTHER_VERBS = frozenset({
 OWN_KEY = "analyses"
 """Key of an experiment for analyses of users' packages; a shipped analysis is a key by itself."""
 
-EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})
+EXPERIMENT_FOLDERS = frozenset({"chains", "diagnostics", "ledger", "logs", "program", "specs"})
 """Folders of an experiment that do not belong to an analysis."""
 
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
