@@ -37,7 +37,7 @@ OF_REPRODUCTION = {
     "study": 'config="stopping", code=reproduction.code("studies/*.py"),',
     "claims": 'config=lambda wildcards: reproduction.claims_digest(PLAN), code=reproduction.code( "claims/*", "pages/claims.py", "pages/templates/claims.html" ),',
     "benchmark": "config=REPRODUCTION.benchmarks.model_dump_json(), code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),",
-    "sweep": 'config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep), code=PLAN.code_of("sweep"),',
+    "sweep": 'config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep), code=PLAN.code_of("report"),',
     "benchmark_page": 'config="page", code=reproduction.code("pages/benchmarks.py", "pages/templates/benchmarks.html"),',
 }
 """Rules beside the flow -> their params."""
