@@ -17,7 +17,7 @@ from bayesmesh.config.config_refit_settings import Folds, LeftOut
 from bayesmesh.config.config_registry import list_components, load_component, options_class, resolve_component
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in, names_others
 from bayesmesh.planning.plan_flow import STAGES
 

@@ -18,7 +18,7 @@ import yaml
 import zarr
 
 from bayesmesh.planning.planned_site import site_for
-from bayesmesh.report.report_times import AROUND, WAITING
+from bayesmesh.report.times import AROUND, WAITING
 from bayesmesh.running.slurm.slurm_commands import srun_command
 from loopback import GPUS, MAX_MINUTES, Cluster
 from submission import sbatch_command

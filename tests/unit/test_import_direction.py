@@ -18,7 +18,7 @@ BROKEN = {
     "layers": ("store/layout.py", "bayesmesh.planning.plan_specs"),
     "reproduction": ("operations/gc.py", "bayesmesh_reproduction.__main__"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
-    "tables": ("report/report_page.py", "bayesmesh.models.base"),
+    "tables": ("report/page.py", "bayesmesh.models.base"),
     "draws": ("analyses/averaging/average_scores.py", "bayesmesh.sampling.sampling_mesh"),
     "without-jax": ("files.py", "jax"),
     "without-jax-themselves": ("cli.py", "jax"),
@@ -82,7 +82,7 @@ def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
 def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
         "cli", "config.config_loading", "data.data_sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
-        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.report_page", "stages.diagnose",
+        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "stages.diagnose",
         "stages.report", "store.stored_segments",
     )  # fmt: skip
     code = (

@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 

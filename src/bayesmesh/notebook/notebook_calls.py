@@ -117,8 +117,8 @@ def compare(
 
     from bayesmesh.notebook.result import layout_of
     from bayesmesh.notebook.shown_comparison import ShownComparison
-    from bayesmesh.report.comparison.comparison_scores import compare_experiments
     from bayesmesh.report.comparison.model_comparison import Feature
+    from bayesmesh.report.comparison.scores import compare_experiments
 
     feature = None if by is None else Feature(str(getattr(by, "name", None) or "by"), np.asarray(by))
     return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared], feature))

@@ -15,15 +15,15 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import condition_of
-from bayesmesh.report.comparison.comparison_page import write_comparison
-from bayesmesh.report.comparison.comparison_scores import (
+from bayesmesh.report.comparison.model_comparison import Feature
+from bayesmesh.report.comparison.page import write_comparison
+from bayesmesh.report.comparison.scores import (
     choose_scores,
     compare_experiments,
     evidence_of,
     find_pointwise,
 )
-from bayesmesh.report.comparison.comparison_text import sentences
-from bayesmesh.report.comparison.model_comparison import Feature
+from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
 

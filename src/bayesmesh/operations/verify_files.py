@@ -14,7 +14,7 @@ from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import is_as_written, read_bytes
 from bayesmesh.planning.plan_specs import StageSpec, is_altered
 from bayesmesh.planning.planned_jobs import data_outputs, experiment_outputs
-from bayesmesh.report.report_times import check_table
+from bayesmesh.report.times import check_table
 from bayesmesh.running.run_ledger import check_ledger
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.layout import (

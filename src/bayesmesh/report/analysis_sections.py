@@ -20,7 +20,7 @@ from bayesmesh.config.config_registry import load_component, options_class
 from bayesmesh.config.declarations import AnalysisDeclaration, declared
 from bayesmesh.config.experiment import requested
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.figures.figure_sections import KeyNumber, Section
+from bayesmesh.figures.sections import KeyNumber, Section
 from bayesmesh.store.layout import ExperimentLayout
 
 _log = logging.getLogger("bayesmesh")

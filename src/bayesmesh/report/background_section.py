@@ -15,7 +15,7 @@ from bayesmesh.figures import formats
 from bayesmesh.files import read_bytes, read_json
 from bayesmesh.planning.plan_specs import is_altered
 from bayesmesh.report.fact_rows import Fact, list_facts
-from bayesmesh.report.report_times import (
+from bayesmesh.report.times import (
     AROUND,
     BESIDE,
     ORDER,

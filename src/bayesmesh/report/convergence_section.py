@@ -14,9 +14,7 @@ from bayesmesh.diagnostics.mode_stays import find_modes
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
-from bayesmesh.report.diagnostics_tables import Coordinate, worst_first
-from bayesmesh.report.learned.learned_effects import meanings_of
-from bayesmesh.report.report_convergence import (
+from bayesmesh.report.convergence import (
     MEASURES,
     NUM_BLOCKS,
     draw_counts,
@@ -26,8 +24,10 @@ from bayesmesh.report.report_convergence import (
     rank_reach,
     shown_chains,
 )
-from bayesmesh.report.report_draws import DrawReader, rank_difference
-from bayesmesh.report.report_efficiency import draw_efficiency, draw_growth
+from bayesmesh.report.diagnostics_tables import Coordinate, worst_first
+from bayesmesh.report.draws import DrawReader, rank_difference
+from bayesmesh.report.efficiency import draw_efficiency, draw_growth
+from bayesmesh.report.learned.effects import meanings_of
 
 NUM_WORST = 12
 _HALF = (340, 210)

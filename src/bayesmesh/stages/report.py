@@ -14,9 +14,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.report.report_index import IndexedPage, IndexedSweep, write_index
-from bayesmesh.report.report_page import write_page
-from bayesmesh.report.report_provenance import describe_project
+from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
+from bayesmesh.report.page import write_page
+from bayesmesh.report.provenance import describe_project
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.running.running_overhead import add_ends
 from bayesmesh.store.receipts import write_receipts

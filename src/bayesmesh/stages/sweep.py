@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.planning.plan import Plan
-from bayesmesh.report.report_sweep_page import write_sweep
+from bayesmesh.report.sweep_page import write_sweep
 from bayesmesh.stages.report import describe
 from bayesmesh.store.layout import SweepLayout
 from bayesmesh.store.seals import check_output, seal_other

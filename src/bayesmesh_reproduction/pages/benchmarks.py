@@ -13,7 +13,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel, draw, log_axis, series
 from bayesmesh.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
-from bayesmesh.report import report_page
+from bayesmesh.report import page as report_page
 from bayesmesh_reproduction.layout import BenchmarkLayout
 from bayesmesh_reproduction.pages import TEMPLATES
 

@@ -26,7 +26,7 @@ from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
 from bayesmesh.analyses.predictive_checks.predictive_terms import list_terms
 from bayesmesh.analyses.predictive_checks.section import fit_check
 from bayesmesh.models.glm.description import REMEDIES
-from bayesmesh.report.report_fit_mark import FitMark, mark_fit
+from bayesmesh.report.fit_mark import FitMark, mark_fit
 from bayesmesh.store.score_store import RowScores
 from bayesmesh.store.stored_description import ModelDescription
 

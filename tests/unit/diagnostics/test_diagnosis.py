@@ -17,7 +17,7 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
 from bayesmesh.report.diagnostics_tables import read_summary, worst_first
-from bayesmesh.report.report_opening import say_scope
+from bayesmesh.report.opening import say_scope
 from bayesmesh.store.layout import FIXED, ExperimentLayout
 from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write

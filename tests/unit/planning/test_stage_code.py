@@ -144,7 +144,7 @@ EDITS: list[tuple[dict[str, Any], str, set[str]]] = [
     ({}, "bayesmesh/analyses/averaging/section.py", {"average", "report"}),
     ({}, "bayesmesh/analyses/averaging/average_scores.py", {"average", "report"}),
     ({}, "bayesmesh/sampling/program.py", set()),
-    ({}, "bayesmesh/report/report_page.py", set()),
+    ({}, "bayesmesh/report/page.py", set()),
 ]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
 from bayesmesh.config.config_blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
-from bayesmesh.report.report_index import write_index
-from bayesmesh.report.report_page import write_page
+from bayesmesh.report.index import write_index
+from bayesmesh.report.page import write_page
 from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.zarr_arrays import open_group, write_array

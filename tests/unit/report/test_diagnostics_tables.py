@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bayesmesh.report.convergence import draw_ranks, rank_reach
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, worst_first
-from bayesmesh.report.report_convergence import draw_ranks, rank_reach
-from bayesmesh.report.report_draws import rank_difference, thin_by_extremes
+from bayesmesh.report.draws import rank_difference, thin_by_extremes
 
 
 def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.config.config_blocks import ReportSettings
-from bayesmesh.report.report_page import write_page
+from bayesmesh.report.page import write_page
 from bayesmesh.store.layout import ExperimentLayout
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.analyses.averaging.average_uncertainty import CLASSES, IMAGE_SHAPE
-from bayesmesh.figures.figure_images import png_address
+from bayesmesh.figures.images import png_address
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 MOST_CLASSES = 30

@@ -17,9 +17,9 @@ from bayesmesh.analyses.averaging.average_scores import COLUMNS
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, log_axis, series
+from bayesmesh.figures.differences import Comparison, error_text
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_differences import Comparison, error_text
-from bayesmesh.figures.figure_sections import KeyNumber, Section, render
+from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 MEASURES = {

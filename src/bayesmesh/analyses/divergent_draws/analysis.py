@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, Subject
 from bayesmesh.analyses.options import DivergentDrawsOptions as Options
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 
 
 class DivergentDraws(Analysis):

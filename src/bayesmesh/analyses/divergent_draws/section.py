@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_csv, read_table
-from bayesmesh.figures.figure_sections import Section, html_table, render
+from bayesmesh.figures.sections import Section, html_table, render
 
 LEVEL, TAIL = 0.01, 0.1
 """As in the analysis, which the page does not import."""

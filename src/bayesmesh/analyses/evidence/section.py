@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayesmesh.figures import formats
 from bayesmesh.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
-from bayesmesh.figures.figure_sections import KeyNumber, Section, render
+from bayesmesh.figures.sections import KeyNumber, Section, render
 
 METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains", "prior": "draws of the prior"}
 

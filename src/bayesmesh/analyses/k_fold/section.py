@@ -11,8 +11,8 @@ import pandas as pd
 
 from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums
 from bayesmesh.figures import formats
-from bayesmesh.figures.figure_differences import Comparison
-from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
+from bayesmesh.figures.differences import Comparison
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 from bayesmesh.store.score_store import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, say_impossible, sum_error
 
 FEW_CLUSTERS = 20

@@ -15,8 +15,8 @@ from bayesmesh.analyses.loo.loo_sums import read_sums
 from bayesmesh.diagnostics.uniformity_diagnostic import NUM_SIMULATIONS, assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.figure_fit_check import Aspect, FitCheck
-from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
+from bayesmesh.figures.fit_check import Aspect, FitCheck
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, say_impossible
 
 MOST_POINTS = 2_000

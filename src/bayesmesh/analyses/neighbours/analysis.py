@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
 from bayesmesh.analyses.options import NeighboursOptions as Options
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 
 
 class Neighbours(Analysis):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.figures.documents import Row, read_csv
-from bayesmesh.figures.figure_sections import Section, render
+from bayesmesh.figures.sections import Section, render
 
 REQUIRED = ("film", "film_id", "title", "rank", "neighbour_id", "neighbour_title", "genres", "cosine", "q5", "q95")
 

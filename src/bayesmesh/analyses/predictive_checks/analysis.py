@@ -8,7 +8,7 @@ from pathlib import Path
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, unsuitable
 from bayesmesh.analyses.options import PredictiveChecksOptions as Options
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 
 
 class PredictiveChecks(Analysis):

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel, draw, series, tip
-from bayesmesh.figures.figure_sections import FiguresByColumn
+from bayesmesh.figures.sections import FiguresByColumn
 
 MOST_LEVELS_DRAWN = 24
 

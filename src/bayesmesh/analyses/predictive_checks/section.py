@@ -18,8 +18,8 @@ from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_fit_check import Aspect, FitCheck, State
-from bayesmesh.figures.figure_sections import KeyNumber, Section, render
+from bayesmesh.figures.fit_check import Aspect, FitCheck, State
+from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.zarr_arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")

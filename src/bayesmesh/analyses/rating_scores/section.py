@@ -10,7 +10,7 @@ import pandas as pd
 
 from bayesmesh.figures import formats
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 
 NAMES = {
     "posterior_average": "the posterior average", "single_draw": "a single draw",

@@ -9,9 +9,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from bayesmesh.figures import formats
+from bayesmesh.figures.differences import Comparison
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_differences import Comparison
-from bayesmesh.figures.figure_sections import html_table
+from bayesmesh.figures.sections import html_table
 
 NAMES = {
     "posterior_average": "posterior average", "single_draw": "single draws", "popularity": "popularity", "random": "a random order",

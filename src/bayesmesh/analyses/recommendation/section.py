@@ -18,9 +18,9 @@ from bayesmesh.analyses.recommendation.recommendation_score_section import (
     score_tables,
 )
 from bayesmesh.figures import formats
+from bayesmesh.figures.differences import SAME, Comparison, error_text
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_differences import SAME, Comparison, error_text
-from bayesmesh.figures.figure_sections import KeyNumber, Section, render
+from bayesmesh.figures.sections import KeyNumber, Section, render
 
 MAX_FILMS = 10
 

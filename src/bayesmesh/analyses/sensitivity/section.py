@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_sections import KeyNumber, Section, html_table, render
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 
 THRESHOLD = 0.05
 """As in the analysis, which the page does not import."""

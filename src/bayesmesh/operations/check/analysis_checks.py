@@ -20,7 +20,7 @@ from bayesmesh.analyses.base import Analysis, draw_shapes
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 from bayesmesh.files import hash_file
 from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
 from bayesmesh.operations.check.checked_analysis import (

@@ -11,10 +11,10 @@ from scipy.special import logsumexp, ndtri
 
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.figure_differences import NUM_ERRORS, Comparison
-from bayesmesh.report.comparison.comparison_cell_weights import make_cells, stack_by_cell
-from bayesmesh.report.comparison.comparison_evidence import ModelProbability
-from bayesmesh.report.comparison.comparison_weights import pseudo_bma, share_draws, stack
+from bayesmesh.figures.differences import NUM_ERRORS, Comparison
+from bayesmesh.report.comparison.cell_weights import make_cells, stack_by_cell
+from bayesmesh.report.comparison.evidence import ModelProbability
+from bayesmesh.report.comparison.weights import pseudo_bma, share_draws, stack
 from bayesmesh.store.score_store import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"

@@ -11,13 +11,13 @@ from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_choice import Finding, choose_findings
-from bayesmesh.report.learned.learned_effects import ShownEffects, build_effects, meanings_of
-from bayesmesh.report.learned.learned_estimates import MOST_VALUES, Estimate, extremes, measure_intervals, read_draws
-from bayesmesh.report.learned.learned_panels import draw_all, draw_density, draw_forest
-from bayesmesh.report.learned.learned_sentences import is_unsettled, say_sides, say_truth, say_unsettled, trust
-from bayesmesh.report.learned.learned_weights import WeightImages, draw_units, draw_weights
-from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.learned.choice import Finding, choose_findings
+from bayesmesh.report.learned.effects import ShownEffects, build_effects, meanings_of
+from bayesmesh.report.learned.estimates import MOST_VALUES, Estimate, extremes, measure_intervals, read_draws
+from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
+from bayesmesh.report.learned.sentences import is_unsettled, say_sides, say_truth, say_unsettled, trust
+from bayesmesh.report.learned.weights import WeightImages, draw_units, draw_weights
 from bayesmesh.store.layout import LEVEL_ROWS
 
 MOST_ROWS = 24

@@ -11,10 +11,10 @@ import pytest
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.documents import read_csv
 from bayesmesh.figures.evidence_table import Estimate
-from bayesmesh.report.comparison.comparison_evidence import model_probabilities
-from bayesmesh.report.comparison.comparison_page import write_comparison
-from bayesmesh.report.comparison.comparison_text import sentences
+from bayesmesh.report.comparison.evidence import model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, compare_models
+from bayesmesh.report.comparison.page import write_comparison
+from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout
 from bayesmesh.store.score_store import RowScores
 

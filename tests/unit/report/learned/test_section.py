@@ -12,8 +12,8 @@ from bayesmesh.config.config_blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.diagnostics_tables import read_summary
+from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.section import Learned, build_learned
-from bayesmesh.report.report_draws import DrawReader
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.zarr_arrays import open_group, write_array, write_texts
 

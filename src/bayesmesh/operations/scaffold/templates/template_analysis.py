@@ -12,7 +12,7 @@ from pydantic import Field
 from bayesmesh.analyses.base import Analysis, Subject
 from bayesmesh.config.settings import Settings
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.figure_sections import Section, html_table
+from bayesmesh.figures.sections import Section, html_table
 from bayesmesh.files import write_text
 
 __all__ = ["NewAnalysis", "Options"]

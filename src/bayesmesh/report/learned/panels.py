@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, series, tip
-from bayesmesh.report.learned.learned_estimates import Estimate
+from bayesmesh.report.learned.estimates import Estimate
 
 NUM_POINTS = 128
 """Number of points at which a density is drawn."""

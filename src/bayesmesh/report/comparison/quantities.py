@@ -11,9 +11,9 @@ import numpy as np
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.figures import formats
 from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
-from bayesmesh.report.learned.learned_choice import choose_findings
-from bayesmesh.report.learned.learned_estimates import INTERVAL
-from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.learned.choice import choose_findings
+from bayesmesh.report.learned.estimates import INTERVAL
 from bayesmesh.store.layout import ExperimentLayout
 
 MOST_EXPERIMENTS = 6

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
-from bayesmesh.report.learned.learned_estimates import Estimate
+from bayesmesh.report.learned.estimates import Estimate
 
 MOST_NAMED = 8
 """Largest number of coordinates that a sentence names."""

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.report_draws import RankDifference, thin_by_extremes
+from bayesmesh.report.draws import RankDifference, thin_by_extremes
 
 MAX_CHAINS = 8
 """Largest number of chains drawn in colour; the range of all chains is always shown."""

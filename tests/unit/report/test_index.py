@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.report.report_index import read_index_row
+from bayesmesh.report.index import read_index_row
 from bayesmesh.stages.report import run_index
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -56,6 +56,6 @@ def test_an_experiment_that_cannot_be_read_stops_no_other(tmp_path: Path, monkey
 
 def test_report_imports_nothing_heavy() -> None:
     forbidden = {"jax", "tensorflow_probability", "snakemake", "matplotlib.pyplot", "arviz", "xarray", "pandas"}
-    code = f"import sys, bayesmesh.report.report_index; print(sorted({forbidden!r} & set(sys.modules)))"
+    code = f"import sys, bayesmesh.report.index; print(sorted({forbidden!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -10,10 +10,10 @@ import numpy as np
 import zarr
 
 from bayesmesh.figures import formats
-from bayesmesh.figures.figure_images import png_address
+from bayesmesh.figures.images import png_address
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_estimates import INTERVAL, READ_BYTES
-from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.learned.estimates import INTERVAL, READ_BYTES
 from bayesmesh.store.zarr_arrays import read_part
 
 MOST_CLASSES = 40

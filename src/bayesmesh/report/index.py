@@ -12,12 +12,12 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
-from bayesmesh.report import report_verdict_text
+from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import describe_analyses
+from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.fit_badge import read_fit
-from bayesmesh.report.report_draws import DrawReader
-from bayesmesh.report.report_page import render
-from bayesmesh.report.report_times import read_time, sampling_seconds
+from bayesmesh.report.page import render
+from bayesmesh.report.times import read_time, sampling_seconds
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout, SweepLayout
 
 NO_VERDICT = "none"
@@ -173,11 +173,11 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
         "fit": fit.state,
         "fit_text": fit.text,
         "note": " ".join(filter(None, (_older(page), *fit.doubts))),
-        "r_hat": report_verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
-        "ess": report_verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
+        "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
         "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         "divergences": formats.count(verdict.num_divergences),
         "score": describe_analyses(layout, page.get("analyses") or {}),
         "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
-        "missed": ", ".join(report_verdict_text.missed_names(verdict)),
+        "missed": ", ".join(verdict_text.missed_names(verdict)),
     }

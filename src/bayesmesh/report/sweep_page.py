@@ -10,18 +10,18 @@ from bayesmesh.config.config_sweep import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.report.comparison.comparison_page import page_context
-from bayesmesh.report.comparison.comparison_quantities import (
+from bayesmesh.report.comparison.page import page_context
+from bayesmesh.report.comparison.quantities import (
     Quantity,
     measure_quantity,
     quantity_texts,
     read_coordinates,
     shown_scales,
 )
-from bayesmesh.report.comparison.comparison_scores import compare_experiments, find_pointwise
+from bayesmesh.report.comparison.scores import compare_experiments, find_pointwise
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.report_index import NO_VERDICT, IndexedPage, read_index_row, tally_text
-from bayesmesh.report.report_page import render
+from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
+from bayesmesh.report.page import render
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 MOST_QUANTITIES = 4

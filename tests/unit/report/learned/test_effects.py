@@ -7,8 +7,8 @@ import math
 import pytest
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_effects import build_effects
-from bayesmesh.report.learned.learned_estimates import Estimate
+from bayesmesh.report.learned.effects import build_effects
+from bayesmesh.report.learned.estimates import Estimate
 from bayesmesh.store.stored_description import Change, Effects
 
 

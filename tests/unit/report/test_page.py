@@ -18,8 +18,8 @@ import pytest
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.config_blocks import ReportSettings
 from bayesmesh.errors import StoreError
-from bayesmesh.report.report_page import write_page
-from bayesmesh.report.report_provenance import Project, describe_commit, describe_project
+from bayesmesh.report.page import write_page
+from bayesmesh.report.provenance import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file, write_receipts
 
@@ -233,9 +233,7 @@ def test_a_section_that_fails_is_shown_as_failed_and_takes_nothing_with_it(
 
     monkeypatch.setattr(Averaging, "section", section)
     page = write(without_drawings(complete))
-    said = (
-        "KeyError: &#39;&lt;b&gt;&#39; (test_report_page.py" if returned == "nothing" else "returned str, not Section"
-    )
+    said = "KeyError: &#39;&lt;b&gt;&#39; (test_page.py" if returned == "nothing" else "returned str, not Section"
     shown = page[page.index('<h2 id="averaging"') : page.index('<h2 id="recommendation"')]
     assert said in shown
     assert "section.py" in shown

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.report.background_section import build_timing
-from bayesmesh.report.report_times import (
+from bayesmesh.report.times import (
     COLUMNS,
     OtherAttempts,
     Phase,

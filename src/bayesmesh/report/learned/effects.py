@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.figures import formats
-from bayesmesh.report.learned.learned_estimates import Estimate
+from bayesmesh.report.learned.estimates import Estimate
 from bayesmesh.store.stored_description import Change, Effects
 
 MOST_SENTENCES = 4

@@ -11,7 +11,7 @@ from bayesmesh.config.declarations import list_analyses
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
-from bayesmesh.report.comparison.comparison_evidence import ModelProbability, model_probabilities
+from bayesmesh.report.comparison.evidence import ModelProbability, model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, read_scheme

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_estimates import measure_intervals, read_draws
-from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.learned.estimates import measure_intervals, read_draws
 from bayesmesh.store.zarr_arrays import open_group, write_array
 
 DRAWS = np.random.default_rng(3).normal(size=(3, 101, 4, 5)).cumsum(axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.learned.learned_choice import choose_findings
+from bayesmesh.report.learned.choice import choose_findings
 
 NUMBERS = (0.5, 1.0, 0.02, 1.001, 900.0, 800.0)
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from bayesmesh.figures.figure_fit_check import Aspect, FitCheck
-from bayesmesh.report.report_fit_mark import mark_fit
+from bayesmesh.figures.fit_check import Aspect, FitCheck
+from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.store.stored_description import ModelDescription
 
 POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})

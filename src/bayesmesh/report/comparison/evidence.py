@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import softmax
 
 from bayesmesh.figures import formats
+from bayesmesh.figures.differences import Comparison
 from bayesmesh.figures.evidence_table import Estimate
-from bayesmesh.figures.figure_differences import Comparison
 
 _REPLICATES = 2000
 

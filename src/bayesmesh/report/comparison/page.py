@@ -11,12 +11,12 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.report.comparison.comparison_evidence import ModelProbability
-from bayesmesh.report.comparison.comparison_quantities import read_shared
-from bayesmesh.report.comparison.comparison_settings import differing_settings
-from bayesmesh.report.comparison.comparison_text import sentences
+from bayesmesh.report.comparison.evidence import ModelProbability
 from bayesmesh.report.comparison.model_comparison import Member, ModelComparison
-from bayesmesh.report.report_page import render
+from bayesmesh.report.comparison.quantities import read_shared
+from bayesmesh.report.comparison.settings import differing_settings
+from bayesmesh.report.comparison.text import sentences
+from bayesmesh.report.page import render
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 
 MOST_DRAWN = 60

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from bayesmesh.report.comparison.comparison_weights import TOLERANCE, pseudo_bma, stack
+from bayesmesh.report.comparison.weights import TOLERANCE, pseudo_bma, stack
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from bayesmesh.figures import formats
-from bayesmesh.figures.figure_fit_check import FitCheck
+from bayesmesh.figures.fit_check import FitCheck
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.figures import formats
-from bayesmesh.figures.figure_fit_check import Aspect, FitCheck
+from bayesmesh.figures.fit_check import Aspect, FitCheck
 from bayesmesh.store.stored_description import ModelDescription
 
 _BADGES = {

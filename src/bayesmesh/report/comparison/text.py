@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from bayesmesh.figures import formats
-from bayesmesh.figures.figure_differences import Comparison
-from bayesmesh.report.comparison.comparison_evidence import say_probabilities
+from bayesmesh.figures.differences import Comparison
+from bayesmesh.report.comparison.evidence import say_probabilities
 from bayesmesh.report.comparison.model_comparison import NO_DIFFERENCE, ModelComparison
 from bayesmesh.store.score_store import SINGLE_ROWS
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.report_draws import DrawReader
+from bayesmesh.report.draws import DrawReader
 from bayesmesh.store.posterior_coordinates import coordinate_blocks
 
 INTERVAL = (0.05, 0.95)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.figures.canvas import Panel
-from bayesmesh.figures.figure_sections import Section
+from bayesmesh.figures.sections import Section
 
 MOST_FIGURES = 6
 """Largest number of predictors with a figure, if a formula names them."""
