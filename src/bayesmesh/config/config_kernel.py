@@ -1,4 +1,4 @@
-"""Check the kernel of an experiment from source text: its metric, the chains it needs, and its start.
+"""Check the kernel of an experiment from source text: the chains it needs, and its start.
 
 The start `auto` becomes `prior` for a kernel that must start from the prior.
 """
@@ -8,11 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bayesmesh.config.config_blocks import check_chains, check_start
-from bayesmesh.config.config_registry import component_files
 from bayesmesh.config.declarations import read_flag, read_trait
 from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.source_code import parse_file
-from bayesmesh.errors import ConfigError
 
 
 def resolve_start(experiment: ExperimentBase) -> ExperimentBase:
@@ -32,14 +29,8 @@ def check_kernel(path: Path, experiment: ExperimentBase) -> None:
         experiment: the experiment.
 
     Raises:
-        ConfigError: the file of the metric cannot be read, in which case only experiments that use it are refused; or the kernel needs
-            other chains, or another start.
+        ConfigError: the kernel needs other chains, or another start.
     """
-    for file in component_files("kernel", dict(experiment.kernel))[1:]:
-        try:
-            parse_file(file)
-        except ConfigError as error:
-            raise ConfigError(f"{path}: key 'kernel': {error.message}", error.remedy) from error
     kernel, sampling = experiment.kernel.name, experiment.sampling
     least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
     check_chains(str(path), kernel, sampling.chains_per_group, least, multiple, sampling.chain_groups)
