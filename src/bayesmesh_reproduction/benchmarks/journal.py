@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.source_code import code_digest
-from bayesmesh.files import write_text
+from bayesmesh.files import hash_file, write_text
 from bayesmesh.running.machine import machine_name
 from bayesmesh_reproduction.benchmarks.process import Contender
+
+_SOURCE = Path(__file__).resolve().parents[2]
+"""Folder of both packages."""
 
 
 class Journal:
     """Measurements of finished cases, one line of JSON each.
 
-    A case is found again if its values, its contenders with their code, its limits and the machine are the same.
+    A case is found again if its values, its contenders, its limits, the code of both packages and the machine are the same.
 
     Args:
         path: the file; `forget` removes it when the benchmark is complete.
@@ -55,13 +56,11 @@ class Journal:
 
 
 def _key(case: Mapping[str, object], contenders: Sequence[Contender], limits: Mapping[str, object]) -> str:
-    specs = [importlib.util.find_spec(name) for name in sorted({c.work.partition(":")[0] for c in contenders})]
-    files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None]
     about = {
         "case": dict(case),
         "contenders": [(*c[:2], dict(c.options), c.python, dict(c.variables)) for c in contenders],
         "limits": dict(limits),
-        "code": code_digest(files),
+        "code": [hash_file(path) for path in sorted(_SOURCE.rglob("*.py"))],
         "machine": machine_name(),
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -75,9 +75,8 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
-    program = make_program(
-        program_settings(spec), shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws
-    )
+    slice_draws = read_lengths(layout.audit).slice_draws
+    program = make_program(program_settings(spec), shards.spec(spec.compute.dtype), slice_draws=slice_draws)
     compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
     data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
     memory: dict[int, float] = {}

@@ -23,10 +23,7 @@ _PANELS = (
     ("bias_sd", "bias of the sd, relative", 0.0),
     ("mcse_over_error", "reported over actual error of the mean", 1.0),
 )
-_WAYS = (
-    ("rule", "stopped by the rule", -0.14, "#b5452c"),
-    ("fixed", "fixed number of draws", 0.14, "#2f6690"),
-)
+_WAYS = (("rule", "stopped by the rule", -0.14, "#b5452c"), ("fixed", "fixed number of draws", 0.14, "#2f6690"))
 """How runs ended: its name in the table and in the legend, its place beside the line of a row, its colour."""
 
 

@@ -58,9 +58,8 @@ class Ours(Sampler):
         num_rows, num_steps = self.emissions.shape
         fields = {"emissions": FieldSpec((num_steps,), "float64")}
         data_spec = DataSpec(num_rows, fields, {}, self.spec.compute.dtype)
-        self.program = make_program(
-            program_settings(self.spec), data_spec, slice_draws=max(self.warmup, self.num_draws)
-        )
+        slots = max(self.warmup, self.num_draws)
+        self.program = make_program(program_settings(self.spec), data_spec, slice_draws=slots)
         self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
     def _iterate(self, seed: int) -> Any:
