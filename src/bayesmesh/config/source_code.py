@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bayesmesh.errors import ConfigError
@@ -51,20 +51,6 @@ def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
     place = os.path.join(folder, *parts)
     candidates = [f"{place}.py", os.path.join(place, "__init__.py")] if parts else [os.path.join(place, "__init__.py")]
     return next((Path(candidate) for candidate in candidates if os.path.isfile(candidate)), None)
-
-
-def statements(node: ast.AST, *, into_definitions: bool = True) -> Iterator[ast.AST]:
-    """Return the statements within a node at any depth, without their expressions, which are most of a file.
-
-    Args:
-        node: a module, or a statement.
-        into_definitions: whether to include the bodies of functions and classes, whose names are not the module's.
-    """
-    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for statement in getattr(node, block, ()):
-            yield statement
-            if into_definitions or not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                yield from statements(statement, into_definitions=into_definitions)
 
 
 def code_digest(components: Iterable[Path]) -> str:

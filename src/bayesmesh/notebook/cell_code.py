@@ -1,7 +1,7 @@
 """Write classes and functions that were defined in a notebook or a script into a module that jobs import.
 
 A module holds the source of the given objects and of everything that they refer to: imports, constants, functions and
-classes. Its fingerprint therefore covers everything that determines the draws. Objects without source, such as arrays,
+classes. The module therefore covers everything that determines the draws. Objects without source, such as arrays,
 are refused.
 """
 

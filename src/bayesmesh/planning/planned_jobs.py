@@ -114,15 +114,10 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
 
 
-def words_of(spec: StageSpec, analysis: AnalysisDeclaration) -> list[str]:
-    """Return what an analysis reads from an experiment, in the terms of `Analysis.reads`; for a refit, also the verdict."""
-    is_refit = bool(spec.config.get("data", {}).get("left_out"))
-    return list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
-
-
 def read_by_analysis(spec: StageSpec, analysis: AnalysisDeclaration) -> list[Path]:
-    """Return the files of an experiment that an analysis reads; see `words_of`."""
-    words = words_of(spec, analysis)
+    """Return the files of an experiment that an analysis reads by `Analysis.reads`; of a refit, also the verdict."""
+    is_refit = bool(spec.config.get("data", {}).get("left_out"))
+    words = list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
     return spec.layout.read_by(words, spec.data_layout if "data" in words else None)
 
 

@@ -3,7 +3,7 @@
 If the code of a section or of a cell raises, a note of the failure takes its place, and the failure is logged. The job
 does not fail: Snakemake deletes the outputs of a failed job, so a mistake in one analysis would delete the page of a
 finished experiment. The failure remains visible beside the verdict, in the section and in the index until the analysis
-is corrected. Because its source is part of the report's fingerprint, the page is then written again.
+is corrected. Because the files of an analysis count for the report too, the page is then written again.
 """
 
 from __future__ import annotations

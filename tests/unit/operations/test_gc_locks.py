@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.operations.gc import Unnamed, remove
+from bayesmesh.operations.gc import Unnamed, find_unnamed, remove, table
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.versions import DRAWS
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import write_sealed
 
@@ -35,3 +37,15 @@ def test_all_groups_are_locked_until_the_folder_has_another_name(
     remove(unnamed)
     assert seen == [["group-000", "group-001"]]
     assert [p.name for p in unnamed.folder.parent.iterdir()] == ["group-002.json"]
+
+
+def test_chains_of_an_earlier_version_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    other = "title: Other\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
+    (tmp_path / "config" / "experiments" / "other.yaml").write_text(other)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [other]\n")
+    for identity, record in ((IDENTITY, {"config": {}}), ("f" * 16, {"config": {}, "draws": DRAWS})):
+        write_sealed(tmp_path / "results" / "some" / "chains" / identity / "identity.json", record)
+    lines = table(find_unnamed(Plan(is_partial=True))[0]).splitlines()
+    assert [IDENTITY in line for line in lines if line.endswith("of an earlier version")] == [True]
