@@ -25,12 +25,14 @@ class Example(NamedTuple):
         options: options of the model.
         blocks: other keys of the experiment.
         refused: part of the message of an example that cannot run; empty if it runs.
+        failed: gate that an example fails, though its numbers are right; empty if it passes.
     """
 
     simulate: Callable[[np.random.Generator], Simulated]
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
     blocks: dict[str, Any] = {}  # noqa: RUF012 - never changed
     refused: str = ""
+    failed: str = ""
 
 
 def linear(rows: Any) -> pm.Model:
@@ -164,15 +166,17 @@ def curve(g: np.random.Generator) -> Simulated:
 def volatility(data: Any) -> pm.Model:
     with pm.Model(coords={"time": np.arange(len(data["returns"]))}) as model:
         step_size = pm.Exponential("step_size", 10)
-        vol = pm.GaussianRandomWalk("volatility", sigma=step_size, init_dist=pm.Normal.dist(0, 1), dims="time")
+        # Steps in units of their scale, as the page of a run that is written with the walk itself advises.
+        walk = pm.GaussianRandomWalk("walk", sigma=1, init_dist=pm.Normal.dist(0, 1), dims="time")
+        vol = pm.Deterministic("volatility", step_size * walk, dims="time")
         nu = pm.Exponential("nu", 0.1)
         pm.StudentT("returns", nu=nu, lam=pt.exp(-2 * vol), observed=data["returns"], dims="time")
     return model
 
 
 def market(g: np.random.Generator) -> Simulated:
-    s = np.cumsum(g.normal(0, 0.2, 120))
-    return {"returns": np.exp(s) * g.standard_t(8, 120)}, {"volatility": s}
+    s = np.cumsum(g.normal(0, 0.1, 300))
+    return {"returns": np.exp(s) * g.standard_t(8, 300)}, {"volatility": s}
 
 
 def rugby(rows: Any) -> pm.Model:
@@ -316,7 +320,9 @@ EXAMPLES = {
     "negative_binomial": Example(wide_counts),
     "gaussian_process": Example(curve, ARRAYS),
     "volatility": Example(market, ARRAYS),
-    "rugby": Example(matches),
+    "rugby": Example(
+        matches, blocks={"kernel": {"name": "nuts", "target_acceptance": 0.99}, "draws": 1500, "warmup": 1000}
+    ),
     "censored": Example(limits),
     "missing": Example(gaps, ARRAYS),
     "mixture": Example(clusters),
