@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-NOT_AGAIN = "not tried again in this run: another attempt would end in the same way"
+NOT_AGAIN = "another attempt would end in the same way"
 """Last line in the log of a job that failed with an error whose `UserError.may_pass` is not set."""
 
 

@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +49,61 @@ def test_no_file_is_named_after_nothing() -> None:
     _refuse(
         (_name(path) for path in PACKAGE.rglob("*") if path.stem in NO_NAMES), "say in the name what the file holds"
     )
+
+
+def test_no_code_is_made_at_run_time_and_no_other_package_is_changed() -> None:
+    files = [path for path in (*FILES, *SECOND.rglob("*.py")) if path.name != "executor_patch.py"]
+    _refuse(
+        (f"{path.relative_to(ROOT)}:{line}: {what}" for path in files for line, what in _intrusions(path)),
+        "use a public interface",
+    )
+
+
+def test_intrusions_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "some.py"
+    file.write_text(
+        "import sys\nimport jax\nfrom snakemake.jobs import Job\nfrom jax._src import core\n"
+        "exec('')\nsys.modules['x'] = None\nJob.restart_times = 0\njax.jit.f = 0\nsetattr(Job, 'x', 0)\nsys.addaudithook(print)\n"
+    )
+    assert [line for line, _ in sorted(_intrusions(file))] == [4, 5, 6, 7, 8, 9, 10]
+
+
+_FORBIDDEN = {"exec", "eval", "compile", "addaudithook", "SourceFileLoader"}
+
+
+def _intrusions(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and offence: calls that make code, private parts of JAX, and assignments to other packages."""
+    others = set[str]()
+    for node in _nodes(path):
+        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("bayesmesh"):
+            others |= {alias.asname or alias.name for alias in node.names}
+            if (node.module or "").startswith("jax._src"):
+                yield node.lineno, "jax._src"
+        elif isinstance(node, ast.Import):
+            names = [alias for alias in node.names if not alias.name.startswith("bayesmesh")]
+            others |= {alias.asname or alias.name.split(".")[0] for alias in names}
+    for node in _nodes(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in _FORBIDDEN:
+                yield node.lineno, f"{node.func.id}()"
+            elif node.func.id == "setattr" and _base(node.args[0]) in others:
+                yield node.lineno, f"setattr on {_base(node.args[0])}"
+        elif isinstance(node, ast.Attribute) and node.attr in {"addaudithook", "SourceFileLoader", "_src"}:
+            yield node.lineno, node.attr
+        targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+        for target in targets if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete) else ():
+            # What Snakemake's profile reads are the arguments of this process.
+            if isinstance(target, ast.Attribute) and _base(target) in others and ast.unparse(target) != "sys.argv":
+                yield node.lineno, f"assigns to {ast.unparse(target)}"
+            elif isinstance(target, ast.Subscript) and ast.unparse(target.value) == "sys.modules":
+                yield node.lineno, "assigns to sys.modules"
+
+
+def _base(node: ast.AST) -> str:
+    """Return the name at the root of a chain of attributes; empty if it is another expression."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def test_few_signatures_say_any() -> None:

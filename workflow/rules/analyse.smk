@@ -13,10 +13,7 @@ for _analysis in PLAN.analyses():
                 category=lambda wildcards: PLAN.category(wildcards.experiment),
                 subcategory="{experiment}",
             ),
-            [
-                update(directory(path) if path.endswith(".zarr") else path)
-                for path in PLAN.analysis_outputs(_analysis)[1:]
-            ],
+            [update(path) for path in PLAN.analysis_outputs(_analysis)[1:]],
         log:
             f"results/{{experiment}}/logs/{_analysis.verb}.log",
         conda:

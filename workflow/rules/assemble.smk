@@ -1,8 +1,9 @@
 rule assemble:
     input:
         PLAN.inputs("assemble"),
+    # The list of the sha256 of its files stands for the posterior, which Snakemake would copy before each run.
     output:
-        update(directory("results/{experiment}/posterior.zarr")),
+        update("results/{experiment}/posterior.sha256"),
     log:
         "results/{experiment}/logs/assemble.log",
     conda:

@@ -3,7 +3,6 @@ rule shard:
         PLAN.inputs("shard"),
     output:
         update("results/data/{dataset}/{split}/sharded.json"),
-        update(directory("results/data/{dataset}/{split}/shards.zarr")),
     log:
         "results/data/{dataset}/{split}/logs/shard.log",
     conda:

@@ -62,6 +62,11 @@ class _Experiments(dict[str, ExperimentBase]):
         raise error
 
 
+def _without_stores(paths: Iterable[Path]) -> list[str]:
+    """Leave out Zarr stores: a table of their job stands for them, because Snakemake copies outputs before each run."""
+    return [str(path) for path in paths if path.suffix != ".zarr"]
+
+
 def _input_files(experiment: Path, job: Job, checks: Sequence[Path]) -> list[str]:
     """Return the user's files that a job reads, except those of a mirror, which another machine may lack; and `checks`."""
     if not job.files.patterns and not checks:
@@ -256,8 +261,8 @@ class Plan(Overview):
         return [*list_analyses(), *map(declared, own)]
 
     def analysis_outputs(self, analysis: AnalysisDeclaration) -> list[str]:
-        """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
-        return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
+        """Return the tables that an analysis writes, with ``{experiment}`` in place of the name."""
+        return _without_stores(analysis.files(self.layout("{experiment}").folder).values())
 
     def inputs(self, stage: str) -> Callable[[Wildcards], tuple[Path | str, ...]]:
         """Return a function of wildcards that returns what a job of a stage reads.
@@ -267,13 +272,18 @@ class Plan(Overview):
 
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
-            job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
+            spec = self.specification(stage, name)
+            job = job_of(spec, dict(wildcards.items()).get("group", ""))
             if not self._is_alone and self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
             # No refit is sampled before the model and the analyses of its experiment have been checked.
             refits = self.refits.items() if stage == "compile" else ()
             audits = [self.layout(whole).audit for whole, names in refits if name in names]
-            return (*job.inputs, *_input_files(experiment_file(self.config, name), job, audits))
+            posterior = {
+                self.layout(each).posterior: self.layout(each).posterior_hashes for each in (name, *spec.others)
+            }
+            results = _without_stores(posterior.get(path, path) for path in job.inputs)
+            return (*results, *_input_files(experiment_file(self.config, name), job, audits))
 
         return inputs
 

@@ -72,7 +72,7 @@ def experiment_outputs(
     return {
         "compile": (layout.audit,),
         **{f"sample-{group}": (layout.sampled(group),) for group in groups},
-        "assemble": (layout.posterior, layout.posterior_hashes),
+        "assemble": (layout.posterior_hashes, layout.posterior),
         "diagnose": (layout.summary, layout.verdict, layout.verdicts, layout.efficiency),
         **{each.verb: tuple(each.files(layout.folder).values()) for each in analyses},
         "report": (layout.page, layout.ledger),

@@ -8,17 +8,20 @@ images of MNIST in a few seconds.
 from __future__ import annotations
 
 import contextlib
-import functools
+import http.client
 import sys
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.data.fetching import MIRROR_VARIABLE, RegisteredFile, probe
+from bayesmesh.data.fetching import MIRROR_VARIABLE, RegisteredFile, probe, verify_file
 from bayesmesh.errors import DataError
+from bayesmesh.files import atomic_path
 
-CONNECT_TIMEOUT_S = 5.0
-READ_TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0
+"""Seconds without any data after which a download is tried again."""
+
 NUM_RETRIES = 2
 BATCH_RECORDS = 2048
 
@@ -61,40 +64,32 @@ def require_network(url: str, needed: str) -> None:
         )
 
 
-def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) -> dict[str, Path]:
-    """Download files with the download manager of TFDS, which checks size and sha256.
+def download(files: Mapping[str, RegisteredFile], folder: Path) -> dict[str, Path]:
+    """Download files, and check the size and sha256 of each.
 
     Returns:
-        File name -> path below `folder`.
+        File name -> path in `folder`.
 
     Raises:
         DataError: a file cannot be downloaded, stalls for 30 seconds, or differs from the registered one.
     """
-    import requests
-    import tensorflow_datasets as tfds
-    from tensorflow_datasets.core.download import checksums, download_manager, downloader, util
-
-    tfds.disable_progress_bar()
-    infos = {f.url: checksums.UrlInfo(size=f.size, checksum=f.sha256, filename=f.name) for f in files.values()}
-    manager = download_manager.DownloadManager(
-        download_dir=folder, dataset_name=dataset, url_infos=infos, force_checksums_validation=True
-    )
-    failures = (requests.RequestException, util.DownloadError, download_manager.NonMatchingChecksumError, OSError)
-    # TFDS sets no time limits and retries ten times.
-    opened, retries = downloader._open_url, downloader.MAX_RETRIES
-    downloader._open_url = functools.partial(opened, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
-    downloader.MAX_RETRIES = NUM_RETRIES
-    try:
-        found = manager.download({name: file.url for name, file in files.items()})
-    except failures as error:
-        raise DataError(
-            f"download of {dataset} failed: {error}",
-            f"run it again, or get the files by hand and set {MIRROR_VARIABLE}",
-            may_pass=True,
-        ) from error
-    finally:
-        downloader._open_url, downloader.MAX_RETRIES = opened, retries
-    return {name: Path(path) for name, path in found.items()}
+    for name, file in files.items():
+        for left in reversed(range(1 + NUM_RETRIES)):
+            try:
+                opened = urllib.request.urlopen(file.url, timeout=TIMEOUT_S)  # noqa: S310 - registered by TFDS
+                with opened as answer, atomic_path(folder / name) as path:
+                    # One byte more than registered shows that a file is too long.
+                    path.write_bytes(answer.read(file.size + 1))
+                break
+            except (OSError, http.client.HTTPException) as error:
+                if not left:
+                    raise DataError(
+                        f"download of {file.url} failed: {error}",
+                        f"run it again, or get the file by hand and set {MIRROR_VARIABLE}",
+                        may_pass=True,
+                    ) from error
+        verify_file(folder / name, file)
+    return {name: folder / name for name in files}
 
 
 def write_records(

@@ -117,7 +117,7 @@ class Source(base.Source):
                 verify_file(paths[name], file)
         else:
             _tfds_source.require_network(files[FILES[0]].url, NEEDED)
-            paths = _tfds_source.download(files, folder / "downloads", "mnist")
+            paths = _tfds_source.download(files, folder / "downloads")
         features = {
             "image": tfds.features.Image(shape=(28, 28, 1)),
             "label": tfds.features.ClassLabel(num_classes=10),

@@ -129,7 +129,7 @@ def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
     mirror = mirror_folder()
     if mirror is None:
         _tfds_source.require_network(archive.url, NEEDED)
-        path = _tfds_source.download({ARCHIVE: archive}, folder / "downloads", "movielens")[ARCHIVE]
+        path = _tfds_source.download({ARCHIVE: archive}, folder / "downloads")[ARCHIVE]
     else:
         found = [path for path in (mirror / ARCHIVE, mirror / "ml-1m" / ARCHIVE) if path.is_file()]
         if not found:

@@ -12,7 +12,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.operations.doctor.doctor_finding import BLOCKS, WARNS, Row, ask, group
 from bayesmesh.planning.planned_site import Site, check_with_scheduler, load_site
 from bayesmesh.running.process_rank import find_rank
-from bayesmesh.running.slurm.slurm_executor import PLUGIN
+from bayesmesh.running.slurm.executor_patch import PLUGIN
 from bayesmesh.running.slurm.slurm_variables import SHOWN
 
 PROFILES = {"slurm-cpu": ("cpu", False), "slurm-gpu": ("gpu", False), "slurm-gpu-multinode": ("gpu", True)}

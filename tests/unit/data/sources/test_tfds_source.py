@@ -47,18 +47,23 @@ def registered(url: str, content: bytes = CONTENT) -> dict[str, RegisteredFile]:
 
 
 def test_download_verifies_what_it_brings(address: str, tmp_path: Path) -> None:
-    found = _tfds_source.download(registered(f"{address}/file.bin"), tmp_path / "downloads", "mine")
+    found = _tfds_source.download(registered(f"{address}/file.bin"), tmp_path / "downloads")
     assert found["file.bin"].read_bytes() == CONTENT
+
+
+def test_a_file_that_is_not_the_registered_one_is_rejected(address: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"file\.bin"):
+        _tfds_source.download(registered(f"{address}/file.bin", CONTENT[:-1]), tmp_path / "downloads")
 
 
 def test_stalled_download_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(_tfds_source, "READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(_tfds_source, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         start = time.monotonic()
         with pytest.raises(DataError, match="failed"):
             _tfds_source.download(
-                registered(f"http://127.0.0.1:{server.getsockname()[1]}/file.bin"), tmp_path / "downloads", "mine"
+                registered(f"http://127.0.0.1:{server.getsockname()[1]}/file.bin"), tmp_path / "downloads"
             )
         assert time.monotonic() - start < 8
 

@@ -11,7 +11,7 @@ import pytest
 
 from bayesmesh.errors import NOT_AGAIN
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.snakemake.snakemake_failures import name_failures
+from bayesmesh.planning.snakemake.failures import name_failures
 
 GOOD = "title: A test\ndata: {source: gaussian%s}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 ERROR = "10:00:01 error: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell"

@@ -15,7 +15,6 @@ from snakemake.jobs import Job
 
 from bayesmesh.config.config_files import experiment_file
 from bayesmesh.errors import UserError, last_error
-from bayesmesh.planning.snakemake.snakemake_retries import read_logs
 
 _MOST = 10
 """Maximum number of failures, and of experiments of one failure, that are listed."""
@@ -53,7 +52,10 @@ def name_failures(plan: _Plan) -> None:
 
 def _error_of(job: Job) -> UserError | None:
     """Return the error with which the log of a job in this run ends; None without one."""
-    return next(filter(None, map(last_error, read_logs(job.log, _STARTED))), None)
+    # Other logs are of earlier runs.
+    logs = (path for path in map(Path, job.log) if path.is_file() and path.stat().st_mtime >= _STARTED)
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in logs)
+    return next(filter(None, map(last_error, texts)), None)
 
 
 def _describe(plan: _Plan, job: Job, error: UserError | None) -> Iterator[str]:
