@@ -65,7 +65,11 @@ def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: st
     assert found["bfmi"] == 4
     root = json.loads((completed.results / name / "posterior.zarr" / "zarr.json").read_text())["attributes"]
     assert root.get(FAST_PATH) == ("MatrixFactorization.log_likelihood_and_gradient" if name == "films" else None)
-    assert 0 < root[ROUNDED_LIKELIHOOD] < 1e-3, (completed.results / name / "logs" / "assemble.log").read_text()
+    # In float64, only fast paths are compared with another density.
+    assert (ROUNDED_LIKELIHOOD in root) == (name == "films")
+    assert 0 < root.get(ROUNDED_LIKELIHOOD, 1e-9) < 1e-3, (
+        completed.results / name / "logs" / "assemble.log"
+    ).read_text()
 
 
 def test_every_job_has_its_rows_in_the_ledger(completed: Any) -> None:

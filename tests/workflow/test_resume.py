@@ -20,6 +20,7 @@ from zygote import zygote
 
 FEW, MANY = 8, 40
 POSTERIOR = "results/films/posterior.zarr"
+TARGET = "results/films/posterior.sha256"
 
 
 def _draws(workspace: Any) -> dict[str, np.ndarray]:
@@ -51,7 +52,7 @@ def extended(completed: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a copy in which the number of draws was raised; nobody may change it."""
     workspace = completed.copy(tmp_path_factory.mktemp("extended") / "copy")
     workspace.set("films", "sampling.draws", MANY)
-    done = workspace.snakemake("--cores", "2", POSTERIOR)
+    done = workspace.snakemake("--cores", "2", TARGET)
     assert done.returncode == 0, done.stderr[-4000:]
     return workspace
 
@@ -124,7 +125,7 @@ def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
         "that of the last successful run stays"
     )
 
-    done = workspace.snakemake("--cores", "2", POSTERIOR)
+    done = workspace.snakemake("--cores", "2", TARGET)
     assert done.returncode == 0, done.stderr[-4000:]
     # At most the segment that was being written is made again.
     resumed = [int(row["detail"].split()[1]) for row in _phases(workspace, "resume")]

@@ -59,7 +59,7 @@ def _means(workspace: Any) -> np.ndarray:
 
 
 def _sample(workspace: Any) -> None:
-    done = workspace.snakemake("--cores", "2", "results/stopped/posterior.zarr")
+    done = workspace.snakemake("--cores", "2", "results/stopped/posterior.sha256")
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -104,7 +104,7 @@ def test_the_page_shows_why_and_what_it_costs(stopped: Any) -> None:
 def test_a_raised_target_extends_the_chains_and_a_lowered_one_cuts_them(stopped: Any, tmp_path: Path) -> None:
     workspace = stopped.copy(tmp_path / "copy")
     workspace.set("stopped", "sampling.stop.min_ess_bulk", 300)
-    planned = workspace.planned("results/stopped/posterior.zarr")
+    planned = workspace.planned("results/stopped/posterior.sha256")
     assert planned == ["Assemble the posterior of stopped", "Sample stopped, group-000", "Sample stopped, group-001"]
     _sample(workspace)
     before, after = _means(stopped), _means(workspace)
