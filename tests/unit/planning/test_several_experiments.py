@@ -46,7 +46,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, analysis: AnalysisDecl
 def test_what_it_reads_of_all_experiments_are_inputs_of_its_rule(plan: Plan, analysis: AnalysisDeclaration) -> None:
     found = plan.inputs(analysis.verb)(Wildcards(fromdict={"experiment": "a"}))
     for name in ("a", "b"):
-        assert {plan.layout(name).posterior, plan.data_layout(name).sharded} <= set(found)
+        assert {str(plan.layout(name).posterior_hashes), str(plan.data_layout(name).sharded)} <= set(found)
     assert len(found) == 4
 
 
