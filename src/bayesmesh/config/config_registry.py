@@ -14,7 +14,6 @@ import importlib
 import inspect
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -179,7 +178,7 @@ def _import_module(kind: str, name: str) -> ModuleType:
     with explaining([path]):
         if ":" in name:
             _load_named(kind, name)
-            return sys.modules[name.partition(":")[0]]
+            return importlib.import_module(name.partition(":")[0])
         return importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
 
 

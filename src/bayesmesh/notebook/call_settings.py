@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import inspect
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,7 +206,7 @@ def _place_of(value: Definition) -> tuple[str, str]:
         inner = getattr(inner, "__wrapped__", getattr(inner, "fn", None))
     if inner is None:
         return "", ""
-    names = vars(sys.modules[inner.__module__]).items()
+    names = vars(importlib.import_module(inner.__module__)).items()
     return inner.__module__, next((name for name, each in names if each is value), "")
 
 

@@ -192,7 +192,7 @@ def _definitions(name: str, file: str, line: int | None = None) -> list[_Source]
 def _cells() -> list[str]:
     """Return the cells of a notebook, by the names under which `linecache` keeps them, and the running script."""
     cells = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
-    script = getattr(sys.modules["__main__"], "__file__", None)
+    script = getattr(importlib.import_module("__main__"), "__file__", None)
     return [*cells, *([script] if script else [])]
 
 

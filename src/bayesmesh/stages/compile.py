@@ -37,9 +37,9 @@ from bayesmesh.sampling.sampling_peers import Peers
 from bayesmesh.sampling.sampling_precision_check import check_precision
 from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.sampling_summaries import Extent, lower_derived
+from bayesmesh.stages.programs import program_settings
 from bayesmesh.stages.stage_checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
-from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 _log = logging.getLogger("bayesmesh")

@@ -34,8 +34,8 @@ from bayesmesh.sampling.sampling_peers import Peers, resume_together
 from bayesmesh.sampling.sampling_processes import joined
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start, training_row
+from bayesmesh.stages.programs import program_settings
 from bayesmesh.stages.stage_inputs import in_file_of, shards_of
-from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import StopRecord

@@ -24,7 +24,7 @@ from bayesmesh.planning.plan_specs import StageSpec
 from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.sampling_mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.state_leaves import place
-from bayesmesh.stages.stage_programs import program_settings
+from bayesmesh.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
 

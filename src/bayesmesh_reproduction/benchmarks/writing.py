@@ -28,8 +28,8 @@ from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_interruption import Interruption
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.segment import Loop
+from bayesmesh.stages.programs import program_settings
 from bayesmesh.stages.stage_inputs import shards_of
-from bayesmesh.stages.stage_programs import program_settings
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import read_sealed

@@ -19,7 +19,7 @@ from bayesmesh.sampling.program_sizes import (
     choose_lengths,
     make_program,
 )
-from bayesmesh.stages.stage_programs import program_settings
+from bayesmesh.stages.programs import program_settings
 from cases import OPTIONS
 
 

@@ -16,8 +16,6 @@ Order = Literal["mean", "best", "thompson"]
 """``mean``: by the posterior mean of the value. ``best``: by the share of draws in which the film ranks first.
 ``thompson``: by the values of a single draw, chosen at random, so that uncertain films get their turn."""
 
-ORDERS: tuple[Order, ...] = ("mean", "best", "thompson")
-
 INTERVAL = 0.9
 """Probability of the intervals."""
 

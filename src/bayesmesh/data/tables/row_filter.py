@@ -24,9 +24,6 @@ from bayesmesh.errors import DataError, suggest
 LONGEST = 4000
 """Largest number of characters of an expression."""
 
-MISSING = "missing"
-"""The only function: whether a column lacks a value in a row."""
-
 _EXAMPLE = "for example\n    data:\n      rows: price > 0 and town in ['Bonn', 'Aachen']"
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
 """Matches texts, which may contain backticks, and names in backticks."""

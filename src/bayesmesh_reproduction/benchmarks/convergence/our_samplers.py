@@ -17,7 +17,7 @@ from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
 from bayesmesh.sampling.starts import start_chains
-from bayesmesh.stages.stage_programs import program_settings
+from bayesmesh.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed

@@ -24,9 +24,6 @@ MOST_R_HAT, LEAST_ESS = 1.01, 400.0
 LOOKS = (125, 250, 500, 1000, 2000, 4000, 8000)
 """Numbers of draws per chain at which a sampler is assessed."""
 
-BUDGET = 1000
-"""Number of draws per chain that every sampler makes, at which rates are compared."""
-
 FAMILY_ERROR = 1e-4
 """Probability that a correct sampler is called wrong, over all quantities of a target."""
 

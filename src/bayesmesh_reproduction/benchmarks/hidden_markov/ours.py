@@ -14,7 +14,7 @@ from bayesmesh.sampling.program import PROGRAMS
 from bayesmesh.sampling.program_sizes import make_program
 from bayesmesh.sampling.program_values import GroupKey
 from bayesmesh.sampling.sampling_mesh import configure_jax
-from bayesmesh.stages.stage_programs import program_settings
+from bayesmesh.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh_reproduction.benchmarks.worker import timed
 
