@@ -16,8 +16,8 @@ in_venv := PATH="$$(pwd)/.venv/bin:$$PATH"
 
 # What says whether draws are right; the first folder holds the table that is printed at the end.
 samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint.py tests/exact/test_posterior.py tests/exact/test_units.py \
-    tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/test_gates.py \
-    $(addprefix tests/unit/sampling/test_, constrained.py initial.py program.py sampling_density.py sampling_unit_density.py)
+    tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/gates/test_evaluation.py \
+    $(addprefix tests/unit/sampling/, density/test_constrained.py density/test_log_density.py density/test_units.py program/test_chain_group.py program/test_initial.py)
 
 .PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
@@ -98,7 +98,7 @@ chaos: dev-env
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
 nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 20 posteriors, 23 tables, 300 kills, samplers, mutants
-	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py tests/workflow/test_cluster_generic.py tests/exact/test_devices.py tests/exact/test_posteriors.py tests/exact/test_tables.py tests/unit/analyses tests/unit/sampling/test_sampling_map_check.py tests/unit/store/test_crashes.py tests/workflow/test_folds.py tests/workflow/test_forks.py tests/workflow/test_kills.py tests/workflow/test_processes.py tests/workflow/test_real_data.py tests/workflow/test_sweeps.py tests/workflow/test_upkeep.py tests/neighbours/test_formulas.py tests/neighbours/test_models.py tests/chaos
+	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py tests/workflow/test_cluster_generic.py tests/exact/test_devices.py tests/exact/test_posteriors.py tests/exact/test_tables.py tests/unit/analyses tests/unit/sampling/checks/test_maps.py tests/unit/store/test_crashes.py tests/workflow/test_folds.py tests/workflow/test_kills.py tests/workflow/test_processes.py tests/workflow/test_real_data.py tests/workflow/test_sweeps.py tests/workflow/test_upkeep.py tests/neighbours/test_formulas.py tests/neighbours/test_models.py tests/chaos
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills 300
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) $(samplers)
 	@$(in_venv) .venv/bin/python tests/mutants/run.py

@@ -207,8 +207,8 @@ def make_target() -> Callable[..., Any]:
     """Return a function of (case, num_devices, row_tile) that binds a case's model to the shape of its data."""
 
     def make(case: cases.Case, num_devices: int = 1, row_tile: int = cases.NUM_ROWS) -> Any:
-        from bayesmesh.sampling.program_rows import lay_out_rows
-        from bayesmesh.sampling.sampling_density import Target
+        from bayesmesh.sampling.density.log_density import Target
+        from bayesmesh.sampling.density.rows import lay_out_rows
 
         layout = lay_out_rows(case.spec.num_rows, num_devices, row_tile, case.spec.entry_counts)
         return Target(case.model, case.spec, layout)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 
 MOST_VALUE, MOST_GRADIENT = 2e-6, 5e-4

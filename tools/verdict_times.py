@@ -150,7 +150,7 @@ def measure(checkout: Path, module: str, cls: str) -> list[tuple[float, float, s
 
 def measure_numpyro(python: str, module: str, cls: str) -> tuple[float, float]:
     """Return wall and processor seconds of NumPyro's run of the model, without the imports that only our form of it needs."""
-    from bayesmesh.config.config_blocks import SamplingSettings
+    from bayesmesh.config.blocks import SamplingSettings
 
     given = SamplingSettings()
     text = NUMPYRO.format(module=module, name=cls, chains=given.chains, warmup=given.warmup, draws=given.draws)

@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from bayesmesh.notebook.notebook_calls import compare, open, recommend, sample, verdict
+    from bayesmesh.notebook.calls import compare, open, recommend, sample, verdict
 
 __version__ = "0.1.0"
 
@@ -13,9 +13,9 @@ def __getattr__(name: str) -> object:
     """Import the functions on first use, because every job of the command line imports this file."""
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from bayesmesh.notebook import notebook_calls
+    from bayesmesh.notebook import calls
 
-    return getattr(notebook_calls, name)
+    return getattr(calls, name)
 
 
 def __dir__() -> list[str]:

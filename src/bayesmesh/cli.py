@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
-from bayesmesh.running.process_stop import exiting_on_signal
-from bayesmesh.running.run_arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
+from bayesmesh.workflow.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
+from bayesmesh.workflow.stop import exiting_on_signal
 
 _log = logging.getLogger("bayesmesh")
 
@@ -70,9 +70,9 @@ VERBS = {
         "run the workflow: the same as snakemake with these arguments", "operations.run:run",
         (option("words", nargs="*", metavar="ARGUMENT", help="target or option of snakemake, such as the name of an experiment"),),
     ),
-    "index": Verb("write results/index.html from the existing pages", "stages.report:run_index", JOB),
+    "index": Verb("write results/index.html from the existing pages", "workflow.stages.report:run_index", JOB),
     "sweep": Verb(
-        "compare the members of a sweep on one page", "stages.sweep:run",
+        "compare the members of a sweep on one page", "workflow.stages.sweep:run",
         (option("sweep", metavar="NAME", help="name of the sweep, which is that of its file"), *JOB),
     ),
     "schema": Verb(
@@ -122,7 +122,7 @@ VERBS = {
         ),
     ),
     "predict": Verb(
-        "predict the outcome of the rows of a new table, with intervals, from the stored posterior", "stages.predict:run",
+        "predict the outcome of the rows of a new table, with intervals, from the stored posterior", "workflow.stages.predict:run",
         (
             option("experiment", metavar="EXPERIMENT", help="name of an experiment whose source is a table"),
             option("--table", required=True, metavar="FILE", help="new rows, with the columns of the experiment's table"),
@@ -138,7 +138,7 @@ VERBS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    from bayesmesh.planning.plan_flow import STAGES
+    from bayesmesh.workflow.flow import STAGES
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -146,7 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
     for stage in (*STAGES, "analyse"):
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
         for_user = stage == "recommend"
-        run = "stages.stage_recommend:run" if for_user else "stages.stage_command:run"
+        run = "workflow.stages.recommend:run" if for_user else "workflow.stages.command:run"
         verb = _add_verb(verbs, stage, Verb(_first_line(stage), run, options))
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
@@ -169,10 +169,10 @@ def _add_verb(
 
 def _first_line(stage: str) -> str:
     """Return the first docstring line of the stage or analysis without importing it."""
-    from bayesmesh.planning.plan_flow import analysis_of
+    from bayesmesh.workflow.flow import analysis_of
 
     analysis = analysis_of(stage)
-    path = analysis.path if analysis else Path(__file__).parent / "stages" / f"{stage}.py"
+    path = analysis.path if analysis else Path(__file__).parent / "workflow" / "stages" / f"{stage}.py"
     text = path.read_text(encoding="utf-8")
     line = text.split('"""')[1].splitlines()[0]
     return line.partition(": ")[2] or line
@@ -272,8 +272,8 @@ def _run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the verb here, or start its processes, and return the exit code."""
     process = 0
     if "processes" in arguments:
-        from bayesmesh.running.process_launch import launch
-        from bayesmesh.running.process_rank import find_rank
+        from bayesmesh.sampling.density.ranks import find_rank
+        from bayesmesh.workflow.launch import launch
 
         code = launch(words, arguments.processes, arguments.gpus, cores=arguments.cores)
         if code is not None:

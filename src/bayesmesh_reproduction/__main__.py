@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayesmesh.cli import run_verb
-from bayesmesh.running.run_arguments import JOB, add_options
-from bayesmesh.store.seals import seal_other
+from bayesmesh.store.records.seals import seal_other
+from bayesmesh.workflow.arguments import JOB, add_options
 from bayesmesh_reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
 from bayesmesh_reproduction.layout import ReproductionLayout, study_file
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo, HamiltonianState
 from bayesmesh.kernels.hmc import Hmc, Options

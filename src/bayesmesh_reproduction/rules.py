@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import hash_file
-from bayesmesh.planning.plan import Plan
-from bayesmesh.running.gpus import has_accelerator
+from bayesmesh.workflow.gpus import has_accelerator
+from bayesmesh.workflow.plan import Plan
 from bayesmesh_reproduction.benchmarks.command import list_benchmarks
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
 from bayesmesh_reproduction.layout import BenchmarkLayout

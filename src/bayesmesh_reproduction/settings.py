@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.config_errors import explain
+from bayesmesh.config.errors import explain
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.config.yaml_reader import read_yaml
 

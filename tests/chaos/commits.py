@@ -44,7 +44,7 @@ def experiment(kernel: str, kills: int) -> dict[str, Any]:
 def specs(config: dict[str, Any], results: Path) -> dict[str, str]:
     """Return stage -> specification, as JSON."""
     from bayesmesh.config.experiment import experiment_class
-    from bayesmesh.planning.plan_specs import make_spec
+    from bayesmesh.workflow.specs import make_spec
 
     valid = experiment_class().model_validate(config)
     return {s: make_spec(s, "killed", valid, str(results)).canonical() for s in ("fetch", "shard", "compile", "sample")}
@@ -79,7 +79,8 @@ def prepare_death(step: str, number: int, seconds: float) -> None:
 
     Its own clock tells: on a busy machine somebody who watched from outside could come too late.
     """
-    from bayesmesh.store import checkpoints, draw_arrays, stored_segments
+    from bayesmesh.store.chains import arrays as draw_arrays
+    from bayesmesh.store.chains import checkpoints, segments
 
     count = 0
 
@@ -107,9 +108,9 @@ def prepare_death(step: str, number: int, seconds: float) -> None:
     where = {
         "stage": (draw_arrays.DrawArrays, "stage"),
         "checkpoint": (checkpoints.Checkpoints, "write"),
-        "marker": (stored_segments, "write_marker"),
+        "marker": (segments, "write_marker"),
         "publish": (draw_arrays.DrawArrays, "publish"),
-        "tidy": (stored_segments.ChainStore, "_tidy"),
+        "tidy": (segments.ChainStore, "_tidy"),
     }
     owner, name = where[step or "marker"]
     setattr(owner, name, (before if step else begin_to_count)(getattr(owner, name)))
@@ -137,7 +138,13 @@ def main() -> int:
     parser.add_argument("--kernel", default="chees")
     arguments = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    for module in ("cli", "stages.stage_command", "stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
+    for module in (
+        "cli",
+        "workflow.stages.command",
+        "workflow.stages.sample",
+        "models.gaussian",
+        f"kernels.{arguments.kernel}",
+    ):
         importlib.import_module(f"bayesmesh.{module}")
     # Forks then need not collect or copy imported modules.
     gc.freeze()

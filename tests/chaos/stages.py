@@ -55,7 +55,7 @@ class Measured(NamedTuple):
 
 def words_of(stage: str, name: str) -> list[str]:
     """Return the command of a stage, with as many cores for sampling as two cores leave each chain group."""
-    from bayesmesh.planning.plan import Plan
+    from bayesmesh.workflow.plan import Plan
 
     if stage == "index":
         return ["index"]
@@ -152,8 +152,8 @@ class Case:
     """
 
     def __init__(self, stage: str, name: str) -> None:
-        from bayesmesh.planning.plan import Plan
-        from bayesmesh.planning.planned_jobs import Job, job_of
+        from bayesmesh.workflow.job_files import Job, job_of
+        from bayesmesh.workflow.plan import Plan
 
         self.stage, self.words = stage, words_of(stage, name)
         if name:
@@ -173,7 +173,7 @@ class Case:
 
     def unnoticed(self, expected: dict[str, str]) -> list[str]:
         """Return outputs with other values than expected that no reader of the record would notice."""
-        from bayesmesh.planning.planned_reruns import find_damage
+        from bayesmesh.workflow.reruns import find_damage
 
         if find_damage(self.job) or not self.job.seal.exists():
             # It says so, or nothing is there.

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import list_components
+from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import POSITION, Axes
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.sampling.program import PROGRAMS, place
-from bayesmesh.sampling.program_audit import check_growth, count_equations, growth_of_equations, memory_of
-from bayesmesh.sampling.program_costs import cost_of_gradient
-from bayesmesh.sampling.program_rows import lay_out_rows
+from bayesmesh.sampling.density.costs import cost_of_gradient
+from bayesmesh.sampling.density.rows import lay_out_rows
+from bayesmesh.sampling.program.audit import check_growth, count_equations, growth_of_equations, memory_of
+from bayesmesh.sampling.program.chain_group import PROGRAMS, place
 from kernel_options import kernels_of_any_target
 from levels import groups_case
 
@@ -249,7 +249,7 @@ def test_memory_is_bounded_by_a_tile(make_case, make_target) -> None:
     case = make_case("softmax_regression")
 
     def temporaries(num_rows: int, row_tile: int) -> int:
-        from bayesmesh.sampling.sampling_density import Target
+        from bayesmesh.sampling.density.log_density import Target
 
         spec = dataclasses.replace(case.spec, num_rows=num_rows)
         target = Target(case.model_class(case.options, spec), spec, lay_out_rows(num_rows, 1, row_tile))

@@ -12,14 +12,14 @@ import jax
 import pytest
 
 from bayesmesh.analyses.base import Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.cli import VERBS
-from bayesmesh.config.config_refit_settings import Folds, LeftOut
-from bayesmesh.config.config_registry import list_components, load_component, options_class, resolve_component
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.figures.sections import Section
-from bayesmesh.operations.check.checked_analysis import OTHER, find_offering, make_posterior, named_in, names_others
-from bayesmesh.planning.plan_flow import STAGES
+from bayesmesh.config.refit_settings import Folds, LeftOut
+from bayesmesh.config.registry import list_components, load_component, options_class, resolve_component
+from bayesmesh.operations.check.analysis import OTHER, find_offering, make_posterior, named_in, names_others
+from bayesmesh.workflow.flow import STAGES
 
 NAMES = list_components("analysis")
 FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "posterior.zarr"}
@@ -89,7 +89,7 @@ def test_its_section_needs_no_array_library(name: str, tmp_path: Path) -> None:
     """And there is none without files, nor a cell."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.config_registry import options_class, resolve_component\n"
+        "from bayesmesh.config.registry import options_class, resolve_component\n"
         f"analysis = declared({name!r})\n"
         f"options = options_class('analysis', {name!r})\n"
         f"settings = {{'experiments': [{OTHER!r}]}} if 'experiments' in options.model_fields else {{}}\n"

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.kernels.base import Kernel, Position, first_chains
-from bayesmesh.sampling.chain_turns import Rows, make_draws, no_rows
-from bayesmesh.sampling.packed_statistics import pack
-from bayesmesh.sampling.sampling_kernel_check import offers_turns
+from bayesmesh.sampling.checks.kernel import offers_turns
+from bayesmesh.sampling.program.packed_statistics import pack
+from bayesmesh.sampling.program.turns import Rows, make_draws, no_rows
 from kernel_options import kernels_of_any_target
 from kernel_runs import (
     BEHIND,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import METRICS
+from bayesmesh.config.blocks import METRICS
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position
 from bayesmesh.kernels.hamiltonian.metrics import load_metric

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.config.config_registry import list_components, load_component, options_class
 from bayesmesh.config.declarations import list_analyses, offer_words, read_flag, read_offers
+from bayesmesh.config.registry import list_components, load_component, options_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 

@@ -6,8 +6,8 @@ import importlib
 
 import pytest
 
-from bayesmesh.config.config_registry import PACKAGES, component_path, list_components, load_component, options_class
-from bayesmesh.operations.check.check_line import OK, check_options
+from bayesmesh.config.registry import PACKAGES, component_path, list_components, load_component, options_class
+from bayesmesh.operations.check.line import OK, check_options
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in PACKAGES for name in list_components(kind)])

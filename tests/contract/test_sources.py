@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import list_components, load_component, options_class
 from bayesmesh.config.declarations import read_offers
+from bayesmesh.config.registry import list_components, load_component, options_class
 from bayesmesh.data.base import Dataset, Source
-from bayesmesh.data.data_sharding import check_counts
+from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 
 

@@ -1,7 +1,7 @@
 """The same seed gives the same draws on any number of devices, whoever adds up over them.
 
 In float64, where the rounding of sums in another order has grown to nothing that counts after so many transitions. 37
-rows are divided by none of the meshes. Warmup on several devices is compared in tests/unit/sampling/test_program.py.
+rows are divided by none of the meshes. Warmup on several devices is compared in tests/unit/sampling/program/test_chain_group.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import list_components, load_component
-from bayesmesh.sampling.program import name_leaves
-from bayesmesh.sampling.program_values import GroupKey
+from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.sampling.program.chain_group import name_leaves
+from bayesmesh.sampling.program.values import GroupKey
 from programs import checkpoint
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50

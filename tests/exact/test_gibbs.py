@@ -20,8 +20,8 @@ from bayesmesh.kernels import gibbs
 from bayesmesh.kernels.base import Position
 from bayesmesh.models import _factor_symmetry, _level_and_noise, rating_factorization
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 USERS, FILMS, WIDTH = 5, 4, 2
 NUM, ALPHA = 3_000, 1e-6

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import programs
-from bayesmesh.config.config_blocks import METRICS
-from bayesmesh.config.config_registry import list_components, load_component
+from bayesmesh.config.blocks import METRICS
+from bayesmesh.config.registry import list_components, load_component
 from cases import make_case
 
 FILE = Path(__file__).with_name("golden_draws.csv")
@@ -77,5 +77,5 @@ def test_draws_are_those_on_file(kernel: str, metric: str) -> None:
             np.testing.assert_allclose(
                 values, known[key], rtol=1e-6, atol=1e-9,
                 err_msg=f"{key}: other draws than before. If that is intended, raise DRAWS in"
-                f" src/bayesmesh/planning/versions.py, so that no chain continues with them, and run\n  {REWRITE}",
+                f" src/bayesmesh/config/versions.py, so that no chain continues with them, and run\n  {REWRITE}",
             )  # fmt: skip

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.config.config_registry import load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
-from bayesmesh.kernels.hamiltonian import trajectory, trajectory_tree
-from bayesmesh.kernels.hamiltonian.metrics import base as metrics
+from bayesmesh.kernels.hamiltonian import trajectory, tree
+from bayesmesh.kernels.hamiltonian.metrics import base
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Tempering
 from kernel_options import kernel_options, kernels_of_any_target
@@ -262,8 +262,8 @@ def test_a_defect_of_the_trajectory_is_seen(defect: str, tuning_of, seed_defect,
         mutant = seed_defect(trajectory, *DEFECTS[defect])
         monkeypatch.setattr(hmc, "run_trajectory", mutant.run_trajectory)
     else:
-        mutant = seed_defect(metrics, *DEFECTS_OF_MOMENTA[defect])
-        monkeypatch.setattr(metrics, "standard_normal", mutant.standard_normal)
+        mutant = seed_defect(base, *DEFECTS_OF_MOMENTA[defect])
+        monkeypatch.setattr(base, "standard_normal", mutant.standard_normal)
     position, _ = Transitions(kernel, num_chains)(tuning)
     assert not invariant(smallest_p(kernel, position))
 
@@ -287,7 +287,7 @@ DEFECTS_OF_TREES = {
 
 @pytest.mark.parametrize("defect", DEFECTS_OF_TREES)
 def test_a_defect_of_the_tree_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
-    mutant, kernel = seed_defect(trajectory_tree, *DEFECTS_OF_TREES[defect]), make("nuts")
+    mutant, kernel = seed_defect(tree, *DEFECTS_OF_TREES[defect]), make("nuts")
     tuning = tuning_of("nuts")
     monkeypatch.setattr(nuts, "grow_tree", mutant.grow_tree)
     position, _ = Transitions(kernel, CHAINS["nuts"])(tuning)

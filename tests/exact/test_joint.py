@@ -20,13 +20,12 @@ from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.kernels import base
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position
-from bayesmesh.kernels.hmc import Hmc
-from bayesmesh.kernels.hmc import Options as HmcOptions
+from bayesmesh.kernels.hmc import Hmc, Options
 from bayesmesh.models import gaussian, softmax_regression
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 ALPHA = 1e-6
 NUM_ROWS = 7
@@ -116,7 +115,7 @@ def _drawing(joint: Joint, num: int) -> Callable[[int], tuple[Position, jax.Arra
 
 def kernel_and_tuning(num_steps: int) -> tuple[Hmc, HamiltonianTuning]:
     """HMC with the identity for its metric and a fixed step size."""
-    kernel = Hmc(HmcOptions(num_leapfrog_steps=num_steps, metric="identity"), 0)
+    kernel = Hmc(Options(num_leapfrog_steps=num_steps, metric="identity"), 0)
     data = kernel.metric.init(Position(jnp.zeros((1, 1)), None), Position(None, None))
     return kernel, HamiltonianTuning(jnp.asarray(0.45), data, ())
 

@@ -9,7 +9,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.config_registry import load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.models.gaussian import Gaussian
 from kernel_options import kernels_of_any_target

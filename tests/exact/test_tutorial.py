@@ -22,7 +22,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import batch_dot, init_state, move
-from bayesmesh.sampling.sampling_mesh import DATA_AXIS
+from bayesmesh.sampling.density.mesh import DATA_AXIS
 
 tfd, tfed = tfp.distributions, tfp.experimental.distribute
 

@@ -20,8 +20,8 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.kernels import unit_hmc
 from bayesmesh.kernels.base import Position
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 USERS, FILMS, WIDTH, SCALE = 5, 4, 1, 1.5
 NUM, TURNS, ALPHA = 3_000, 12, 1e-6

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 import programs
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_registry import resolve_component
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.whole_shards import WholeShards
-from bayesmesh.sampling.sampling_model_check import check_model
+from bayesmesh.sampling.checks.model import check_model
 from bayesmesh.store.layout import DataLayout
 from cases import Case
 from posteriors.judging import run

@@ -16,7 +16,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 import programs
-from bayesmesh.config.config_blocks import SamplingSettings
+from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.formula import parse_formula
 from posteriors.judging import run

@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = "float32", **options: Any) -> Any:
     """Return programs and run of a posterior, with the default numbers of warmup iterations and draws."""
-    from bayesmesh.config.config_blocks import SamplingSettings
+    from bayesmesh.config.blocks import SamplingSettings
 
     sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
     built = programs.build(
@@ -58,7 +58,7 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
     """Go from finite starts to as many draws."""
     import jax
 
-    from bayesmesh.sampling.starts import start_chains
+    from bayesmesh.sampling.program.starts import start_chains
 
     arguments, warmup = built.arguments(seed), built.program.sampling.warmup
     method = built.program.sampling.initial.method
@@ -71,15 +71,15 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
-    from bayesmesh.config.config_blocks import GateSettings
+    from bayesmesh.config.blocks import GateSettings
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
-    from bayesmesh.diagnostics.finite_gate import NonFinite
-    from bayesmesh.diagnostics.funnel_diagnostic import complete_gates
-    from bayesmesh.diagnostics.gates import evaluate_gates
-    from bayesmesh.diagnostics.mode_gate import modes_gate
-    from bayesmesh.diagnostics.mode_stays import ModeStays
-    from bayesmesh.diagnostics.movement_gate import Movement
+    from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
+    from bayesmesh.diagnostics.gates.finite import NonFinite
+    from bayesmesh.diagnostics.gates.funnel import complete_gates
+    from bayesmesh.diagnostics.gates.mode_stays import ModeStays
+    from bayesmesh.diagnostics.gates.modes import modes_gate
+    from bayesmesh.diagnostics.gates.movement import Movement
     from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
     from bayesmesh.diagnostics.verdict import overall
 

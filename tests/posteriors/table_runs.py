@@ -17,10 +17,10 @@ import pandas as pd
 from arviz_stats.base import array_stats
 
 import programs
-from bayesmesh.config.config_blocks import DataSettings, SamplingSettings
-from bayesmesh.config.config_registry import load_component, options_class
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.config.blocks import DataSettings, SamplingSettings
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources.table import Source
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.store.layout import DataLayout

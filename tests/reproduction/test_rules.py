@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan import Plan
-from bayesmesh.store.receipts import write_receipts
+from bayesmesh.store.records.receipts import write_receipts
+from bayesmesh.workflow.plan import Plan
 from bayesmesh_reproduction import rules
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS
 

@@ -13,11 +13,11 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import load_component
-from bayesmesh.operations.check.check_calibration import Calibration, calibrate
-from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_values import GroupKey
-from bayesmesh.sampling.sampling_from_prior import Simulator
+from bayesmesh.config.registry import load_component
+from bayesmesh.operations.check.calibration import Calibration, calibrate
+from bayesmesh.sampling.density.prior_draws import Simulator
+from bayesmesh.sampling.program.datasets import DatasetPrograms
+from bayesmesh.sampling.program.values import GroupKey
 from cases import Case, make_case
 from kernel_options import kernels_of_any_target
 from levels import GROUP_SIZES, groups_case

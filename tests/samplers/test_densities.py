@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayesmesh.config.config_registry import list_components
+from bayesmesh.config.registry import list_components
 from bayesmesh.data.base import FieldSpec
 from bayesmesh.kernels.base import Position
 from cases import Case, make_case

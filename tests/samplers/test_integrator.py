@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import METRICS
+from bayesmesh.config.blocks import METRICS
 from bayesmesh.kernels.base import DensityParts, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, init_state, move

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.config_blocks import METRICS
-from bayesmesh.config.config_registry import load_component
+from bayesmesh.config.blocks import METRICS
+from bayesmesh.config.registry import load_component
 from exact import test_invariance as invariance
 from kernel_options import kernel_options
 

@@ -15,7 +15,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.config_registry import load_component
+from bayesmesh.config.registry import load_component
 from cases import Case
 from kernel_options import kernels_of_any_target
 from samplers.posteriors import CLOSED_FORMS, Truth, eight_schools, german_credit

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_values import GroupKey
+from bayesmesh.sampling.program.datasets import DatasetPrograms
+from bayesmesh.sampling.program.values import GroupKey
 from cases import make_case
 
 COUNTS = (3, 11, 7)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian import trajectory_tree
+from bayesmesh.kernels.hamiltonian import tree as trajectory_tree
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.trajectory import init_state
 from bayesmesh.kernels.targets import FunctionTarget

@@ -23,8 +23,8 @@ import pytest
 import yaml
 
 from bayesmesh.operations.status.chain_progress import read_group
-from bayesmesh.running.run_ledger import read_rows
-from bayesmesh.store.markers import marker_names
+from bayesmesh.store.chains.markers import marker_names
+from bayesmesh.store.ledger import read_rows
 from loopback import MAX_MINUTES, Cluster
 from workspace import Workspace, hashes
 

@@ -17,9 +17,9 @@ import pytest
 import yaml
 import zarr
 
-from bayesmesh.planning.planned_site import site_for
 from bayesmesh.report.times import AROUND, WAITING
-from bayesmesh.running.slurm.slurm_commands import srun_command
+from bayesmesh.workflow.site import site_for
+from bayesmesh.workflow.slurm.commands import srun_command
 from loopback import GPUS, MAX_MINUTES, Cluster
 from submission import sbatch_command
 from workspace import ROOT, Workspace

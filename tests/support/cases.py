@@ -70,7 +70,7 @@ class Case:
 def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **options: Any) -> Case:
     import jax
 
-    from bayesmesh.config.config_registry import (
+    from bayesmesh.config.registry import (
         list_components,
         load_component,
         options_class,
@@ -150,7 +150,7 @@ TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {
 
 def _read_embedded(source: str) -> Any:
     """Return the dataset of a source that needs no files, at its default options, else None."""
-    from bayesmesh.config.config_registry import load_component, options_class
+    from bayesmesh.config.registry import load_component, options_class
     from bayesmesh.data.base import Source
 
     source_class = load_component("source", source)

@@ -1,6 +1,6 @@
 """Mistakes of a user, as data: models that do not work and configurations that no machine can run, each with its refusal.
 
-`tests/unit/stages/test_hostile.py` checks them by shapes in one process; a longer run can write each case with `write`
+`tests/unit/workflow/stages/test_hostile.py` checks them by shapes in one process; a longer run can write each case with `write`
 and take it through the command line.
 """
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.config.config_registry import load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Density, DensityParts, Kernel, Position, first_chains
 from kernel_options import kernel_options
 

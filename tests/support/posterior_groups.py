@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.arrays import open_group, write_array
 
 CHAINS, DRAWS = 4, 401
 

@@ -32,7 +32,7 @@ class Built:
 
     def arguments(self, seed: int = 3, first_chain: int = 0) -> Any:
         """Return the numbers that the programs are called with."""
-        from bayesmesh.sampling.program_values import GroupKey
+        from bayesmesh.sampling.program.values import GroupKey
 
         return self.program.arguments(GroupKey(seed, first_chain))
 
@@ -74,7 +74,7 @@ def checkpoint(state: Any) -> dict[str, np.ndarray]:
     """Return the leaves of a state by name, on the host, as the store keeps them."""
     import jax
 
-    from bayesmesh.sampling.state_leaves import name_leaves
+    from bayesmesh.sampling.program.state_leaves import name_leaves
 
     return dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
 
@@ -98,7 +98,7 @@ def build(
     **kernel_options: Any,
 ) -> Built:
     """Return compiled programs; `takes_turns` is chosen by the program where it is None."""
-    from bayesmesh.sampling.program import PROGRAMS
+    from bayesmesh.sampling.program.chain_group import PROGRAMS
 
     program = make_program(
         case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, kernel_options, sharding
@@ -140,13 +140,13 @@ def make_program(
     import jax
     from jax.sharding import AxisType
 
-    from bayesmesh.config.config_blocks import SamplingSettings
-    from bayesmesh.config.config_registry import load_component, options_class
-    from bayesmesh.sampling.program import Program
-    from bayesmesh.sampling.program_rows import lay_out_rows
-    from bayesmesh.sampling.program_sharding import make_target
-    from bayesmesh.sampling.program_sizes import resolve_metric
-    from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
+    from bayesmesh.config.blocks import SamplingSettings
+    from bayesmesh.config.registry import load_component, options_class
+    from bayesmesh.sampling.density.mesh import CHAIN_AXIS, DATA_AXIS
+    from bayesmesh.sampling.density.rows import lay_out_rows
+    from bayesmesh.sampling.density.sharding import make_target
+    from bayesmesh.sampling.program.chain_group import Program
+    from bayesmesh.sampling.program.sizes import resolve_metric
 
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)

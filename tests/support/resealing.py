@@ -9,7 +9,7 @@ from typing import Any
 
 def reseal(results: Path, path: Path) -> None:
     """Seal a result anew that a test has altered; its job stays the one that wrote it."""
-    from bayesmesh.store.seals import read_seal, write_seal
+    from bayesmesh.store.records.seals import read_seal, write_seal
 
     name = path.relative_to(results).as_posix()
     for file in (results / "seals").rglob("*.json"):
@@ -23,7 +23,7 @@ def seal_as(
     results: Path, owner: str, job: str, outputs: Iterable[Path], kept: Iterable[Path] = (), **made_from: Any
 ) -> None:
     """Seal results that no job wrote."""
-    from bayesmesh.store.seals import seal_file, write_seal
+    from bayesmesh.store.records.seals import seal_file, write_seal
 
     about = {"job": job, "specification": "", "code": "", "inputs": {}, **made_from}
     write_seal(seal_file(results, owner, job), results, outputs, about, kept)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.planning.plan_flow import STAGES
+from bayesmesh.workflow.flow import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 

@@ -15,11 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 BROKEN = {
-    "layers": ("store/layout.py", "bayesmesh.planning.plan_specs"),
+    "layers": ("store/layout.py", "bayesmesh.workflow.specs"),
     "reproduction": ("operations/gc.py", "bayesmesh_reproduction.__main__"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
     "tables": ("report/page.py", "bayesmesh.models.base"),
-    "draws": ("analyses/averaging/average_scores.py", "bayesmesh.sampling.sampling_mesh"),
+    "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.density.mesh"),
     "without-jax": ("files.py", "jax"),
     "without-jax-themselves": ("cli.py", "jax"),
     "sections": ("analyses/averaging/section.py", "jax"),
@@ -81,9 +81,9 @@ def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
 
 def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
-        "cli", "config.config_loading", "data.data_sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
-        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "stages.diagnose",
-        "stages.report", "store.stored_segments",
+        "cli", "config.loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
+        "workflow.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "workflow.stages.diagnose",
+        "workflow.stages.report", "store.chains.segments",
     )  # fmt: skip
     code = (
         f"import importlib, sys\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.planning import planned_site as site_module
-from bayesmesh.planning.plan_flow import LATER
-from bayesmesh.planning.planned_site import load_site
+from bayesmesh.workflow import site as site_module
+from bayesmesh.workflow.flow import LATER
+from bayesmesh.workflow.site import load_site
 from submission import read_profile, sbatch_command
 
 SITE = """\

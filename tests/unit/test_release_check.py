@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from bayesmesh.config.config_loading import load_all
+from bayesmesh.config.loading import load_all
 from tool_modules import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.running.run_ledger import read_rows
+from bayesmesh.store.ledger import read_rows
+from bayesmesh.workflow.specs import make_spec
 from zygote import zygote
 
 # A disk that is full after so many bytes of draws: the failure comes from the system call that writes.

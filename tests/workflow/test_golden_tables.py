@@ -71,7 +71,7 @@ def test_a_table_is_the_one_on_file(completed: Workspace, name: str) -> None:
                    if not is_same(known.get(place, ""), found.get(place, ""))]  # fmt: skip
     assert not differences, (
         f"{name}: {differences[:3]}. If that is intended, raise {STAGES[name.split('/')[1]]} in"
-        f" src/bayesmesh/planning/versions.py, so that results of users are made again, and run\n  {REWRITE}"
+        f" src/bayesmesh/config/versions.py, so that results of users are made again, and run\n  {REWRITE}"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from bayesmesh.data.shards import Shards
-from bayesmesh.planning.plan import Plan
+from bayesmesh.workflow.plan import Plan
 from workspace import DIGITS, Workspace
 
 ROWS = "".join(f"{i / 7:.3f},{'abc'[i % 3]}\n" for i in range(50))

@@ -18,12 +18,12 @@ import zarr
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.files import write_json
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.planning.planned_jobs import job_of
-from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.sampling_processes import LEAVE_SECONDS
-from bayesmesh.stages import fetch, shard
+from bayesmesh.sampling.density.processes import LEAVE_SECONDS
 from bayesmesh.store.layout import process_folder
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.stages import fetch, shard
 from resealing import seal_as
 from workspace import bring_programs, keep_programs
 from zygote import zygote

@@ -31,9 +31,9 @@ SOURCES: list[tuple[str, list[str]]] = [
     ("analyses/averaging/section.py", [AVERAGE, *DIGITS_END]),
     ("kernels/hmc.py", FILMS_FROM_COMPILE),
     ("data/sources/films.py", ["Fetch dataset films", *FILMS_FROM_SHARD]),
-    ("sampling/program.py", []),
+    ("sampling/program/chain_group.py", []),
 ]
-"""Edits of more keys and files: tests/unit/planning/test_stage_code.py."""
+"""Edits of more keys and files: tests/unit/workflow/test_code.py."""
 
 
 def test_a_second_run_has_nothing_to_do(workspace: Any) -> None:
@@ -130,7 +130,7 @@ def test_a_dry_run_imports_no_array_library(workspace: Any, tmp_path: Path) -> N
     assert done.returncode == 0
     assert "Sample films, group-001" in done.stdout + done.stderr
     modules = set((tmp_path / "modules").read_text().split())
-    assert "bayesmesh.planning.plan" in modules
+    assert "bayesmesh.workflow.plan" in modules
     heavy = {"jax", "jaxlib", "tensorflow", "tensorflow_probability", "tensorflow_datasets", "zarr", "xarray", "arviz"}
     assert not modules & heavy
 

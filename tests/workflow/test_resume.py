@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bayesmesh.running.run_ledger import read_rows
+from bayesmesh.store.ledger import read_rows
 from zygote import zygote
 
 FEW, MANY = 8, 40

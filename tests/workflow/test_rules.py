@@ -44,7 +44,7 @@ OF_REPRODUCTION = {
 
 
 def test_there_is_a_rule_for_every_stage() -> None:
-    from bayesmesh.planning.plan_flow import LATER, STAGES
+    from bayesmesh.workflow.flow import LATER, STAGES
 
     stages = {*STAGES, "analyse"} - set(LATER)
     assert {name for _, name in WORKING} == {

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.store.zarr_arrays import open_group
+from bayesmesh.store.arrays import open_group
+from bayesmesh.workflow.specs import make_spec
 from zygote import zygote
 
 ENDLESS = 50_000_000

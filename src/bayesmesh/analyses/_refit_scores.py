@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, held_out_blocks, relative_efficiency
+from bayesmesh.analyses._likelihood import RowLikelihood, held_out_blocks, relative_efficiency
 from bayesmesh.analyses.base import Subject, unsuitable
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
-from bayesmesh.store.score_store import RowScores, digest_outcomes
+from bayesmesh.store.scores import RowScores, digest_outcomes
 
 
 class RefitRows(NamedTuple):

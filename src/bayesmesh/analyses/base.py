@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.sections import Section
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 if TYPE_CHECKING:
     from bayesmesh.data.base import DataSpec

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bayesmesh.config.config_refit_settings import Folds, LeftOut, Refits
+from bayesmesh.config.refit_settings import Folds, LeftOut, Refits
 from bayesmesh.config.settings import Settings
 
 

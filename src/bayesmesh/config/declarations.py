@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from bayesmesh.config.config_refit_settings import Refits
-from bayesmesh.config.config_registry import component_path, list_components, options_class, parse_classes
+from bayesmesh.config.refit_settings import Refits
+from bayesmesh.config.registry import component_path, list_components, options_class, parse_classes
 from bayesmesh.config.settings import CODE_PATTERN, Settings
 from bayesmesh.errors import ConfigError, suggest
 

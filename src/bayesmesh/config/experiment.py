@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
-from bayesmesh.config.config_blocks import (
+from bayesmesh.config.blocks import (
     ComputeSettings,
     DataSettings,
     GateSettings,
@@ -18,10 +18,10 @@ from bayesmesh.config.config_blocks import (
     ReportSettings,
     SamplingSettings,
 )
-from bayesmesh.config.config_registry import list_components, options_class
-from bayesmesh.config.config_sweep import SweepSettings
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
+from bayesmesh.config.registry import list_components, options_class
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
+from bayesmesh.config.sweep import SweepSettings
 from bayesmesh.errors import ConfigError
 
 RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}

@@ -2,7 +2,7 @@
 
 The parameters are Stan's: a scale is a standard deviation where there is one, and `exponential`, `gamma` and
 `inverse_gamma` take rates and scales as Stan's distributions of these names do. This module does what is possible before JAX is
-imported; `bayesmesh.models._model_priors` makes the distributions.
+imported; `bayesmesh.models._priors` makes the distributions.
 """
 
 from __future__ import annotations

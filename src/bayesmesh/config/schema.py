@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from bayesmesh.config.config_blocks import DataSettings, Gate
-from bayesmesh.config.config_registry import list_components, options_class
+from bayesmesh.config.blocks import DataSettings, Gate
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
+from bayesmesh.config.registry import list_components, options_class
 from bayesmesh.config.settings import Settings, blocks_in, describe
 from bayesmesh.files import atomic_path
 

@@ -13,8 +13,8 @@ from bayesmesh.errors import DataError
 from bayesmesh.files import atomic_folder, hash_file
 from bayesmesh.store.hashes import folder_digest
 from bayesmesh.store.layout import DataLayout
-from bayesmesh.store.seal_files import MIRROR_VARIABLE
-from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.records.files import MIRROR_VARIABLE
+from bayesmesh.store.records.sealed import write_sealed
 
 PROBE_LIMIT_S = 6.0
 """Time limit of `probe` in seconds, including name resolution and proxies; it leaves time to start within 10."""

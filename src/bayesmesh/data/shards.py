@@ -18,7 +18,7 @@ from bayesmesh.data.base import Column, Dataset, DataSpec, FieldSpec, RowArray, 
 from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
-from bayesmesh.store.zarr_arrays import open_group
+from bayesmesh.store.arrays import open_group
 
 REMEDY = "run the shard stage again"
 

@@ -8,18 +8,18 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
+from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
-from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
-from bayesmesh.diagnostics.gates import evaluate_gates
-from bayesmesh.diagnostics.mode_gate import modes_gate
-from bayesmesh.diagnostics.mode_stays import ModeStays
-from bayesmesh.diagnostics.movement_gate import Movement
-from bayesmesh.diagnostics.population_gate import judge_populations
+from bayesmesh.diagnostics.gates.ancestors import NUM_RELATIVES, ancestors_gate
+from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
+from bayesmesh.diagnostics.gates.finite import NonFinite
+from bayesmesh.diagnostics.gates.funnel import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gates.mode_stays import ModeStays
+from bayesmesh.diagnostics.gates.modes import modes_gate
+from bayesmesh.diagnostics.gates.movement import Movement
+from bayesmesh.diagnostics.gates.populations import judge_populations
 from bayesmesh.diagnostics.verdict import GateResult
-from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_index
+from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_index
 
 
 class Draws(NamedTuple):

@@ -10,43 +10,43 @@ import numpy as np
 import pandas as pd
 import zarr
 
-from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics.accept_step_gate import accept_step_gate
-from bayesmesh.diagnostics.ancestor_gate import NUM_RELATIVES, ancestors_gate
-from bayesmesh.diagnostics.dataset_diagnosis import (
+from bayesmesh.config.blocks import GateSettings
+from bayesmesh.diagnostics.datasets import (
     assess_datasets,
     count_outcomes,
     dataset_names,
     verdicts_table,
     worst_gates,
 )
-from bayesmesh.diagnostics.diagnostic_summary import (
+from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.gates.accept_step import accept_step_gate
+from bayesmesh.diagnostics.gates.ancestors import NUM_RELATIVES, ancestors_gate
+from bayesmesh.diagnostics.gates.evaluation import defer_to_rounding, evaluate_gates, withdraw_prior
+from bayesmesh.diagnostics.gates.finite import NonFinite
+from bayesmesh.diagnostics.gates.funnel import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gates.likelihood import constant_gate
+from bayesmesh.diagnostics.gates.messages import without_kernel
+from bayesmesh.diagnostics.gates.mode_stays import ModeStays
+from bayesmesh.diagnostics.gates.modes import modes_gate
+from bayesmesh.diagnostics.gates.movement import Movement
+from bayesmesh.diagnostics.gates.populations import judge_populations
+from bayesmesh.diagnostics.gates.precision import likelihood_gate, precision_gate, resolution_gate, worst_of
+from bayesmesh.diagnostics.gates.tails import HeavyTails
+from bayesmesh.diagnostics.summary import (
     READ_BYTES,
     Efficiency,
     SummaryFile,
     name_coordinates,
     writing_summary,
 )
-from bayesmesh.diagnostics.energy import bfmi, divergence_share
-from bayesmesh.diagnostics.finite_gate import NonFinite
-from bayesmesh.diagnostics.funnel_diagnostic import MOST_LATENTS, complete_gates
-from bayesmesh.diagnostics.gate_messages import without_kernel
-from bayesmesh.diagnostics.gates import defer_to_rounding, evaluate_gates, withdraw_prior
-from bayesmesh.diagnostics.likelihood_gate import constant_gate
-from bayesmesh.diagnostics.mode_gate import modes_gate
-from bayesmesh.diagnostics.mode_stays import ModeStays
-from bayesmesh.diagnostics.movement_gate import Movement
-from bayesmesh.diagnostics.population_gate import judge_populations
-from bayesmesh.diagnostics.precision_gate import likelihood_gate, precision_gate, resolution_gate, worst_of
-from bayesmesh.diagnostics.tail_gate import HeavyTails
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
+from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, POPULATIONS, UNADJUSTED, ExperimentLayout
-from bayesmesh.store.posterior_coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
-from bayesmesh.store.posterior_reader import open_posterior
-from bayesmesh.store.receipts import receipt_file
-from bayesmesh.store.zarr_arrays import read_part
+from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
+from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.store.records.receipts import receipt_file
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, num_threads: int = 1) -> Verdict:

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from bayesmesh.kernels.base import CHAIN, POSITION, Kernel, Position, Statistic, Target
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
+from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS
 from bayesmesh.kernels.options import GibbsOptions as Options
-from bayesmesh.kernels.targets.normal_target import normals_of
+from bayesmesh.kernels.targets.normal import normals_of
 
 
 class GibbsState(NamedTuple):

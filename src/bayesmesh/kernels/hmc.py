@@ -20,9 +20,10 @@ from jaxtyping import Array, Float, Int, Key
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import COORDINATES, POSITION, Position, Target
-from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import NormalAtMode
+from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
+from bayesmesh.kernels.hamiltonian.rotation import place_in_normal, run_split_trajectory
 from bayesmesh.kernels.hamiltonian.trajectory import (
     STATISTICS,
     HamiltonianInfo,
@@ -30,7 +31,6 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     SplitPoint,
     run_trajectory,
 )
-from bayesmesh.kernels.hamiltonian.trajectory_rotation import place_in_normal, run_split_trajectory
 from bayesmesh.kernels.options import HmcOptions as Options
 
 _NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\n  or use integrator: leapfrog"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Position, Target, map_parts
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.metrics.base import apply_mask

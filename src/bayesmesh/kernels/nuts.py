@@ -1,7 +1,7 @@
 """The No-U-Turn sampler for many chains: each finds its own trajectory length without the others.
 
 One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among them
-during warmup, and where gradients are so cheap that waiting costs less than a turn (`sampling/chain_turns.py`).
+during warmup, and where gradients are so cheap that waiting costs less than a turn (`sampling/program/turns.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.adaptation.windows import settled_begin
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
-from bayesmesh.kernels.hamiltonian.trajectory_tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
+from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
 from bayesmesh.kernels.options import NutsOptions as Options
 
 _MOST_DIVERGENT = 5e-4

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName, RestartingSettings
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName, RestartingSettings
 from bayesmesh.config.settings import Argument, Settings
 
 

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning, Warmup
-from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
+from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import (
     STATISTICS,
     HamiltonianState,

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning, Warmup
-from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
+from bayesmesh.kernels.adaptation.pooling import mean_over
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import CHAIN, Statistic, Target
 from bayesmesh.kernels.chees import Chees
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
+from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
 from bayesmesh.kernels.options import TemperedSmcOptions as Options
 from bayesmesh.kernels.targets import TemperedTarget

@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import halton
-from bayesmesh.kernels.adaptation.warmup_pooling import mean_over
 from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import CHAIN, COORDINATES, POSITION, SCALAR, Axes, Kernel, Position, Statistic, Target
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import fold
+from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATISTICS, over_chains
 from bayesmesh.kernels.options import UnitHmcOptions as Options
-from bayesmesh.kernels.targets.unit_target import Conditional, Units, UnitScale, units_of
+from bayesmesh.kernels.targets.unit import Conditional, Units, UnitScale, units_of
 
 _LEAST = 0.8
 """Units that accept less than this fraction of the target get smaller scales. It is below 1 because units differ: if each

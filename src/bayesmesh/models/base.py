@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models._gpu_model import OnGpu
-from bayesmesh.models._unit_model import ByUnit
+from bayesmesh.models._gpu import OnGpu
+from bayesmesh.models._units import ByUnit
 
 Latents = Mapping[str, Array]
 """Latent -> one draw of it."""
@@ -291,7 +291,7 @@ class Model(OnGpu, ByUnit, ABC):
         return ()
 
     def described(self) -> Mapping[str, object]:
-        """Return the page's description of the model: see `bayesmesh.store.stored_description.ModelDescription`.
+        """Return the page's description of the model: see `bayesmesh.store.posterior.description.ModelDescription`.
 
         For example ``{"facts": {"Family": "Poisson", "Link": "log"}, "meanings": {"rate": "events in an hour"}}``.
         """

@@ -27,9 +27,9 @@ from bayesmesh.config.named_code import check_arguments, load_function
 from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._bijectors import Maps
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
-from bayesmesh.models._model_bijectors import Maps
-from bayesmesh.models._model_priors import distribution_of
+from bayesmesh.models._priors import distribution_of
 from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 from bayesmesh.models.options import LogDensityOptions as Options
 

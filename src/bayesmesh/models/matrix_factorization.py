@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._factor_symmetry import redraw_factors
-from bayesmesh.models._gpu_model import GpuPath
+from bayesmesh.models._gpu import GpuPath
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 from bayesmesh.models.options import MatrixFactorizationOptions as Options
 

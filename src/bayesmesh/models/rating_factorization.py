@@ -31,7 +31,7 @@ from bayesmesh.models._factorization_columns import (
 )
 from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
 from bayesmesh.models._ordered import OrderedValues, log_mass
-from bayesmesh.models._unit_model import Regression
+from bayesmesh.models._units import Regression
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 from bayesmesh.models.options import RatingFactorizationOptions as Options
 

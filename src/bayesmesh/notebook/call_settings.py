@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bayesmesh.config.config_loading import check_experiment, check_name
-from bayesmesh.config.config_registry import PACKAGES, component_path, list_components
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
+from bayesmesh.config.loading import check_experiment, check_name
+from bayesmesh.config.registry import PACKAGES, component_path, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_code import PACKAGE, syntax_digest
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
-from bayesmesh.notebook.notebook_data import data_settings
+from bayesmesh.notebook.data import data_settings
 from bayesmesh.store.layout import NotebookLayout
 
 WHERE = Path("bayesmesh.sample")

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bayesmesh.running.running_progress import FILE
+from bayesmesh.sampling.loop.progress import FILE
 
 
 class JobProcess:

@@ -7,13 +7,13 @@ from pathlib import Path
 import xarray as xr
 from markupsafe import Markup
 
-from bayesmesh.diagnostics.gate_messages import wording
+from bayesmesh.diagnostics.gates.messages import wording
 from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.seals import check_made_from, check_output
+from bayesmesh.store.records.seals import check_made_from, check_output
 
 _COLOURS = {"pass": "#1a7f37", "warn": "#9a6700", "fail": "#cf222e"}
 

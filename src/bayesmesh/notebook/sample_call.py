@@ -9,13 +9,13 @@ from pathlib import Path
 
 import yaml
 
-from bayesmesh.config.config_registry import forget_files
+from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
 from bayesmesh.files import write_text
 from bayesmesh.notebook.call_settings import WHERE, Described, describe
-from bayesmesh.notebook.notebook_progress import ProgressBar
-from bayesmesh.notebook.notebook_stages import StageRunner, plan
+from bayesmesh.notebook.progress import ProgressBar
 from bayesmesh.notebook.result import Result, open_result
+from bayesmesh.notebook.stages import StageRunner, plan
 from bayesmesh.store.layout import ExperimentLayout, NotebookLayout
 
 

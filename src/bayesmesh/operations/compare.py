@@ -13,8 +13,6 @@ import numpy as np
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_condition import condition_of
 from bayesmesh.report.comparison.model_comparison import Feature
 from bayesmesh.report.comparison.page import write_comparison
 from bayesmesh.report.comparison.scores import (
@@ -25,7 +23,9 @@ from bayesmesh.report.comparison.scores import (
 )
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
-from bayesmesh.store.seals import check_output, seal_other
+from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.workflow.condition import condition_of
+from bayesmesh.workflow.plan import Plan
 
 _log = logging.getLogger("bayesmesh")
 

@@ -12,16 +12,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesmesh.config.versions import DRAWS
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.planning.versions import DRAWS
-from bayesmesh.sampling.chain_identity import chain_identity
+from bayesmesh.sampling.loop.identity import chain_identity
+from bayesmesh.store.chains.markers import read_markers
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.markers import read_markers
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import check_output, read_seal, seal_files
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.seals import check_output, read_seal, seal_files
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.specs import make_spec
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
 _HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")

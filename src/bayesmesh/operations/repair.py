@@ -19,12 +19,12 @@ from pathlib import Path
 
 from bayesmesh.errors import StoreError
 from bayesmesh.operations.verify_files import GROUP, Findings, check
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_condition import jobs_of
-from bayesmesh.planning.planned_jobs import Job
-from bayesmesh.store.damage import files_after, resumable
+from bayesmesh.store.chains.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.seals import seal_file
+from bayesmesh.store.records.seals import seal_file
+from bayesmesh.workflow.condition import jobs_of
+from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.plan import Plan
 
 ASIDE = ".damaged"
 """Folder below the results into which damaged files are moved."""

@@ -12,21 +12,20 @@ from typing import NamedTuple
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import is_as_written, read_bytes
-from bayesmesh.planning.plan_specs import StageSpec, is_altered
-from bayesmesh.planning.planned_jobs import data_outputs, experiment_outputs
 from bayesmesh.report.times import check_table
-from bayesmesh.running.run_ledger import check_ledger
-from bayesmesh.store.damage import find_damage
+from bayesmesh.store.chains.damage import find_damage
+from bayesmesh.store.chains.markers import MARKER, marker_names, read_markers
+from bayesmesh.store.chains.segments import IDENTITY_REMEDY, ChainStore
 from bayesmesh.store.layout import (
     DataLayout,
     ExperimentLayout,
     SweepLayout,
     process_folder,
 )
+from bayesmesh.store.ledger import check_ledger
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
-from bayesmesh.store.markers import MARKER, marker_names, read_markers
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import (
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.seals import (
     FOLDER,
     Seal,
     changed_files,
@@ -37,7 +36,8 @@ from bayesmesh.store.seals import (
     seal_files,
     stale_inputs,
 )
-from bayesmesh.store.stored_segments import IDENTITY_REMEDY, ChainStore
+from bayesmesh.workflow.job_files import data_outputs, experiment_outputs
+from bayesmesh.workflow.specs import StageSpec, is_altered
 
 COMPARISON = "comparison"
 """Job that compares the members of a sweep."""

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.analyses.figures.sections import KeyNumber, Section
 from bayesmesh.config.declarations import AnalysisDeclaration, declared
 from bayesmesh.config.experiment import requested
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.figures.sections import KeyNumber, Section
 from bayesmesh.store.layout import ExperimentLayout
 
 _log = logging.getLogger("bayesmesh")

@@ -10,10 +10,9 @@ from typing import Any
 
 import yaml
 
+from bayesmesh.analyses.figures import formats
 from bayesmesh.errors import StoreError
-from bayesmesh.figures import formats
 from bayesmesh.files import read_bytes, read_json
-from bayesmesh.planning.plan_specs import is_altered
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.times import (
     AROUND,
@@ -28,7 +27,7 @@ from bayesmesh.report.times import (
     work_seconds,
 )
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.records.sealed import is_altered, read_sealed
 
 MAX_JOBS = 24
 

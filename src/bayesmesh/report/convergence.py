@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
+from bayesmesh.analyses.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import RankDifference, thin_by_extremes
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesmesh.diagnostics.mode_gate import chains_apart
-from bayesmesh.diagnostics.mode_stays import find_modes
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import Panel
+from bayesmesh.diagnostics.gates.mode_stays import find_modes
+from bayesmesh.diagnostics.gates.modes import chains_apart
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.convergence import (
     MEASURES,
     NUM_BLOCKS,

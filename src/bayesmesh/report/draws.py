@@ -11,10 +11,10 @@ import numpy as np
 import zarr
 
 from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.store.arrays import dimension_names, open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
-from bayesmesh.store.stored_description import ModelDescription
-from bayesmesh.store.zarr_arrays import dimension_names, open_group, read_part
+from bayesmesh.store.posterior.description import ModelDescription
 
 NUM_RANK_POINTS = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesmesh.figures.canvas import FAIL, MUTED, Panel, draw, series
+from bayesmesh.analyses.figures.canvas import FAIL, MUTED, Panel, draw, series
 
 NUM_LOOKS = 12
 """Largest number of points of a curve of growth."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bayesmesh.figures import formats
+from bayesmesh.analyses.figures import formats
 
 Fact = tuple[str, str]
 """A name and a value, as text."""

@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.figures import formats
-from bayesmesh.figures.fit_check import Aspect, FitCheck
-from bayesmesh.store.stored_description import ModelDescription
+from bayesmesh.store.posterior.description import ModelDescription
 
 _BADGES = {
     "fail": ("fail", "✗ refuted"),

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
-from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import describe_analyses

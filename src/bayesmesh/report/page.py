@@ -12,13 +12,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from bayesmesh.config.config_blocks import ReportSettings
+from bayesmesh.analyses.figures import formats, sections
+from bayesmesh.analyses.figures.sections import KeyNumber
+from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
 from bayesmesh.config.experiment import requested
-from bayesmesh.diagnostics.gate_messages import wording
+from bayesmesh.diagnostics.gates.messages import wording
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
-from bayesmesh.figures import formats, sections
-from bayesmesh.figures.sections import KeyNumber
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import build_analyses
@@ -36,8 +36,8 @@ from bayesmesh.report.provenance import Project, build_repeat
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import CHECKS, ExperimentLayout
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.stored_description import ModelDescription
+from bayesmesh.store.posterior.description import ModelDescription
+from bayesmesh.store.records.sealed import read_sealed
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
 """Attributes of the posterior that record the origin of its draws; the page shows others elsewhere, or not at all."""

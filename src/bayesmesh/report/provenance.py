@@ -19,8 +19,8 @@ from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import requested
 from bayesmesh.files import hash_file, read_json
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.receipts import receipt_file
-from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.records.receipts import receipt_file
+from bayesmesh.store.records.sealed import read_sealed
 
 MOST_SECONDS = 10.0
 """Time limit of a Git command, in seconds."""

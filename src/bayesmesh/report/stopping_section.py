@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
 from bayesmesh.errors import StoreError
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
+from bayesmesh.store.chains.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.layout import ExperimentLayout, group_name
-from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
-from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.records.sealed import read_sealed
 
 LABELS = {"min_ess_bulk": "Bulk ESS", "min_ess_tail": "Tail ESS", "max_r_hat": "R-hat"}
 

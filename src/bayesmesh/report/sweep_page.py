@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.config_sweep import Sweep, value_text
+from bayesmesh.analyses.figures.documents import render_csv
+from bayesmesh.config.sweep import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison.page import page_context
 from bayesmesh.report.comparison.quantities import (

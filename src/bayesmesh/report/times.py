@@ -13,13 +13,13 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import requested
 from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import read_bytes, write_text
-from bayesmesh.running.run_ledger import FINISHED, REMEDY, read_rows
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.ledger import FINISHED, REMEDY, read_rows
 
 ORDER = (
     "queue", "launch", "start", "fetch", "decode", "shard", "read", "condense", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",

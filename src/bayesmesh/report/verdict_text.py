@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayesmesh.diagnostics.gate_messages import without_kernel, wording
+from bayesmesh.analyses.figures import formats
+from bayesmesh.diagnostics.gates.messages import without_kernel, wording
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
-from bayesmesh.figures import formats
 
 
 def value_text(gate: GateResult) -> str:

@@ -17,7 +17,7 @@ SHOWN = "shown"
 """Attribute of the root: findings that the page shows, in the form of `bayesmesh.models.base.Shown`."""
 
 DESCRIBED = "described"
-"""Attribute of the root: the model's description of itself, a `bayesmesh.store.stored_description.ModelDescription`."""
+"""Attribute of the root: the model's description of itself, a `bayesmesh.store.posterior.description.ModelDescription`."""
 
 LEVEL_ROWS = "level_rows"
 """Attribute of the root: categorical column -> level -> its number of training rows."""

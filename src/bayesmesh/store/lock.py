@@ -22,7 +22,7 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_bytes, write_json_once
-from bayesmesh.running.slurm.slurm_variables import job_id
+from bayesmesh.store.slurm_job import job_id
 
 HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0

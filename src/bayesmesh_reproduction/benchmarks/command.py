@@ -14,9 +14,9 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from bayesmesh.config.config_errors import explain
+from bayesmesh.config.errors import explain
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.running.run_arguments import positive
+from bayesmesh.workflow.arguments import positive
 from bayesmesh_reproduction.benchmarks.harness import Options, Outcome
 from bayesmesh_reproduction.benchmarks.history import add_row, write_outcome
 from bayesmesh_reproduction.benchmarks.journal import Journal
@@ -142,7 +142,7 @@ def _check_cases(benchmark: ModuleType, name: str, only: Sequence[str]) -> None:
 
 
 def _run_writing(arguments: argparse.Namespace) -> int:
-    from bayesmesh.planning.plan import Plan
+    from bayesmesh.workflow.plan import Plan
     from bayesmesh_reproduction.benchmarks.writing import measure_writing
 
     if (name := arguments.experiment) is None:

@@ -2,7 +2,7 @@
 
 JAX issue 1776: the integral of the product of two normal densities over a grid of n points in [-100, 100]. Python's sum
 adds the points one by one, so that the program has an equation or more for each; `jnp.sum` is one equation. For this
-reason the compile stage counts the equations of every model at two sizes of its data (`bayesmesh.sampling.program_audit`), and
+reason the compile stage counts the equations of every model at two sizes of its data (`bayesmesh.sampling.program.audit`), and
 reports a model whose program grows.
 """
 
@@ -91,7 +91,7 @@ class Compilation:
 
     def prepare(self, case: dict[str, int]) -> dict[str, object]:
         """Count equations, and compile once."""
-        from bayesmesh.sampling.program_audit import count_equations
+        from bayesmesh.sampling.program.audit import count_equations
 
         self._inputs = _inputs(case["n"])
         jaxpr = jax.make_jaxpr(make_integral(self._arm))(*self._inputs)

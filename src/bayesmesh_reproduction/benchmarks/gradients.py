@@ -14,17 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from bayesmesh.config.config_blocks import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature
-from bayesmesh.kernels.hamiltonian.hamiltonian_triangle import split
+from bayesmesh.kernels.hamiltonian.laplace import Curvature
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.sampling.program_sizes import make_program
-from bayesmesh.sampling.sampling_mesh import DATA_AXIS, build_mesh, configure_jax, sharding
-from bayesmesh.sampling.state_leaves import place
-from bayesmesh.stages.programs import program_settings
+from bayesmesh.kernels.hamiltonian.triangle import split
+from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax, sharding
+from bayesmesh.sampling.program.sizes import make_program
+from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
 

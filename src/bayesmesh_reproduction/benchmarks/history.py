@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.figures.documents import read_csv, render_csv
+from bayesmesh.analyses.figures.documents import read_csv, render_csv
 from bayesmesh.files import atomic_folder, write_text
-from bayesmesh.running.machine import machine_name
-from bayesmesh.store.receipts import write_receipts
-from bayesmesh.store.seals import seal_other
+from bayesmesh.store.machine import machine_name
+from bayesmesh.store.records.receipts import write_receipts
+from bayesmesh.store.records.seals import seal_other
 from bayesmesh_reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh_reproduction.benchmarks.worker import version_line
 from bayesmesh_reproduction.layout import BenchmarkLayout
@@ -66,8 +66,8 @@ def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, .
         dims: dimensions of every array.
     """
     # The rules read this module through `planning`, which must not import Zarr.
+    from bayesmesh.store.arrays import open_group, write_array
     from bayesmesh.store.hashes import write_hashes
-    from bayesmesh.store.zarr_arrays import open_group, write_array
 
     with atomic_folder(path) as partial:
         group = open_group(partial, "w").create_group("posterior")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.files import hash_file, write_text
-from bayesmesh.running.machine import machine_name
+from bayesmesh.store.machine import machine_name
 from bayesmesh_reproduction.benchmarks.process import Contender
 
 _SOURCE = Path(__file__).resolve().parents[2]

@@ -16,24 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.sampling.chain_identity import chain_identity
-from bayesmesh.sampling.compilation import compile_programs
-from bayesmesh.sampling.compilation_cache import use_cache
-from bayesmesh.sampling.program_audit import read_lengths
-from bayesmesh.sampling.program_sizes import make_program
-from bayesmesh.sampling.program_values import GroupKey
-from bayesmesh.sampling.sampling_interruption import Interruption
-from bayesmesh.sampling.sampling_mesh import configure_jax
-from bayesmesh.sampling.segment import Loop
-from bayesmesh.stages.programs import program_settings
-from bayesmesh.stages.stage_inputs import shards_of
+from bayesmesh.sampling.density.mesh import configure_jax
+from bayesmesh.sampling.loop.identity import chain_identity
+from bayesmesh.sampling.loop.interruption import Interruption
+from bayesmesh.sampling.loop.segment import Loop
+from bayesmesh.sampling.program.audit import read_lengths
+from bayesmesh.sampling.program.cache import use_cache
+from bayesmesh.sampling.program.compilation import compile_programs
+from bayesmesh.sampling.program.sizes import make_program
+from bayesmesh.sampling.program.values import GroupKey
+from bayesmesh.store.chains.markers import Commit, Facts
+from bayesmesh.store.chains.segments import ChainStore
+from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.markers import Commit, Facts
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.stages.inputs import shards_of
+from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.worker import memory_mib
 
 

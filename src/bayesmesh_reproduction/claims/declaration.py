@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
-from bayesmesh.config.config_errors import explain
+from bayesmesh.config.errors import explain
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import suggest

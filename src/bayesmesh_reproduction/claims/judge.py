@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from pathlib import Path
 
+from bayesmesh.analyses.figures.differences import Comparison
+from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.errors import StoreError
-from bayesmesh.figures.differences import Comparison
-from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh_reproduction.claims.declaration import Claim, Number, Rule
 from bayesmesh_reproduction.claims.results import REMEDY, NotRun, Reading, Results, Value

@@ -16,10 +16,10 @@ import numpy as np
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.plan_specs import dataset_name, split_name
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.workflow.specs import dataset_name, split_name
 from bayesmesh_reproduction.claims.results import NotRun, Reading, Results, Statistic
 
 AGAIN = "run the benchmark again"

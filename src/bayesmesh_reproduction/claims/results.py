@@ -16,8 +16,8 @@ import zarr
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json
 from bayesmesh.store.hashes import hashes_of
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.receipts import Receipt, check_receipt
+from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.records.receipts import Receipt, check_receipt
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
 
 Value = float | str

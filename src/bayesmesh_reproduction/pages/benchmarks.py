@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import Panel, draw, log_axis, series
-from bayesmesh.figures.documents import Row, read_csv
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import Panel, draw, log_axis, series
+from bayesmesh.analyses.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
 from bayesmesh.report import page as report_page
 from bayesmesh_reproduction.layout import BenchmarkLayout

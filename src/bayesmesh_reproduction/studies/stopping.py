@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from bayesmesh.config.config_blocks import StopSettings
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within
-from bayesmesh.diagnostics.interim_diagnosis import TARGETS, look_numbers
+from bayesmesh.diagnostics.interim import TARGETS, look_numbers
 from bayesmesh_reproduction.hmc import SEED, run_hmc
 
 CHAINS, DIMENSION = 4, 2

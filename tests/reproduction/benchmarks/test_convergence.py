@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_loading import load_experiment
-from bayesmesh.config.config_registry import load_component, options_class
-from bayesmesh.planning.plan_specs import make_spec
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.config.loading import load_experiment
+from bayesmesh.config.registry import load_component, options_class
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
+from bayesmesh.workflow.specs import make_spec
 from bayesmesh_reproduction.benchmarks.convergence import list_ratios, other_samplers, samplers
 from bayesmesh_reproduction.benchmarks.convergence.our_samplers import Ours
 from bayesmesh_reproduction.benchmarks.convergence.posterior import (

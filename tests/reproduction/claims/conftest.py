@@ -11,17 +11,17 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.config.registry import load_component, options_class
+from bayesmesh.data.sharding import shard
 from bayesmesh.files import write_json, write_text
-from bayesmesh.planning.plan_specs import dataset_name, make_spec, parse_spec
-from bayesmesh.running.run_ledger import Ledger
-from bayesmesh.stages import analyse
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.specs import dataset_name, make_spec, parse_spec
+from bayesmesh.workflow.stages import analyse
 from bayesmesh_reproduction.claims import results as reading
 from bayesmesh_reproduction.claims.declaration import Check, Claim, Entry, Piece, Printed, Rule
 from bayesmesh_reproduction.claims.judge import Finding, judge_all

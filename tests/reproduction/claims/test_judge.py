@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.running.machine import machine_name
-from bayesmesh.store.receipts import write_receipts
+from bayesmesh.store.machine import machine_name
+from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh_reproduction.claims.declaration import CLAIMS, Check
 from bayesmesh_reproduction.claims.judge import (
     FAILED,

@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.analyses.averaging import average as averaging
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.receipts import check_receipt, receipt_file
+from bayesmesh.store.records.receipts import check_receipt, receipt_file
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
 from bayesmesh_reproduction.claims.recomputation import accuracy_again as softmax_accuracy
 from bayesmesh_reproduction.claims.results import Reading, Results

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.interim_diagnosis import evaluate_targets, look_numbers
+from bayesmesh.diagnostics.interim import evaluate_targets, look_numbers
 from bayesmesh_reproduction.studies import files, stopping
 from bayesmesh_reproduction.studies.files import draw_stopping, run_stopping
 from bayesmesh_reproduction.studies.stopping import RULES, SPEEDS, Setting, make_draws, measure, stop_runs

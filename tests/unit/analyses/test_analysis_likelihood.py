@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.analyses._analysis_likelihood import MIN_DRAWS, check_rows, relative_efficiency
 from bayesmesh.analyses._draw_blocks import log_density_of
+from bayesmesh.analyses._likelihood import MIN_DRAWS, check_rows, relative_efficiency
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.families import FAMILIES
 

@@ -17,18 +17,18 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
-from bayesmesh.analyses.loo.loo_sums import summarise
 from bayesmesh.analyses.loo.section import fit_checks, share_inside
-from bayesmesh.analyses.predictive_checks.predictive_bins import bin_levels, bin_numbers
-from bayesmesh.analyses.predictive_checks.predictive_outcomes import COLUMNS, propose_all
-from bayesmesh.analyses.predictive_checks.predictive_quantities import Kind, p_value, quantities_of, sum_powers
-from bayesmesh.analyses.predictive_checks.predictive_residuals import Residuals
-from bayesmesh.analyses.predictive_checks.predictive_terms import list_terms
+from bayesmesh.analyses.loo.sums import summarise
+from bayesmesh.analyses.predictive_checks.bins import bin_levels, bin_numbers
+from bayesmesh.analyses.predictive_checks.outcomes import COLUMNS, propose_all
+from bayesmesh.analyses.predictive_checks.quantities import Kind, p_value, quantities_of, sum_powers
+from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.analyses.predictive_checks.section import fit_check
+from bayesmesh.analyses.predictive_checks.terms import list_terms
 from bayesmesh.models.glm.description import REMEDIES
 from bayesmesh.report.fit_mark import FitMark, mark_fit
-from bayesmesh.store.score_store import RowScores
-from bayesmesh.store.stored_description import ModelDescription
+from bayesmesh.store.posterior.description import ModelDescription
+from bayesmesh.store.scores import RowScores
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
 NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 17, 1) if IS_NIGHTLY else (1, 1, 0)

@@ -12,9 +12,9 @@ import pytest
 from bayesmesh.analyses._draw_blocks import DrawBlocks
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior
 
 NUM_ROWS = 10
 SPEC = DataSpec(NUM_ROWS, {"y": FieldSpec((), "float64")}, {}, "float32")

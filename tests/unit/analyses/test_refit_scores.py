@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bayesmesh.analyses import _refit_scores as module
-from bayesmesh.analyses._analysis_likelihood import RowBlock
+from bayesmesh.analyses import _refit_scores
+from bayesmesh.analyses._likelihood import RowBlock
 from bayesmesh.analyses._refit_scores import error_of_sum, log_mean_density, relative_densities
 
 CHAINS, DRAWS, ROWS = 4, 250, 6
@@ -32,16 +32,16 @@ def test_rows_that_share_draws_have_an_error_of_their_sum() -> None:
     assert error_of_sum(np.full((1, 4), np.nan)) == math.inf
 
 
-def score(monkeypatch: pytest.MonkeyPatch, values: np.ndarray, sizes: tuple[int, ...]) -> module.RowScores:
+def score(monkeypatch: pytest.MonkeyPatch, values: np.ndarray, sizes: tuple[int, ...]) -> _refit_scores.RowScores:
     """Score rows with these log likelihoods (chain, draw, row), in blocks of some sizes."""
     ends = np.cumsum(sizes)
     blocks = [
         RowBlock(end - size, values[..., end - size : end], np.zeros(size), None)
         for end, size in zip(ends, sizes, strict=True)
     ]
-    monkeypatch.setattr(module, "held_out_blocks", lambda *_: iter(blocks))
-    monkeypatch.setattr(module, "Shards", lambda _: SimpleNamespace(held_out_clusters=lambda: None))
-    found = module.score_held_out(SimpleNamespace(num_draws=CHAINS * DRAWS), SimpleNamespace(path=None))
+    monkeypatch.setattr(_refit_scores, "held_out_blocks", lambda *_: iter(blocks))
+    monkeypatch.setattr(_refit_scores, "Shards", lambda _: SimpleNamespace(held_out_clusters=lambda: None))
+    found = _refit_scores.score_held_out(SimpleNamespace(num_draws=CHAINS * DRAWS), SimpleNamespace(path=None))
     assert found is not None
     return found
 

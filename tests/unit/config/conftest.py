@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.config.loading import load_experiment
 from bayesmesh.errors import ConfigError
 
 GOOD = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import make_parser
-from bayesmesh.config import config_registry
+from bayesmesh.config import registry
 from bayesmesh.config.declarations import (
     EXPERIMENT_FOLDERS,
     OTHER_VERBS,
@@ -20,8 +20,8 @@ from bayesmesh.config.declarations import (
 )  # fmt: skip
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_flow import STAGES
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.workflow.flow import STAGES
 
 TEXT = """
 import a_package_that_is_nowhere
@@ -38,7 +38,7 @@ class Mine(Analysis):
 @pytest.fixture
 def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder of analyses."""
-    monkeypatch.setattr(config_registry, "_ROOT", tmp_path)
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
     folder = tmp_path / "analyses"
     folder.mkdir()
     yield folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.config_loading import check_named, load_configuration
+from bayesmesh.config.loading import check_named, load_configuration
 from bayesmesh.errors import ConfigError
 
 

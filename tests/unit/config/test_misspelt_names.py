@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config.config_registry import PACKAGES, load_component
+from bayesmesh.config.registry import PACKAGES, load_component
 from bayesmesh.errors import ConfigError
 
 WRONG = [

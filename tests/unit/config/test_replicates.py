@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.config_loading import check_experiment
+from bayesmesh.config.loading import check_experiment
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.plan_specs import make_spec
+from bayesmesh.workflow.specs import make_spec
 
 EXPERIMENT: dict[str, Any] = {
     "title": "Many", "data": {"source": "table", "files": ["sites.csv"], "replicates": "site"},

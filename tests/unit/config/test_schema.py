@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_registry import PACKAGES, list_components
 from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.registry import PACKAGES, list_components
 from bayesmesh.config.schema import documents, drifted, write_documents
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.config.config_registry import component_path
+from bayesmesh.config.registry import component_path
 from bayesmesh.config.source_code import PACKAGE_ROOT, code_digest, component_code
 from bayesmesh.errors import ConfigError
 

@@ -18,7 +18,7 @@ import zarr
 
 from bayesmesh.data.declared_sizes import check_size
 from bayesmesh.data.sources._array_files import open_arrays
-from bayesmesh.data.tables.table_files import TableFile
+from bayesmesh.data.tables.files import TableFile
 from bayesmesh.errors import DataError
 
 HUGE = 10**12

@@ -15,7 +15,7 @@ from bayesmesh.data.fetching import fetch, probe
 from bayesmesh.data.sources import gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
-from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.records.sealed import read_sealed
 
 
 def test_probe_gives_up_on_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:

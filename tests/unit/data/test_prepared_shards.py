@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data import prepared_shards
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import PreparedShards, prepared
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Condensed
 from bayesmesh.store.layout import DataLayout

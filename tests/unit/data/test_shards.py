@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.data import data_sharding as shard_module
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.data import sharding
 from bayesmesh.data.base import Dataset, FieldSpec, Variable
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards, fingerprint_data
 from bayesmesh.data.sources import films
 from bayesmesh.data.split import Interactions
@@ -61,7 +61,7 @@ def dataset() -> Dataset:
 @pytest.fixture
 def shards(dataset: Dataset, layout: DataLayout, monkeypatch: pytest.MonkeyPatch) -> Shards:
     """67 rows in shards of 16 and chunks of 8: the last shard and the last chunk are not full."""
-    monkeypatch.setattr(shard_module, "row_chunks", lambda rows, size: (8, 16))
+    monkeypatch.setattr(sharding, "row_chunks", lambda rows, size: (8, 16))
     shard(dataset, DataSettings(), layout)
     return Shards(layout.shards)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset, DataSpec
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import ReadBlocks
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.models.base import Preparation

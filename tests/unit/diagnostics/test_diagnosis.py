@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.config_blocks import GateSettings
-from bayesmesh.diagnostics import convergence, diagnostic_summary
+from bayesmesh.config.blocks import GateSettings
+from bayesmesh.diagnostics import convergence
+from bayesmesh.diagnostics import summary as diagnostic_summary
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.diagnosis import diagnose
-from bayesmesh.diagnostics.diagnostic_summary import SUMMARY_COLUMNS
+from bayesmesh.diagnostics.summary import SUMMARY_COLUMNS
 from bayesmesh.report.diagnostics_tables import read_summary, worst_first
 from bayesmesh.report.opening import say_scope
+from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
 from bayesmesh.store.layout import FIXED, ExperimentLayout
-from bayesmesh.store.zarr_arrays import create_array, open_group, write_array, write_texts
 from posterior_groups import CHAINS, DRAWS, drawn, good_posterior, write
 
 

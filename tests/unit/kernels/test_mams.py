@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.trajectory import batch_dot
 from bayesmesh.kernels.mams import Mams, Options, num_coordinates, to_sphere, turn

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position, Target
-from bayesmesh.kernels.hamiltonian import trajectory_tree
+from bayesmesh.kernels.hamiltonian import tree
 from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import init_state
 from bayesmesh.kernels.nuts import Nuts, Options
@@ -56,10 +56,10 @@ def test_a_chain_counts_its_own_gradients(info) -> None:
 def test_a_direction_has_a_random_number_of_its_own(direction: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that says whether a part is drawn from says the opposite here, and that of a leaf says neither."""
     numbers = jnp.asarray([direction, 0.5, 1 - direction])
-    monkeypatch.setattr(trajectory_tree, "_uniform", lambda key, number: jnp.broadcast_to(numbers, (*number.shape, 3)))
+    monkeypatch.setattr(tree, "_uniform", lambda key, number: jnp.broadcast_to(numbers, (*number.shape, 3)))
     target, start = TwoWidths(), Position(jnp.ones((NUM_CHAINS, 3)), None)
     state, step_size = init_state(start, target), jnp.asarray(0.01)
-    grown = trajectory_tree.grow_tree(jnp.zeros(NUM_CHAINS), state, start, target, IdentityMetric(), (), step_size, 3)
+    grown = tree.grow_tree(jnp.zeros(NUM_CHAINS), state, start, target, IdentityMetric(), (), step_size, 3)
     assert (grown.depth == 3).all()
     is_forward = np.asarray(grown.right.position.shared[:, 0] > 1)
     is_backward = np.asarray(grown.left.position.shared[:, 0] < 1)

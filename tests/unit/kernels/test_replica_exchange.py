@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.kernels.hmc import Options as HmcOptions

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import ComputeSettings, MeshSettings
-from bayesmesh.config.config_registry import list_components, load_component
+from bayesmesh.config.blocks import ComputeSettings, MeshSettings
+from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.models import _byte_products, _fused_cells
 from bayesmesh.models.base import Model
-from bayesmesh.sampling import program_sharding
-from bayesmesh.sampling.program_costs import cost_of_gradient
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_mesh import build_mesh
+from bayesmesh.sampling.density import sharding as program_sharding
+from bayesmesh.sampling.density.costs import cost_of_gradient
+from bayesmesh.sampling.density.mesh import build_mesh
+from bayesmesh.sampling.density.rows import lay_out_rows
 from programs import build
 
 MODELS = [

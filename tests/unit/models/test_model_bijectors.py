@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._model_bijectors import bijector_of
+from bayesmesh.models._bijectors import bijector_of
 
 tfd = tfp.distributions
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.models._model_latents import align_local
+from bayesmesh.models._latents import align_local
 from bayesmesh.models.base import Model
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from bayesmesh.config.prior_texts import FAMILIES, parse_prior
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._model_priors import distribution_of
+from bayesmesh.models._priors import distribution_of
 
 SCIPY: dict[str, tuple[str, Any]] = {
     "normal": ("normal(0.5, 2)", stats.norm(0.5, 2)),

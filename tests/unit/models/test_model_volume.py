@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._model_volume import log_volume
+from bayesmesh.models._volume import log_volume
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 ONE = jnp.ones((), jnp.float64)

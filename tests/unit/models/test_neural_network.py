@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.models.neural_network import ACTIVATIONS, NeuralNetwork
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.analyses.fold_in.rating_fold_in import expected_ratings, scales_of
+from bayesmesh.analyses.fold_in.ratings import expected_ratings, scales_of
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models._ordered import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 USERS, FILMS, WIDTH, ROWS = 7, 5, 3, 60
 NAMES: dict[str, Any] = {"user": "reader", "film": "book", "rating": "stars", "repeated": "keep"}

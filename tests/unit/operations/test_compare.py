@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import bayesmesh as bm
+from bayesmesh.analyses.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import verify_files
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.score_store import RowScores, write_pointwise
+from bayesmesh.store.scores import RowScores, write_pointwise
 from resealing import seal_as
 
 EXPERIMENT = """

@@ -10,11 +10,11 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.operations.verify_files import check
-from bayesmesh.stages.assemble import _verified
+from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, read_manifest
+from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.layout import ExperimentLayout, process_folder
-from bayesmesh.store.manifests import PROCESSES_REMEDY, read_manifest
-from bayesmesh.store.sealed import write_sealed
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.workflow.stages.assemble import _verified
 from resealing import seal_as
 
 IDENTITY = "0123456789abcdef"

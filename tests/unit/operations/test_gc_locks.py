@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.config.versions import DRAWS
 from bayesmesh.operations.gc import Unnamed, find_unnamed, remove, table
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.versions import DRAWS
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.workflow.plan import Plan
 
 IDENTITY = "0123456789abcdef"
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bayesmesh.operations.verify_files import Findings, check, list_owners
-from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.sealed import write_sealed
-from bayesmesh.store.seals import read_seal, seal_file, seal_other
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.seals import read_seal, seal_file, seal_other
 from resealing import seal_as
 
 IDENTITY = "0123456789abcdef"

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
-from bayesmesh.config.config_blocks import GateSettings, ReportSettings
+from bayesmesh.analyses.averaging.uncertainty import Entropies, entropy, write_cases
+from bayesmesh.config.blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
-from bayesmesh.running.run_ledger import Ledger
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.ledger import Ledger
 
 CHAINS, DRAWS, WARMUP = 4, 600, 200
 

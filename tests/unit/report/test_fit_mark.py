@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from bayesmesh.figures.fit_check import Aspect, FitCheck
+from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
 from bayesmesh.report.fit_mark import mark_fit
-from bayesmesh.store.stored_description import ModelDescription
+from bayesmesh.store.posterior.description import ModelDescription
 
 POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})
 NARROW = FitCheck(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.report.index import read_index_row
-from bayesmesh.stages.report import run_index
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.workflow.stages.report import run_index
 
 ASKED = {"averaging": {}, "recommendation": {}}
 

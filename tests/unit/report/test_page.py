@@ -16,12 +16,12 @@ from types import SimpleNamespace
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
-from bayesmesh.config.config_blocks import ReportSettings
+from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.receipts import receipt_file, write_receipts
+from bayesmesh.store.records.receipts import receipt_file, write_receipts
 
 Minimal = Callable[..., ExperimentLayout]
 

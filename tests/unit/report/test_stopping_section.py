@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.config.config_blocks import ReportSettings
+from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.report.page import write_page
 from bayesmesh.store.layout import ExperimentLayout
 

@@ -21,8 +21,8 @@ from bayesmesh.report.times import (
     sampling_seconds,
     write_ledger,
 )
-from bayesmesh.running.run_ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.ledger import Ledger
 
 CONFIG = {"averaging": {}}
 ORIGIN = {"identity": "new", "groups": ["chains/new/group-000", "chains/new/group-001"]}

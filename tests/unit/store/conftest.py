@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.chains.segments import ChainStore
 
 NUM_CHAINS = 2
 RECORD = {"identity": "0123456789abcdef"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.chains.segments import ChainStore
 
 Advance = Callable[..., ChainStore]
 ReadTree = Callable[[Path], Mapping[str, bytes]]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.store.stored_segments import ChainStore
-from bayesmesh.store.zarr_arrays import open_group
+from bayesmesh.store.arrays import open_group
+from bayesmesh.store.chains.segments import ChainStore
 
 Advance = Callable[..., ChainStore]
 

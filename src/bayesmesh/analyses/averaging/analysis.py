@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import AveragingOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class Averaging(Analysis):
@@ -23,7 +23,7 @@ class Averaging(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require labelled test rows and one categorical prediction per row."""
-        from bayesmesh.analyses.averaging.average_probabilities import check_averaging
+        from bayesmesh.analyses.averaging.probabilities import check_averaging
 
         check_averaging(bound.model, latents, bound.shards.test_rows())
 

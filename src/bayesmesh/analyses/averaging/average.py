@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses._jackknife import jackknife_se
-from bayesmesh.analyses.averaging.average_probabilities import WORK_BYTES, BlockSums, Predictor, check_averaging
-from bayesmesh.analyses.averaging.average_scores import COLUMNS, Scores, row_groups, score_probabilities
-from bayesmesh.analyses.averaging.average_uncertainty import Entropies, entropy, write_cases
+from bayesmesh.analyses.averaging.probabilities import WORK_BYTES, BlockSums, Predictor, check_averaging
+from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
+from bayesmesh.analyses.averaging.uncertainty import Entropies, entropy, write_cases
 from bayesmesh.analyses.base import draw_shapes
 from bayesmesh.analyses.options import AveragingOptions as Options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
-from bayesmesh.store.draw_chunks import iterate_chunks
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ROW
-from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.chunks import iterate_chunks
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 MAX_BLOCK_DRAWS = 16
 """Largest number of draws combined into one matrix product with a tile of rows."""

@@ -12,15 +12,15 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
-from bayesmesh.analyses.averaging.average_confusion import read_mistakes, wilson
-from bayesmesh.analyses.averaging.average_scores import COLUMNS
+from bayesmesh.analyses.averaging.confusion import read_mistakes, wilson
+from bayesmesh.analyses.averaging.scores import COLUMNS
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import INK, MUTED, Panel, draw, log_axis, series
+from bayesmesh.analyses.figures.differences import Comparison, error_text
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, render
 from bayesmesh.errors import StoreError
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, log_axis, series
-from bayesmesh.figures.differences import Comparison, error_text
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, render
-from bayesmesh.store.zarr_arrays import open_group, read_part
+from bayesmesh.store.arrays import open_group, read_part
 
 MEASURES = {
     "accuracy": ("Accuracy", "higher is better"),

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import DivergentDrawsOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class DivergentDraws(Analysis):
@@ -21,7 +21,7 @@ class DivergentDraws(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Compare divergent draws with the others, by latent and by pair; return the clearest latent as text."""
-        from bayesmesh.analyses.divergent_draws.divergence_places import find_places
+        from bayesmesh.analyses.divergent_draws.places import find_places
 
         del others
         return find_places(subject.posterior, self.options, files)

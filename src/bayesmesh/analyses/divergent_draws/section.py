@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.documents import read_csv, read_table
-from bayesmesh.figures.sections import Section, html_table, render
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.analyses.figures.documents import read_csv, read_table
+from bayesmesh.analyses.figures.sections import Section, html_table, render
 
 LEVEL, TAIL = 0.01, 0.1
 """As in the analysis, which the page does not import."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import EvidenceOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class Evidence(Analysis):
@@ -20,14 +20,14 @@ class Evidence(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a proper prior, and few enough coordinates for a normal with a full covariance matrix."""
-        from bayesmesh.analyses.evidence.estimate_evidence import check_evidence
+        from bayesmesh.analyses.evidence.estimate import check_evidence
 
         del latents
         check_evidence(bound)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Evaluate the density at draws and at points of fitted normals, and write the estimates."""
-        from bayesmesh.analyses.evidence.estimate_evidence import estimate_evidence
+        from bayesmesh.analyses.evidence.estimate import estimate_evidence
 
         del others
         return estimate_evidence(subject.bound, subject.posterior, self.options, files["evidence.csv"])

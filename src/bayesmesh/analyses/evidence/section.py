@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
-from bayesmesh.figures.sections import KeyNumber, Section, render
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, render
 
 METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains", "prior": "draws of the prior"}
 

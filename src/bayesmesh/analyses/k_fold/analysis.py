@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import KFoldOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class KFold(Analysis):
@@ -20,9 +20,9 @@ class KFold(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require rows without latents of their own, or, if the model takes all rows as one, a likelihood of fewer."""
-        from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
-        from bayesmesh.analyses.k_fold.joint_fold_models import KEY, check_whole
+        from bayesmesh.analyses._likelihood import check_rows
+        from bayesmesh.analyses.k_fold.joint_models import KEY, check_whole
 
         if bound.model.reads_whole(bound.model.options):
             check_whole(bound, self.options)
@@ -32,7 +32,7 @@ class KFold(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Score the rows of each fold under the draws without them, join the scores, and return their sum as text."""
-        from bayesmesh.analyses.k_fold.score_folds import score_folds
+        from bayesmesh.analyses.k_fold.scores import score_folds
 
         return score_folds(subject, others, self.options, files)
 

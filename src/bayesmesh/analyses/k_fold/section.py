@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums
-from bayesmesh.figures import formats
-from bayesmesh.figures.differences import Comparison
-from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.score_store import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, say_impossible, sum_error
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.differences import Comparison
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.analyses.k_fold.tables import Fold, read_folds, read_sums
+from bayesmesh.store.scores import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, say_impossible, sum_error
 
 FEW_CLUSTERS = 20
 """With fewer groups or folds, the page says that their standard error is itself uncertain."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import LooOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class Loo(Analysis):
@@ -21,8 +21,8 @@ class Loo(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a likelihood with one term per row, and rows without latents of their own."""
-        from bayesmesh.analyses._analysis_likelihood import check_rows
         from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
+        from bayesmesh.analyses._likelihood import check_rows
         from bayesmesh.analyses.loo.leave_one_out import KEY
 
         check_rows(KEY, bound.model, bound.data_spec)

@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-from bayesmesh.analyses._analysis_density import LogDensity
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, efficiency_of, relative_efficiency
+from bayesmesh.analyses._density import LogDensity
+from bayesmesh.analyses._likelihood import RowLikelihood, check_rows, efficiency_of, relative_efficiency
 from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject
-from bayesmesh.analyses.loo.loo_sums import summarise, write_sums
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
+from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.psis import good_k, smooth_weights
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.score_store import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 KEY = "loo"
 

@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import norm
 
-from bayesmesh.analyses.loo.loo_sums import read_sums
-from bayesmesh.diagnostics.uniformity_diagnostic import NUM_SIMULATIONS, assess_uniformity
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.fit_check import Aspect, FitCheck
-from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, say_impossible
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.analyses.loo.sums import read_sums
+from bayesmesh.diagnostics.uniformity import NUM_SIMULATIONS, assess_uniformity
+from bayesmesh.store.scores import POINTWISE, RowScores, read_pointwise, say_impossible
 
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""
@@ -91,7 +91,7 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside
     """Return what the sums say about the fit of the model.
 
     Args:
-        sums: see `bayesmesh.analyses.loo.loo_sums.COLUMNS`.
+        sums: see `bayesmesh.analyses.loo.sums.COLUMNS`.
         impossible: sentences on outcomes that have no finite score.
         inside: share of outcomes within their 90% predictive intervals, or NaN.
     """

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import NeighboursOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class Neighbours(Analysis):
@@ -22,14 +22,14 @@ class Neighbours(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a latent (film, width), and that the chosen films exist."""
-        from bayesmesh.analyses.neighbours.neighbour_cosines import KEY, embedding_of
+        from bayesmesh.analyses.neighbours.cosines import KEY, embedding_of
 
         num_films = latents[embedding_of(bound.model, latents)].shape[0]
         check_chosen(f"{KEY}.films", "film", self.options.films, num_films)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Compute cosines in every draw and write the largest; return the number of draws as text."""
-        from bayesmesh.analyses.neighbours.neighbour_cosines import find_neighbours
+        from bayesmesh.analyses.neighbours.cosines import find_neighbours
 
         del others
         return f"{find_neighbours(subject.bound, subject.posterior, self.options, files)} draws"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.figures.documents import Row, read_csv
-from bayesmesh.figures.sections import Section, render
+from bayesmesh.analyses.figures.documents import Row, read_csv
+from bayesmesh.analyses.figures.sections import Section, render
 
 REQUIRED = ("film", "film_id", "title", "rank", "neighbour_id", "neighbour_title", "genres", "cosine", "q5", "q95")
 

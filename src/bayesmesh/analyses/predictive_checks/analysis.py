@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, unsuitable
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import PredictiveChecksOptions as Options
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.sections import Section
 
 
 class PredictiveChecks(Analysis):
@@ -23,7 +23,7 @@ class PredictiveChecks(Analysis):
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a model that predicts."""
         from bayesmesh.analyses._draw_blocks import check_predictions
-        from bayesmesh.analyses.predictive_checks.predictive_outcomes import simulate_once
+        from bayesmesh.analyses.predictive_checks.outcomes import simulate_once
 
         if not bound.model.has_predictions:
             problem = f": {bound.model.row_problem}" if bound.model.row_problem else " does not predict its outcome"
@@ -38,7 +38,7 @@ class PredictiveChecks(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Simulate outcomes of all rows from draws, in blocks, and compare; return what differs as text."""
-        from bayesmesh.analyses.predictive_checks.predictive_outcomes import check_outcomes, check_prior
+        from bayesmesh.analyses.predictive_checks.outcomes import check_outcomes, check_prior
 
         del others
         found = check_outcomes(subject.bound, subject.posterior, self.options.draws, files)

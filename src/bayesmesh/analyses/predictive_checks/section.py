@@ -12,15 +12,15 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
-from bayesmesh.analyses.predictive_checks.predictive_figures import figures_by_column
-from bayesmesh.analyses.predictive_checks.predictive_quantities import FITTED, LEVEL, LOG, OF_CLASS, Bin
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck, State
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, render
+from bayesmesh.analyses.predictive_checks.figures import figures_by_column
+from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL, LOG, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.fit_check import Aspect, FitCheck, State
-from bayesmesh.figures.sections import KeyNumber, Section, render
-from bayesmesh.store.zarr_arrays import open_group, read_part
+from bayesmesh.store.arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")
 BIN_NUMBERS = tuple(name for name in Bin._fields if name not in ("variable", "label"))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import RatingScoresOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class RatingScores(Analysis):
@@ -28,7 +28,7 @@ class RatingScores(Analysis):
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Predict hidden ratings with all draws, score them, and return the errors as text."""
-        from bayesmesh.analyses.rating_scores.score_ratings import score_ratings
+        from bayesmesh.analyses.rating_scores.scores import score_ratings
 
         del others
         return score_ratings(subject.bound, subject.posterior, self.options, files)

@@ -15,7 +15,7 @@ from bayesmesh.analyses._draw_blocks import DrawBlocks, check_predictions
 from bayesmesh.analyses.base import BoundModel, Shapes, unsuitable
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Predictive, Rows
-from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.posterior.reader import Posterior
 
 KEY = "rating_scores"
 

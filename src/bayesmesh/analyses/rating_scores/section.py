@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, html_table, render
 
 NAMES = {
     "posterior_average": "the posterior average", "single_draw": "a single draw",

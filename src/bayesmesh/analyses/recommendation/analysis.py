@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
+from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.analyses.options import RecommendationOptions as Options
-from bayesmesh.figures.sections import Section
 
 
 class Recommendation(Analysis):

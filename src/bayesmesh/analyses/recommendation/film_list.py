@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.fold_in.fold_in_watches import sigmoid
+from bayesmesh.analyses.fold_in.watches import sigmoid
 
 Order = Literal["mean", "best", "thompson"]
 """``mean``: by the posterior mean of the value. ``best``: by the share of draws in which the film ranks first.

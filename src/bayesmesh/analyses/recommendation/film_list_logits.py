@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
-from bayesmesh.analyses.fold_in.fold_in_watches import Films, carried, films_of, fold_in
+from bayesmesh.analyses.fold_in.draws import FactorDraws
+from bayesmesh.analyses.fold_in.watches import Films, carried, films_of, fold_in
 
 NUM_PROPOSALS = 32
 """Proposals for each draw of the films; for one user they cost little."""

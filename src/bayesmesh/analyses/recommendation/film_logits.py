@@ -14,7 +14,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.posterior.reader import Posterior
 
 KEY = "recommendation"
 

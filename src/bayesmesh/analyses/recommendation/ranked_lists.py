@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.recommendation.recommendation_scores import (
+from bayesmesh.analyses.recommendation.scores import (
     UserScores,
     random_average_precision,
     random_ndcg,

@@ -13,23 +13,24 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses.base import check_chosen
-from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, USER_LATENTS, read_factors
+from bayesmesh.analyses.fold_in.draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.options import RecommendationOptions as Options
-from bayesmesh.analyses.recommendation import recommendation_score_tables, recommendation_tables
+from bayesmesh.analyses.recommendation import score_tables
+from bayesmesh.analyses.recommendation import tables as recommendation_tables
+from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, read_matrix
+from bayesmesh.analyses.recommendation.by_mode import posterior_mode
+from bayesmesh.analyses.recommendation.calibration import Calibration, calibrate
 from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
-from bayesmesh.analyses.recommendation.held_out_recommendation import ACCUMULATOR_BYTES, score_held_out
-from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
+from bayesmesh.analyses.recommendation.new_user import hidden_matrix, score_unseen
 from bayesmesh.analyses.recommendation.ranked_lists import Ranked
-from bayesmesh.analyses.recommendation.recommendation_baselines import Baseline, fit_baselines, read_matrix
-from bayesmesh.analyses.recommendation.recommendation_by_mode import posterior_mode
-from bayesmesh.analyses.recommendation.recommendation_calibration import Calibration, calibrate
-from bayesmesh.analyses.recommendation.recommendation_ranking import WORK_BYTES, rank_films
+from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.files import write_text
 from bayesmesh.models.base import Model
-from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 UNSEEN_READ_BYTES = 2**30
 """Limit on the chunks that are decoded for unseen users, in bytes."""
@@ -237,13 +238,11 @@ def recommend(
         ),
         "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=recommendation_tables.GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
-        "scores.csv": recommendation_score_tables.score_table(scored.rankings, settings.cutoff),
-        "differences.csv": recommendation_score_tables.difference_table(scored.rankings, SEED),
-        "activity.csv": recommendation_score_tables.activity_table(scored.rankings, scored.num_known),
-        "calibration.csv": recommendation_score_tables.calibration_table(scored.calibration),
-        "new_users.csv": recommendation_score_tables.new_user_table(
-            scored.calibration, scored.acceptance, scored.num_draws
-        ),
+        "scores.csv": score_tables.score_table(scored.rankings, settings.cutoff),
+        "differences.csv": score_tables.difference_table(scored.rankings, SEED),
+        "activity.csv": score_tables.activity_table(scored.rankings, scored.num_known),
+        "calibration.csv": score_tables.calibration_table(scored.calibration),
+        "new_users.csv": score_tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
     }
     for name, table in written.items():
         write_text(files[name], table.to_csv(index=False))

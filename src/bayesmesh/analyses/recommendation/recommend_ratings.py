@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws, read_factors
-from bayesmesh.analyses.fold_in.rating_fold_in import (
+from bayesmesh.analyses.fold_in.draws import FactorDraws, read_factors
+from bayesmesh.analyses.fold_in.ratings import (
     GivenRatings,
     RatingScales,
     expected_ratings,
@@ -35,7 +35,7 @@ from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, rea
 from bayesmesh.data.base import Column, Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 VALUE = "expected rating"
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation.recommendation_score_section import (
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.differences import SAME, Comparison, error_text
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, render
+from bayesmesh.analyses.recommendation.score_section import (
     NAMES,
     OWN,
     compare_rankings,
     describe_new_users,
     score_tables,
 )
-from bayesmesh.figures import formats
-from bayesmesh.figures.differences import SAME, Comparison, error_text
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, render
 
 MAX_FILMS = 10
 

@@ -11,19 +11,19 @@ import numpy as np
 from arviz_stats.base import array_stats
 from jaxtyping import Float
 
-from bayesmesh.analyses._analysis_density import LogDensity
+from bayesmesh.analyses._density import LogDensity
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.analyses.options import SensitivityOptions as Options
-from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.store.posterior_coordinates import (
+from bayesmesh.store.posterior.coordinates import (
     choose_coordinates,
     coordinate_blocks,
     coordinate_index,
     drawn_arrays,
     event_size,
 )
-from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 POWERS = (0.99, 1.01)
 """Powers between which the change is measured."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.sections import KeyNumber, Section, html_table, render
 
 THRESHOLD = 0.05
 """As in the analysis, which the page does not import."""

@@ -16,9 +16,9 @@ from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.sources._array_files import open_arrays
 from bayesmesh.data.sources.options import ArraysOptions as Options
 from bayesmesh.errors import DataError, suggest
-from bayesmesh.store.seal_files import find_files, stores_of
-from bayesmesh.store.sealed import read_sealed, write_sealed
-from bayesmesh.store.zarr_arrays import create_array, open_group
+from bayesmesh.store.arrays import create_array, open_group
+from bayesmesh.store.records.files import find_files, stores_of
+from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
 _FOLDER, _ABOUT = "arrays.zarr", "arrays.json"
 _BLOCK_BYTES = 2**22

@@ -19,7 +19,7 @@ import numpy as np
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import mirror_folder, verify_file
-from bayesmesh.data.sources import _tfds_source
+from bayesmesh.data.sources import _tfds
 from bayesmesh.data.sources.options import MnistOptions as Options
 from bayesmesh.errors import DataError
 
@@ -110,20 +110,20 @@ class Source(base.Source):
         """
         import tensorflow_datasets as tfds
 
-        files, mirror = _tfds_source.registered_files("mnist", FILES), mirror_folder()
+        files, mirror = _tfds.registered_files("mnist", FILES), mirror_folder()
         if mirror:
             paths = {name: mirror.resolve() / "mnist" / name for name in FILES}
             for name, file in files.items():
                 verify_file(paths[name], file)
         else:
-            _tfds_source.require_network(files[FILES[0]].url, NEEDED)
-            paths = _tfds_source.download(files, folder / "downloads")
+            _tfds.require_network(files[FILES[0]].url, NEEDED)
+            paths = _tfds.download(files, folder / "downloads")
         features = {
             "image": tfds.features.Image(shape=(28, 28, 1)),
             "label": tfds.features.ClassLabel(num_classes=10),
         }
         splits = {split: _examples(paths, part) for split, part in PARTS.items()}
-        _tfds_source.write_records(folder, "mnist", VERSION, splits, features, supervised_keys=("image", "label"))
+        _tfds.write_records(folder, "mnist", VERSION, splits, features, supervised_keys=("image", "label"))
         return {
             "origin": str(mirror.resolve() / "mnist") if mirror else "network",
             "files": {f.name: {"url": f.url, "bytes": f.size, "sha256": f.sha256} for f in files.values()},
@@ -156,7 +156,7 @@ def _decode(folder: Path, split: str) -> dict[str, np.ndarray]:
     prepared = folder / "mnist" / VERSION
     images: list[np.ndarray] = []
     labels: list[int] = []
-    for number, features in enumerate(_tfds_source.read_records(prepared, split)):
+    for number, features in enumerate(_tfds.read_records(prepared, split)):
         where = f"{prepared}: split {split}: record {number}"
         try:
             pixels = decode_png(features["image"].bytes_list.value[0])

@@ -17,7 +17,7 @@ import numpy as np
 from bayesmesh.data import base
 from bayesmesh.data.base import Column, Dataset, Variable
 from bayesmesh.data.fetching import mirror_folder, verify_file
-from bayesmesh.data.sources import _tfds_source
+from bayesmesh.data.sources import _tfds
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.data.sources.options import MovielensOptions as Options
 from bayesmesh.errors import DataError
@@ -66,9 +66,7 @@ class Source(base.Source):
             ("users", _users(parsed), about_user | dict.fromkeys(("film_ids", "ratings", "timestamps"), numbers)),
             ("films", _films(parsed), {"film_id": number, "title": text, "genres": text}),
         ):
-            _tfds_source.write_records(
-                folder, NAME, VERSION, {"train": examples}, features, config=config, homepage=HOMEPAGE
-            )
+            _tfds.write_records(folder, NAME, VERSION, {"train": examples}, features, config=config, homepage=HOMEPAGE)
         return {**origin, "written_by": f"{NAME} {VERSION}, tensorflow-datasets {tfds.__version__}"}
 
     def read(self, folder: Path) -> Dataset:
@@ -81,7 +79,7 @@ class Source(base.Source):
         film_ids: list[int] = []
         titles: list[str] = []
         genres: list[list[str]] = []
-        for features in _tfds_source.read_records(prepared / "films" / VERSION, "train"):
+        for features in _tfds.read_records(prepared / "films" / VERSION, "train"):
             film_ids.append(features["film_id"].int64_list.value[0])
             titles.append(features["title"].bytes_list.value[0].decode())
             genres.append(features["genres"].bytes_list.value[0].decode().split("|"))
@@ -91,7 +89,7 @@ class Source(base.Source):
         user_ids: list[int] = []
         films: list[np.ndarray] = []
         ratings: list[np.ndarray] = []
-        for features in _tfds_source.read_records(prepared / "users" / VERSION, "train"):
+        for features in _tfds.read_records(prepared / "users" / VERSION, "train"):
             user_ids.append(features["user_id"].int64_list.value[0])
             rated = features["film_ids"].int64_list.value
             if len(set(rated)) != len(rated) or not column.keys() >= set(rated):
@@ -125,11 +123,11 @@ def _as_ratings(films: list[np.ndarray], ratings: list[np.ndarray], columns: dic
 
 def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
     """Return the files' contents, where they were found, and the origin record."""
-    archive = _tfds_source.registered_files("movielens", [ARCHIVE])[ARCHIVE]
+    archive = _tfds.registered_files("movielens", [ARCHIVE])[ARCHIVE]
     mirror = mirror_folder()
     if mirror is None:
-        _tfds_source.require_network(archive.url, NEEDED)
-        path = _tfds_source.download({ARCHIVE: archive}, folder / "downloads")[ARCHIVE]
+        _tfds.require_network(archive.url, NEEDED)
+        path = _tfds.download({ARCHIVE: archive}, folder / "downloads")[ARCHIVE]
     else:
         found = [path for path in (mirror / ARCHIVE, mirror / "ml-1m" / ARCHIVE) if path.is_file()]
         if not found:

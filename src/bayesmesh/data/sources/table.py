@@ -11,13 +11,13 @@ from typing import Any
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sources.options import TableOptions as Options
-from bayesmesh.data.tables.table_columns import choose_columns
-from bayesmesh.data.tables.table_fields import MatrixField, MissingField, fields_of, missing_name, variable_of
-from bayesmesh.data.tables.table_reader import ROLES, TableReader
-from bayesmesh.data.tables.table_spool import Spool
+from bayesmesh.data.tables.columns import choose_columns
+from bayesmesh.data.tables.fields import MatrixField, MissingField, fields_of, missing_name, variable_of
+from bayesmesh.data.tables.reader import ROLES, TableReader
+from bayesmesh.data.tables.spool import Spool
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
-from bayesmesh.store.sealed import read_sealed, write_sealed
+from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
 _ABOUT = "table.json"
 

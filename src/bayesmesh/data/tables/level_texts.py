@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from bayesmesh.data.tables.table_columns import EXACT, Kind
+from bayesmesh.data.tables.columns import EXACT, Kind
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 """Texts that stand for a missing value in text formats, unless the source defines others."""

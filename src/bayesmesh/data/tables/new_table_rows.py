@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.data.tables.table_columns import Kind, level_of
-from bayesmesh.data.tables.table_fields import fields_of
-from bayesmesh.data.tables.table_files import Format, TableFile
-from bayesmesh.data.tables.table_reader import TableOptions, TableReader, is_missing
-from bayesmesh.data.tables.table_spool import Spool
+from bayesmesh.data.tables.columns import Kind, level_of
+from bayesmesh.data.tables.fields import fields_of
+from bayesmesh.data.tables.files import Format, TableFile
+from bayesmesh.data.tables.reader import TableOptions, TableReader, is_missing
+from bayesmesh.data.tables.spool import Spool
 from bayesmesh.errors import DataError, suggest
 
 _OF_EXPERIMENT = re.compile(r"\bdata[:.]|\b(columns|levels|missing_values|rows|types): |`format`")

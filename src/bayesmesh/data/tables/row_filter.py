@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.config.normalised_names import columns_called
-from bayesmesh.data.tables.table_columns import level_of
+from bayesmesh.data.tables.columns import level_of
 from bayesmesh.errors import DataError, suggest
 
 LONGEST = 4000

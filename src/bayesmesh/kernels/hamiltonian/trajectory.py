@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from bayesmesh.kernels.base import Position, Statistic, Target, keep_computed, map_parts
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, uniform
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.random_numbers import Stream, uniform
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error, in nats, beyond which a trajectory counts as divergent (Stan's value)."""

@@ -19,7 +19,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from bayesmesh.models._model_bijectors import Maps
+from bayesmesh.models._bijectors import Maps
 from bayesmesh.models.base import Latents, SpecLike
 from bayesmesh.models.glm.families import Family
 from bayesmesh.models.glm.fit import arrays_of

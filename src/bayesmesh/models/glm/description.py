@@ -25,7 +25,7 @@ class _Words(NamedTuple):
         family: its name.
         link: meaning of the predictor.
         unit: unit of the predictor.
-        scale, of: how changes of predictors act; see `bayesmesh.store.stored_description.Effects`.
+        scale, of: how changes of predictors act; see `bayesmesh.store.posterior.description.Effects`.
     """
 
     family: str
@@ -120,7 +120,7 @@ def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Sho
 
 
 def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> dict[str, object]:
-    """Return the parts of a `bayesmesh.store.stored_description.ModelDescription`.
+    """Return the parts of a `bayesmesh.store.posterior.description.ModelDescription`.
 
     Args:
         plan, options, spec: plan and options of the model, and description of its data.

@@ -19,7 +19,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.prior_texts import Prior, parse_prior
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._model_priors import distribution_of, has_location, scaled, split_parameters
+from bayesmesh.models._priors import distribution_of, has_location, scaled, split_parameters
 from bayesmesh.models.base import Bijector, Latents, SpecLike
 from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family

@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bayesmesh.config.config_blocks import METRICS, ComputeSettings
-from bayesmesh.config.config_registry import component_path, list_components, resolve_component
+from bayesmesh.config.blocks import METRICS, ComputeSettings
 from bayesmesh.config.experiment import component_options
 from bayesmesh.config.named_code import load_named
+from bayesmesh.config.registry import component_path, list_components, resolve_component
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.check.check_line import FAILS, Line
-from bayesmesh.planning.plan import Plan
+from bayesmesh.operations.check.line import FAILS, Line
+from bayesmesh.workflow.plan import Plan
 
 KINDS = ("model", "source", "kernel", "analysis")
 """Kinds of components that can be checked; a name shared by several kinds means the first."""
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
     kind = arguments.kind or _kind_of(arguments.model)
     # Loaded here, so that the command line starts without JAX.
-    importlib.import_module("bayesmesh.sampling.sampling_mesh").configure_jax(ComputeSettings(dtype="float64"))
+    importlib.import_module("bayesmesh.sampling.density.mesh").configure_jax(ComputeSettings(dtype="float64"))
     title, lines = _lines(kind, arguments.model, arguments.experiment)
     print(title, flush=True)
     failures = 0
@@ -63,16 +63,16 @@ def _kind_of(name: str | None) -> str:
 def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, Iterator[Line]]:
     """Return a title and the outcomes of the checks."""
     if kind == "model":
-        subject = importlib.import_module("bayesmesh.operations.check.checked_model")
+        subject = importlib.import_module("bayesmesh.operations.check.model")
         found = subject.find_subject(Path("config"), name, experiment)
         checks = importlib.import_module("bayesmesh.operations.check.checks")
         return f"model {found.name} on {found.origin}", checks.check(found)
     if kind == "analysis":
         if name is None:
             raise ConfigError("which analysis? none was given", "bayesmesh check ANALYSIS --experiment NAME")
-        prepared: tuple[str, Iterator[Line]] = importlib.import_module(
-            "bayesmesh.operations.check.analysis_checks"
-        ).prepare(name, experiment)
+        prepared: tuple[str, Iterator[Line]] = importlib.import_module("bayesmesh.operations.check.analyses").prepare(
+            name, experiment
+        )
         return prepared
     given, name = _options(kind, name, experiment)
     try:

@@ -10,25 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType
 
-from bayesmesh.config.config_blocks import SamplingSettings
-from bayesmesh.config.config_registry import resolve_component
+from bayesmesh.config.blocks import SamplingSettings
+from bayesmesh.config.registry import resolve_component
 from bayesmesh.config.user_code import explaining
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
-from bayesmesh.operations.check.check_calibration import FEWEST_DRAWS, calibrate
-from bayesmesh.operations.check.check_line import FAILS, LEFT_OUT, OK, Line, check_options
-from bayesmesh.operations.check.check_prior_draws import unlike_draws
-from bayesmesh.operations.check.checked_model import Subject
-from bayesmesh.sampling.program import Program
-from bayesmesh.sampling.program_datasets import DatasetPrograms
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.program_sizes import resolve_metric
-from bayesmesh.sampling.program_values import GroupKey
-from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.sampling_from_prior import Simulator
-from bayesmesh.sampling.sampling_mesh import CHAIN_AXIS, DATA_AXIS
-from bayesmesh.sampling.sampling_model_check import check_model, check_predictions
+from bayesmesh.operations.check.calibration import FEWEST_DRAWS, calibrate
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.model import Subject
+from bayesmesh.operations.check.prior_draws import unlike_draws
+from bayesmesh.sampling.checks.model import check_model, check_predictions
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.mesh import CHAIN_AXIS, DATA_AXIS
+from bayesmesh.sampling.density.prior_draws import Simulator
+from bayesmesh.sampling.density.rows import lay_out_rows
+from bayesmesh.sampling.program.chain_group import Program
+from bayesmesh.sampling.program.datasets import DatasetPrograms
+from bayesmesh.sampling.program.sizes import resolve_metric
+from bayesmesh.sampling.program.values import GroupKey
 
 NUM_POINTS = 64
 """Draws of the prior at which densities are computed."""

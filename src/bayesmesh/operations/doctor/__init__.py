@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bayesmesh.operations.doctor.doctor_cluster import check_scheduler, check_site
-from bayesmesh.operations.doctor.doctor_finding import BLOCKS, WARNS, Finding
-from bayesmesh.operations.doctor.doctor_hardware import check_jax, check_machine
-from bayesmesh.operations.doctor.doctor_storage import check_configuration, check_disk, check_mirror
+from bayesmesh.operations.doctor.cluster import check_scheduler, check_site
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
+from bayesmesh.operations.doctor.hardware import check_jax, check_machine
+from bayesmesh.operations.doctor.storage import check_configuration, check_disk, check_mirror
 
 CHECKS = (check_machine, check_scheduler, check_jax, check_disk, check_mirror, check_configuration, check_site)
 """In the order of the table."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from bayesmesh import __version__
-from bayesmesh.config.config_loading import refuse_folder
+from bayesmesh.config.loading import refuse_folder
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow import PROFILES

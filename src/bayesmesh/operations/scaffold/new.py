@@ -12,9 +12,9 @@ import keyword
 import re
 from pathlib import Path
 
-from bayesmesh.config.config_registry import PACKAGES
 from bayesmesh.config.declarations import OTHER_VERBS
 from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
+from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from bayesmesh.operations.status.progress_table import status_table
-from bayesmesh.planning.plan import Plan
+from bayesmesh.workflow.plan import Plan
 
 __all__ = ["run", "status_table", "watch"]
 

@@ -15,8 +15,8 @@ import pydantic
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_bytes
+from bayesmesh.store.chains.markers import DAMAGE_REMEDY, MARKER, Ended
 from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
-from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Ended
 
 FEWEST_DRAWS = 8
 """Smallest number of draws per chain for which R-hat is shown."""

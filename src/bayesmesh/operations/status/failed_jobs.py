@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from bayesmesh.errors import NOT_AGAIN, last_error
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_condition import jobs_of
+from bayesmesh.workflow.condition import jobs_of
+from bayesmesh.workflow.plan import Plan
 
 _TAIL_BYTES = 2**16
 """Number of bytes at the end of a log that contain its error; before it, a long run has a line every few seconds."""

@@ -8,19 +8,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.config.config_blocks import SamplingSettings
+from bayesmesh.analyses.figures import formats
+from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
-from bayesmesh.figures import formats
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
 from bayesmesh.operations.status.failed_jobs import failed_job
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.report.fit_badge import FitBadge, read_fit
-from bayesmesh.running.slurm.queue import QueuedJob, read_queue
+from bayesmesh.store.chains.manifests import GroupManifest, read_manifest
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.manifests import GroupManifest, read_manifest
+from bayesmesh.workflow.condition import Condition, condition_of
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.slurm.queue import QueuedJob, read_queue
 
 HEADER = (
     "experiment", "state", "fit", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
@@ -231,7 +231,7 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
     # Imported late, because the import takes most of a second.
-    from bayesmesh.operations.status.status_draws import log_density_so_far
+    from bayesmesh.operations.status.draws import log_density_so_far
 
     found = log_density_so_far(groups)
     return ("-", "-", "-") if found is None else (f"~{formats.r_hat(found[0])}", f"~{found[1]:.0f}", "-")

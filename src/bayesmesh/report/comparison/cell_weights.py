@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 
-from bayesmesh.figures import formats
+from bayesmesh.analyses.figures import formats
 
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Standard deviations of logits between cells, from which cross-validation chooses; 0 gives one set of weights."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.differences import Comparison
-from bayesmesh.figures.evidence_table import Estimate
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.differences import Comparison
+from bayesmesh.analyses.figures.evidence_table import Estimate
 
 _REPLICATES = 2000
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
+from bayesmesh.analyses.figures.differences import NUM_ERRORS, Comparison
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.differences import NUM_ERRORS, Comparison
 from bayesmesh.report.comparison.cell_weights import make_cells, stack_by_cell
 from bayesmesh.report.comparison.evidence import ModelProbability
 from bayesmesh.report.comparison.weights import pseudo_bma, share_draws, stack
-from bayesmesh.store.score_store import SINGLE_ROWS, RowScores, sum_clusters, sum_error
+from bayesmesh.store.scores import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; they are not valid names of experiments."""

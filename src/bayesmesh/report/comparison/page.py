@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.documents import render_csv
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison.evidence import ModelProbability
 from bayesmesh.report.comparison.model_comparison import Member, ModelComparison

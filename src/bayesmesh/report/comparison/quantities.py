@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import read_verdict
-from bayesmesh.figures import formats
 from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import choose_findings

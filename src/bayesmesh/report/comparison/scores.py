@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bayesmesh.config.config_refit_settings import Folds
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.analyses.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.refit_settings import Folds
+from bayesmesh.config.registry import options_class
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.report.comparison.evidence import ModelProbability, model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.score_store import POINTWISE, RowScores, read_pointwise, read_scheme
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import check_output, find_seal, stale_inputs
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.seals import check_output, find_seal, stale_inputs
+from bayesmesh.store.scores import POINTWISE, RowScores, read_pointwise, read_scheme
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:

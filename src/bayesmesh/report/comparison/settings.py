@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bayesmesh.config.config_sweep import value_text
+from bayesmesh.config.sweep import value_text
 from bayesmesh.files import JSON, read_json
 from bayesmesh.store.layout import ExperimentLayout
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.differences import Comparison
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.differences import Comparison
 from bayesmesh.report.comparison.evidence import say_probabilities
 from bayesmesh.report.comparison.model_comparison import NO_DIFFERENCE, ModelComparison
-from bayesmesh.store.score_store import SINGLE_ROWS
+from bayesmesh.store.scores import SINGLE_ROWS
 
 FEW_ROWS = 100
 SMALL_DIFFERENCE = 4.0

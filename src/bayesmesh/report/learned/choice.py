@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bayesmesh.figures.formats import natural_order
+from bayesmesh.analyses.figures.formats import natural_order
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.layout import SHOWN
 

@@ -6,9 +6,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from bayesmesh.figures import formats
+from bayesmesh.analyses.figures import formats
 from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.store.stored_description import Change, Effects
+from bayesmesh.store.posterior.description import Change, Effects
 
 MOST_SENTENCES = 4
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
-from bayesmesh.store.posterior_coordinates import coordinate_blocks
+from bayesmesh.store.posterior.coordinates import coordinate_blocks
 
 INTERVAL = (0.05, 0.95)
 """Probabilities of the quantiles at the ends of a 90% equal-tailed interval."""

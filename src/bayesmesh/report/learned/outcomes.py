@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from bayesmesh.figures.canvas import Panel
-from bayesmesh.figures.sections import Section
+from bayesmesh.analyses.figures.canvas import Panel
+from bayesmesh.analyses.figures.sections import Section
 
 MOST_FIGURES = 6
 """Largest number of predictors with a figure, if a formula names them."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, series, tip
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import INK, MUTED, Panel, draw, series, tip
 from bayesmesh.report.learned.estimates import Estimate
 
 NUM_POINTS = 128

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import Finding, choose_findings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.figures import formats
 from bayesmesh.report.learned.estimates import Estimate
 
 MOST_NAMED = 8

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import zarr
 
-from bayesmesh.figures import formats
-from bayesmesh.figures.images import png_address
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.images import png_address
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.estimates import INTERVAL, READ_BYTES
-from bayesmesh.store.zarr_arrays import read_part
+from bayesmesh.store.arrays import read_part
 
 MOST_CLASSES = 40
 

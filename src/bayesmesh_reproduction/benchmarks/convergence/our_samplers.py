@@ -9,15 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayesmesh.config.config_loading import load_experiment
-from bayesmesh.planning.plan_specs import StageSpec, make_spec
-from bayesmesh.sampling.packed_statistics import Packed
-from bayesmesh.sampling.program import PROGRAMS
-from bayesmesh.sampling.program_sizes import make_program
-from bayesmesh.sampling.program_values import GroupKey
-from bayesmesh.sampling.sampling_mesh import configure_jax
-from bayesmesh.sampling.starts import start_chains
-from bayesmesh.stages.programs import program_settings
+from bayesmesh.config.loading import load_experiment
+from bayesmesh.sampling.density.mesh import configure_jax
+from bayesmesh.sampling.program.chain_group import PROGRAMS
+from bayesmesh.sampling.program.packed_statistics import Packed
+from bayesmesh.sampling.program.sizes import make_program
+from bayesmesh.sampling.program.starts import start_chains
+from bayesmesh.sampling.program.values import GroupKey
+from bayesmesh.workflow.specs import StageSpec, make_spec
+from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Latents, Model
 from bayesmesh_reproduction.benchmarks.convergence.targets import TARGETS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.config_files import experiment_file
-from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.config.files import experiment_file
+from bayesmesh.config.loading import load_experiment
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS
 from bayesmesh_reproduction.benchmarks.harness import Options
 from bayesmesh_reproduction.benchmarks.process import ON_CPU, Contender, on_platforms

@@ -340,7 +340,7 @@ def _no_data() -> Data:
 
 def _from_source(name: str) -> Callable[[], tuple[Data, Mapping[str, float | int]]]:
     def read() -> tuple[Data, Mapping[str, float | int]]:
-        from bayesmesh.config.config_registry import load_component, options_class
+        from bayesmesh.config.registry import load_component, options_class
 
         dataset = load_component("source", name)(options_class("source", name)()).read(Path("nowhere"))
         return dataset.rows, dataset.constants

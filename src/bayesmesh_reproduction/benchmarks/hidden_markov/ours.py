@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.planning.plan_specs import StageSpec
-from bayesmesh.sampling.program import PROGRAMS
-from bayesmesh.sampling.program_sizes import make_program
-from bayesmesh.sampling.program_values import GroupKey
-from bayesmesh.sampling.sampling_mesh import configure_jax
-from bayesmesh.stages.programs import program_settings
+from bayesmesh.sampling.density.mesh import configure_jax
+from bayesmesh.sampling.program.chain_group import PROGRAMS
+from bayesmesh.sampling.program.sizes import make_program
+from bayesmesh.sampling.program.values import GroupKey
+from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh_reproduction.benchmarks.worker import timed
 

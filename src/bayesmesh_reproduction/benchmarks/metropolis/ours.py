@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import jax
 
-from bayesmesh.running.machine import usable_cores
+from bayesmesh.store.machine import usable_cores
 from bayesmesh_reproduction.benchmarks.metropolis.states import JaxWalk, describe_states
 from bayesmesh_reproduction.benchmarks.metropolis.target import START, density
 from bayesmesh_reproduction.streaming.adaptation import adapt_scale

@@ -12,9 +12,9 @@ import pytest
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 NUM_FEATURES, NUM_CLASSES, NUM_ROWS = 6, 3, 41
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.divergent_draws.divergence_places import LEVEL, TAIL, find_places
+from bayesmesh.analyses.divergent_draws.places import LEVEL, TAIL, find_places
 from bayesmesh.analyses.divergent_draws.section import LEVEL as SHOWN_LEVEL
 from bayesmesh.analyses.divergent_draws.section import TAIL as SHOWN_TAIL
 from bayesmesh.analyses.divergent_draws.section import build_section, describe, read_places
+from bayesmesh.analyses.figures.documents import read_csv
 from bayesmesh.analyses.options import DivergentDrawsOptions as Options
 from bayesmesh.config.declarations import declared
-from bayesmesh.figures.documents import read_csv
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, ExperimentLayout
-from bayesmesh.store.posterior_reader import open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import open_posterior
 
 SHAPE = (4, 500)
 

@@ -23,27 +23,27 @@ from scipy import stats
 from scipy.special import betaln, gammaln
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._analysis_density import LogDensity
+from bayesmesh.analyses._density import LogDensity
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.evidence.bridge_sampling import bridge
-from bayesmesh.analyses.evidence.estimate_evidence import estimate_evidence
+from bayesmesh.analyses.evidence.estimate import estimate_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe
-from bayesmesh.analyses.evidence.tempered_evidence import combine_groups
+from bayesmesh.analyses.evidence.tempered import combine_groups
+from bayesmesh.analyses.figures.evidence_table import read_evidence
 from bayesmesh.analyses.options import EvidenceOptions as Options
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
-from bayesmesh.figures.evidence_table import read_evidence
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Options as TemperedOptions
 from bayesmesh.kernels.tempered_smc import TemperedSmc
 from bayesmesh.models.base import Model
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 tfd = tfp.distributions
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))

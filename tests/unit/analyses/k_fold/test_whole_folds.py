@@ -16,21 +16,21 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
-from bayesmesh.analyses.k_fold.fold_tables import read_folds
-from bayesmesh.analyses.k_fold.joint_fold_models import SomeRows
+from bayesmesh.analyses.k_fold.joint_models import SomeRows
 from bayesmesh.analyses.k_fold.section import build_section
+from bayesmesh.analyses.k_fold.tables import read_folds
 from bayesmesh.analyses.options import KFoldOptions as Options
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_refit_settings import LeftOut
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import log_density
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.score_store import read_pointwise
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.scores import read_pointwise
 
 tfd = tfp.distributions
 

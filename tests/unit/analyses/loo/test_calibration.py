@@ -14,8 +14,8 @@ from scipy import stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.section import LEVEL
-from bayesmesh.diagnostics.uniformity_diagnostic import assess_uniformity
-from bayesmesh.store.score_store import RowScores
+from bayesmesh.diagnostics.uniformity import assess_uniformity
+from bayesmesh.store.scores import RowScores
 
 IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
 NUM_REPEATS, NUM_WRONG_FLAGGED, NUM_RIGHT_FLAGGED = (20, 18, 2) if IS_NIGHTLY else (1, 1, 0)

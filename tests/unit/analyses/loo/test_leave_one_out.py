@@ -14,22 +14,22 @@ from arviz_stats import loo as reference_loo
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.analyses._analysis_likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._likelihood import RowLikelihood, check_rows, relative_efficiency
 from bayesmesh.analyses._refit_scores import RefitRows
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import _with_refits, leave_one_out, leave_out_rows
-from bayesmesh.analyses.loo.loo_sums import read_sums, summarise
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
 from bayesmesh.analyses.loo.section import build_section, describe
+from bayesmesh.analyses.loo.sums import read_sums, summarise
 from bayesmesh.analyses.options import LooOptions
-from bayesmesh.config.config_blocks import DataSettings
-from bayesmesh.config.config_refit_settings import LeftOut
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
+from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian
@@ -37,10 +37,10 @@ from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.models.glm.model import Options as GlmOptions
 from bayesmesh.models.matrix_factorization import MatrixFactorization
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.score_store import RowScores, read_pointwise
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
+from bayesmesh.store.scores import RowScores, read_pointwise
 
 NOISE = 1.5
 
@@ -338,6 +338,6 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
 
 
 def declared_options(model: str) -> object:
-    from bayesmesh.config.config_registry import resolve_component
+    from bayesmesh.config.registry import resolve_component
 
     return resolve_component("model", model, {})[1]

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.neighbours.neighbour_cosines import embedding_of, find_neighbours
+from bayesmesh.analyses.neighbours.cosines import embedding_of, find_neighbours
 from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.matrix_factorization import MatrixFactorization
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior
 
 CHAINS, DRAWS, FILMS, WIDTH = 2, 30, 7, 3
 

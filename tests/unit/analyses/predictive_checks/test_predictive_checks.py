@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.predictive_checks.predictive_outcomes import check_outcomes, check_prior
-from bayesmesh.analyses.predictive_checks.predictive_quantities import add_sums, quantities_of, sum_powers
-from bayesmesh.analyses.predictive_checks.predictive_residuals import simultaneous_band
+from bayesmesh.analyses.predictive_checks.outcomes import check_outcomes, check_prior
+from bayesmesh.analyses.predictive_checks.quantities import add_sums, quantities_of, sum_powers
+from bayesmesh.analyses.predictive_checks.residuals import simultaneous_band
 from bayesmesh.analyses.predictive_checks.section import (
     build_section,
     describe,
@@ -20,18 +20,18 @@ from bayesmesh.analyses.predictive_checks.section import (
     read_bins,
     read_checks,
 )
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.posterior_reader import open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import open_posterior
 
 
 def test_quantities_are_those_of_scipy_however_rows_are_cut() -> None:
@@ -70,7 +70,7 @@ def check(
 
 
 def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.CHUNK_CELLS", 64 * 50)
+    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.outcomes.CHUNK_CELLS", 64 * 50)
     generator = np.random.default_rng(2)
     y, x = generator.negative_binomial(2, 0.3, 120).astype(np.int32), generator.standard_normal(120)
     shape = (2, 240)
@@ -117,7 +117,7 @@ def test_counts_are_counts_wherever_the_large_ones_lie(
     log_mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block all counts are 0 or 1, and with the small mean in all blocks; simulated ones are larger."""
-    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.predictive_outcomes.KEPT_CELLS", 3500 * 60)
+    monkeypatch.setattr("bayesmesh.analyses.predictive_checks.outcomes.KEPT_CELLS", 3500 * 60)
     generator = np.random.default_rng(3)
     x = np.sort(generator.standard_normal(300))
     y = generator.poisson(np.exp(log_mean + 1.2 * x)).astype(np.int32)

@@ -13,6 +13,7 @@ from scipy import stats
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import RatingScoresOptions as Options
 from bayesmesh.analyses.rating_scores import hidden_ratings
+from bayesmesh.analyses.rating_scores.baselines import fit_biases, joined
 from bayesmesh.analyses.rating_scores.hidden_ratings import (
     Cells,
     Predicted,
@@ -20,11 +21,10 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.rating_baselines import fit_biases, joined
-from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
+from bayesmesh.analyses.rating_scores.scores import Users, holds, resample, score_ratings
 from bayesmesh.data.shards import Shards
-from bayesmesh.operations.check.checked_analysis import make_posterior
-from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.operations.check.analysis import make_posterior
+from bayesmesh.store.posterior.reader import Posterior
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.fold_in.fold_in_draws import FILM_LATENTS, choose_runs, read_factors
+from bayesmesh.analyses.fold_in.draws import FILM_LATENTS, choose_runs, read_factors
 from bayesmesh.analyses.recommendation.film_list import list_films
 from bayesmesh.analyses.recommendation.recommended_films import read_watched
 from bayesmesh.errors import StoreError
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import chunk_file, create_array, open_group
+from bayesmesh.store.arrays import chunk_file, create_array, open_group
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 COLUMNS = {
     "film_id": [5, 6, 9, 1984],

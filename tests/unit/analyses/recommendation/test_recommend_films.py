@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.options import RecommendationOptions
-from bayesmesh.analyses.recommendation import held_out_recommendation
+from bayesmesh.analyses.recommendation import held_out
+from bayesmesh.analyses.recommendation.ranking import rank_films
 from bayesmesh.analyses.recommendation.recommend_films import count_watched, recommend
-from bayesmesh.analyses.recommendation.recommendation_ranking import rank_films
-from bayesmesh.analyses.recommendation.recommendation_scores import entropy
+from bayesmesh.analyses.recommendation.scores import entropy
 from bayesmesh.data.base import Dataset
 
 NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
@@ -88,12 +88,12 @@ def test_held_out_films_can_be_recommended_and_watched_ones_cannot(model, poster
 def test_held_out_scores_equal_the_direct_computation(model, posterior, shards, logits):
     seen, hidden = training(shards), hidden_matrix(shards)
     popularity = seen.sum(axis=0)
-    scores = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    scores = held_out.score_held_out(model, posterior, shards, popularity, "float32", 5)
     average = mean_scores(sigmoid(logits).mean(axis=0), seen, hidden, 5)
     np.testing.assert_allclose(np.stack(scores["posterior_average"].scores, 1), average, atol=1e-12)
     popular = mean_scores(np.tile(popularity, (NUM_USERS, 1)), seen, hidden, 5)
     np.testing.assert_allclose(np.stack(scores["popularity"].scores, 1), popular, atol=1e-12)
-    chosen = np.unique(np.linspace(0, len(logits) - 1, held_out_recommendation.NUM_SINGLE_DRAWS).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(logits) - 1, held_out.NUM_SINGLE_DRAWS).round().astype(int))
     single = np.mean([mean_scores(logits[draw], seen, hidden, 5) for draw in chosen], axis=0)
     np.testing.assert_allclose(np.stack(scores["single_draw"].scores, 1), single, atol=1e-12)
     # Informative draws, and rankings that differ: else the comparison above proves little.
@@ -111,7 +111,7 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
     assert (hidden.sum(axis=1) == 1).all()
     assert 0 < hidden[:, 0].sum() < NUM_USERS
     _, popularity = count_watched(shards)
-    scores = held_out_recommendation.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
+    scores = held_out.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
     np.testing.assert_array_equal(scores["popularity"].scores.recall, 1.0)
 
 
@@ -130,11 +130,11 @@ def test_bounded_blocks_give_the_same_tables(
 
 def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shards, monkeypatch):
     popularity = training(shards).sum(axis=0)
-    whole = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
-    device = held_out_recommendation.jax.local_devices()[0]
-    monkeypatch.setattr(held_out_recommendation, "CPU_TILE_BYTES", 4 * 17 * 4)
-    monkeypatch.setattr(held_out_recommendation.jax, "local_devices", lambda: [device] * 3)
-    parts = held_out_recommendation.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    whole = held_out.score_held_out(model, posterior, shards, popularity, "float32", 5)
+    device = held_out.jax.local_devices()[0]
+    monkeypatch.setattr(held_out, "CPU_TILE_BYTES", 4 * 17 * 4)
+    monkeypatch.setattr(held_out.jax, "local_devices", lambda: [device] * 3)
+    parts = held_out.score_held_out(model, posterior, shards, popularity, "float32", 5)
     for name, scores in whole.items():
         np.testing.assert_allclose(parts[name].scores, scores.scores)
         np.testing.assert_array_equal(parts[name].listed, scores.listed)

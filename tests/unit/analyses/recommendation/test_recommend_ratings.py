@@ -14,20 +14,20 @@ import pytest
 import bayesmesh as bm
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import RatingScoresOptions as Options
-from bayesmesh.analyses.rating_scores.score_ratings import score_ratings
+from bayesmesh.analyses.rating_scores.scores import score_ratings
 from bayesmesh.analyses.rating_scores.section import build_section
 from bayesmesh.cli import main
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
-from bayesmesh.planning.plan_specs import StageSpec, make_spec, write_spec
-from bayesmesh.stages.stage_inputs import model_of, shards_of
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
+from bayesmesh.workflow.stages.inputs import model_of, shards_of
 from resealing import seal_as
 
 USERS, FILMS, WIDTH, NOISE, DRAWS = 400, 40, 2, 0.6, (2, 40)

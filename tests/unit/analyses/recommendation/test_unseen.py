@@ -9,24 +9,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.fold_in import fold_in_users as unseen_users
-from bayesmesh.analyses.fold_in.fold_in_draws import FactorDraws
+from bayesmesh.analyses.fold_in import users as unseen_users
+from bayesmesh.analyses.fold_in.draws import FactorDraws
 from bayesmesh.analyses.options import RecommendationOptions
-from bayesmesh.analyses.recommendation.new_user_recommendation import hidden_matrix, score_unseen
-from bayesmesh.analyses.recommendation.recommend_films import recommend
-from bayesmesh.analyses.recommendation.recommendation_calibration import (
+from bayesmesh.analyses.recommendation.calibration import (
     calibrate,
 )
-from bayesmesh.analyses.recommendation.recommendation_score_tables import difference_table
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.analyses.recommendation.new_user import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.recommend_films import recommend
+from bayesmesh.analyses.recommendation.score_tables import difference_table
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 from bayesmesh.store.layout import DataLayout
-from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.posterior.reader import Posterior
 
 USERS, FILMS, WIDTH, DRAWS = 900, 50, 2, 40
 SPLIT = DataSettings(held_out_fraction=0.3, held_out_users=0.5)

@@ -21,15 +21,15 @@ from bayesmesh.analyses.sensitivity.power_scaling import (
 )
 from bayesmesh.analyses.sensitivity.section import THRESHOLD as SHOWN_THRESHOLD
 from bayesmesh.analyses.sensitivity.section import build_section, describe, read_sensitivities, sentences
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior, open_posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 NOISE, SHAPE = 2.0, (4, 500)
 

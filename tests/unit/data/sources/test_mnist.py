@@ -15,7 +15,7 @@ import pytest
 
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import RegisteredFile, fetch
-from bayesmesh.data.sources import _tfds_source, mnist
+from bayesmesh.data.sources import _tfds, mnist
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
 
@@ -99,8 +99,8 @@ def test_from_the_network_each_file_is_downloaded_once(
 
     read_idx = mnist.read_idx
     monkeypatch.delenv("BAYESMESH_MIRROR")
-    monkeypatch.setattr(_tfds_source, "probe", lambda url: "")
-    monkeypatch.setattr(_tfds_source, "download", serve)
+    monkeypatch.setattr(_tfds, "probe", lambda url: "")
+    monkeypatch.setattr(_tfds, "download", serve)
     monkeypatch.setattr(mnist, "read_idx", lambda path: read_idx(path)[:50])
     manifest = fetch(source, {}, layout)
     assert sorted(asked) == sorted(mnist.FILES)

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_sharding import shard
 from bayesmesh.data.fetching import fetch
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources import movielens
 from bayesmesh.data.sources._movielens_files import parse_files, read_archive
 from bayesmesh.errors import DataError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.data.data_sharding import check_counts
+from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.sources import digits, films, gaussian, hidden_markov, ratings
 
 NOWHERE = Path("nowhere")

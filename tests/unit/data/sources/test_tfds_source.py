@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.data.fetching import RegisteredFile
-from bayesmesh.data.sources import _tfds_source
+from bayesmesh.data.sources import _tfds
 from bayesmesh.errors import DataError
 
 CONTENT = b"payload" * 1000
@@ -47,28 +47,26 @@ def registered(url: str, content: bytes = CONTENT) -> dict[str, RegisteredFile]:
 
 
 def test_download_verifies_what_it_brings(address: str, tmp_path: Path) -> None:
-    found = _tfds_source.download(registered(f"{address}/file.bin"), tmp_path / "downloads")
+    found = _tfds.download(registered(f"{address}/file.bin"), tmp_path / "downloads")
     assert found["file.bin"].read_bytes() == CONTENT
 
 
 def test_a_file_that_is_not_the_registered_one_is_rejected(address: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"file\.bin"):
-        _tfds_source.download(registered(f"{address}/file.bin", CONTENT[:-1]), tmp_path / "downloads")
+        _tfds.download(registered(f"{address}/file.bin", CONTENT[:-1]), tmp_path / "downloads")
 
 
 def test_stalled_download_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(_tfds_source, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(_tfds, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         start = time.monotonic()
         with pytest.raises(DataError, match="failed"):
-            _tfds_source.download(
-                registered(f"http://127.0.0.1:{server.getsockname()[1]}/file.bin"), tmp_path / "downloads"
-            )
+            _tfds.download(registered(f"http://127.0.0.1:{server.getsockname()[1]}/file.bin"), tmp_path / "downloads")
         assert time.monotonic() - start < 8
 
 
 def test_file_that_is_no_array_record_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x-train.array_record-00000-of-00001").write_bytes(b"nothing" * 10000)
     with pytest.raises(DataError, match=r"x-train\.array_record"):
-        next(_tfds_source.read_records(tmp_path, "train"))
+        next(_tfds.read_records(tmp_path, "train"))

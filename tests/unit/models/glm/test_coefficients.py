@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec
 from bayesmesh.data.condensed_shards import CondensedShards
 from bayesmesh.data.prepared_shards import prepare_rows

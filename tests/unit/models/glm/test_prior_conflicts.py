@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
-from bayesmesh.sampling.sampling_model_check import check_described
+from bayesmesh.sampling.checks.model import check_described
 
 LEVELS = ("none", "few", "some", "many")
 NUM_ROWS = 160

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.models.glm.model import Glm
-from bayesmesh.sampling.sampling_model_check import check_described
+from bayesmesh.sampling.checks.model import check_described
 from cases import trees
 
 NUM_ROWS = 90

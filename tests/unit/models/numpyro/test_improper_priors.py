@@ -15,7 +15,7 @@ import pytest
 from numpyro.distributions import constraints
 from numpyro.infer.util import log_density
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 
 DATA = {"x": np.array([1.0, -1.0, 2.0]), "y": np.array([0.5, 0.0, 1.0])}

@@ -14,13 +14,13 @@ from numpyro.infer.util import log_density, potential_energy
 from scipy import stats
 
 import numpyro_functions
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.sampling_model_check import check_model, check_predictions
+from bayesmesh.sampling.checks.model import check_model, check_predictions
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 GENERATOR = np.random.default_rng(3)
 DATA = {"x": GENERATOR.standard_normal((7, 2)), "y": GENERATOR.standard_normal(7)}

@@ -17,12 +17,11 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.chees import Chees
-from bayesmesh.kernels.chees import Options as CheesOptions
+from bayesmesh.kernels.chees import Chees, Options
 from bayesmesh.models.pymc.model import FieldSymbol, PymcModel
-from bayesmesh.sampling.program_rows import lay_out_rows
-from bayesmesh.sampling.sampling_density import Target
-from bayesmesh.sampling.sampling_model_check import check_model
+from bayesmesh.sampling.checks.model import check_model
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
 
 NUM_ROWS = 11
 GENERATOR = np.random.default_rng(3)
@@ -117,7 +116,7 @@ def test_it_is_sampled_as_any_model(dtype: str) -> None:
     spec = DataSpec(NUM_ROWS, SPEC.fields, {}, dtype)
     target = Target(Regression(Settings(), spec), spec, lay_out_rows(NUM_ROWS, 2, 3))
     data = {k: jnp.asarray(v) for k, v in target.lay_out(DATA).items()}
-    kernel = Chees(CheesOptions(metric="diagonal"), 5)
+    kernel = Chees(Options(metric="diagonal"), 5)
 
     @jax.jit
     def run(key: jax.Array) -> Any:

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 import pymc_functions
-from bayesmesh.config.config_registry import options_class
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
 from bayesmesh.models.pymc.model import PymcFunction
-from bayesmesh.sampling.sampling_model_check import check_axes, check_model
+from bayesmesh.sampling.checks.model import check_axes, check_model
 
 GENERATOR = np.random.default_rng(3)
 ROWS = {

@@ -10,8 +10,8 @@ import jax
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_registry import forget_files
-from bayesmesh.operations.check import analysis_checks
+from bayesmesh.config.registry import forget_files
+from bayesmesh.operations.check import analyses as analysis_checks
 
 TEMPLATE = Path(__file__).parents[4] / "src/bayesmesh/operations/scaffold/templates/template_analysis.py"
 GOOD = TEMPLATE.read_text().replace("NewAnalysis", "Moments")
@@ -22,7 +22,7 @@ WRITE = 'write_text(files["moments.csv"], table.to_csv(index=False))'
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
     """Return a function that writes a module, checks its class, and gives the exit code and what it said."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bayesmesh.sampling.sampling_mesh.configure_jax", lambda *_: None)
+    monkeypatch.setattr("bayesmesh.sampling.density.mesh.configure_jax", lambda *_: None)
     jax.config.update("jax_enable_x64", True)
     number = iter(range(100))
 

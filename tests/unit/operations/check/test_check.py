@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.config_registry import component_path
+from bayesmesh.config.registry import component_path
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian, Options
 from bayesmesh.operations.check import checks
-from bayesmesh.operations.check.checked_model import Subject, find_subject
+from bayesmesh.operations.check.model import Subject, find_subject
 
 tfd = tfp.distributions
 

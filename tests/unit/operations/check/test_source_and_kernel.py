@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_registry import forget_files
+from bayesmesh.config.registry import forget_files
 
 SOURCE = """
 from pathlib import Path
@@ -34,7 +34,7 @@ class Mine(Source):
 """
 
 KERNEL = """
-from bayesmesh.config.config_blocks import HamiltonianSettings, MetricName
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.kernels.random_walk import RandomWalk
 
 class Options(HamiltonianSettings):
@@ -53,7 +53,7 @@ class Mine(RandomWalk):
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
     """Return a function that writes a module, checks its class `Mine`, and gives the exit code and what it said."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bayesmesh.sampling.sampling_mesh.configure_jax", lambda *_: None)
+    monkeypatch.setattr("bayesmesh.sampling.density.mesh.configure_jax", lambda *_: None)
     jax.config.update("jax_enable_x64", True)
 
     def run(text: str, *words: str) -> tuple[int, str]:

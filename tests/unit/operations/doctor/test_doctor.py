@@ -13,8 +13,9 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations import doctor
-from bayesmesh.operations.doctor import doctor_cluster, doctor_hardware, doctor_storage
-from bayesmesh.operations.doctor.doctor_finding import BLOCKS, OK, WARNS, Finding
+from bayesmesh.operations.doctor import cluster, hardware
+from bayesmesh.operations.doctor import storage as doctor_storage
+from bayesmesh.operations.doctor.finding import BLOCKS, OK, WARNS, Finding
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -97,7 +98,7 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
     for name, text in {"meminfo": f"MemTotal: 4 kB\nMemAvailable:    {2**23} kB\n", **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = Finding("machine", *doctor_hardware.describe_memory(environ, tmp_path, tmp_path))
+    found = Finding("machine", *hardware.describe_memory(environ, tmp_path, tmp_path))
     assert found.seen.startswith(said)
     assert found.state == state
 
@@ -137,11 +138,11 @@ def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
 def test_a_wrong_site_blocks(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
     environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
-    (found,) = doctor_cluster.check_site(tmp_path, environ, tmp_path)
+    (found,) = cluster.check_site(tmp_path, environ, tmp_path)
     assert found.state == BLOCKS
     assert "max_minuts" in found.seen
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
-    assert [f.state for f in doctor_cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
 
 
 def test_the_scheduler_is_asked_as_the_profiles_do(
@@ -155,8 +156,8 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
         if nodes:
             raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
 
-    monkeypatch.setattr(doctor_cluster, "check_with_scheduler", refuse)
-    found = doctor_cluster.check_site(tmp_path, environ, tmp_path)
+    monkeypatch.setattr(cluster, "check_with_scheduler", refuse)
+    found = cluster.check_site(tmp_path, environ, tmp_path)
     assert one(found, "profiles").seen == "the scheduler accepts jobs of slurm-cpu, slurm-gpu"
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
@@ -164,5 +165,5 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
     def hang(path: Path, found: Any, kind: str, nodes: bool) -> None:
         raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
 
-    monkeypatch.setattr(doctor_cluster, "check_with_scheduler", hang)
-    assert [f.state for f in doctor_cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+    monkeypatch.setattr(cluster, "check_with_scheduler", hang)
+    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"

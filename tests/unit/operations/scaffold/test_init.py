@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh import __version__
 from bayesmesh.cli import main
-from bayesmesh.config.config_loading import load_all
+from bayesmesh.config.loading import load_all
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.scaffold.init import write_project
 from bayesmesh.workflow import PROFILES

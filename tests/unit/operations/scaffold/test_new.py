@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.config_loading import load_experiment
+from bayesmesh.config.loading import load_experiment
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.scaffold.new import KINDS, write_new
 

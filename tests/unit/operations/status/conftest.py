@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bayesmesh.operations.status import progress_table
-from bayesmesh.planning.plan import Plan
-from bayesmesh.running.slurm.queue import Queue
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.chains.segments import ChainStore
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.slurm.queue import Queue
 
 NOW = 1_800_000_000.0
 SEGMENT = 10

@@ -12,9 +12,9 @@ import pytest
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.operations.status.chain_progress import read_group
-from bayesmesh.operations.status.status_draws import log_density_so_far
-from bayesmesh.planning.plan import Plan
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.operations.status.draws import log_density_so_far
+from bayesmesh.store.chains.segments import ChainStore
+from bayesmesh.workflow.plan import Plan
 
 
 def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainStore]) -> None:

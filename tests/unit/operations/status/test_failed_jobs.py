@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bayesmesh.errors import NOT_AGAIN
 from bayesmesh.operations.status import status_table
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.planned_jobs import job_of
+from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.plan import Plan
 
 
 def test_a_job_that_failed_for_good_is_named_with_its_error(plan: Plan) -> None:

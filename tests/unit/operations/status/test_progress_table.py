@@ -11,10 +11,10 @@ import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.operations.status import progress_table, status_table
-from bayesmesh.planning.plan import Plan
-from bayesmesh.running.slurm.queue import Queue, parse_queue
+from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.slurm.queue import Queue, parse_queue
 from resealing import seal_as
 
 NOW = 1_800_000_000.0

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bayesmesh.operations.status import status_table, watch
-from bayesmesh.planning.plan import Plan
-from bayesmesh.store.stored_segments import ChainStore
+from bayesmesh.store.chains.segments import ChainStore
+from bayesmesh.workflow.plan import Plan
 
 
 class Terminal(io.StringIO):

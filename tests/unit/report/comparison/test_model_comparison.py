@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmesh.analyses.figures.documents import read_csv
+from bayesmesh.analyses.figures.evidence_table import Estimate
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures.documents import read_csv
-from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.report.comparison.evidence import model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, compare_models
 from bayesmesh.report.comparison.page import write_comparison
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout
-from bayesmesh.store.score_store import RowScores
+from bayesmesh.store.scores import RowScores
 
 NUM_ROWS = 400
 

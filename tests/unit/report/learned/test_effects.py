@@ -9,7 +9,7 @@ import pytest
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.learned.effects import build_effects
 from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.store.stored_description import Change, Effects
+from bayesmesh.store.posterior.description import Change, Effects
 
 
 def estimate(name: str, low: float, median: float, high: float, variable: str = "b") -> Estimate:

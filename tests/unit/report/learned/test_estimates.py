@@ -11,7 +11,7 @@ import pytest
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.estimates import measure_intervals, read_draws
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.arrays import open_group, write_array
 
 DRAWS = np.random.default_rng(3).normal(size=(3, 101, 4, 5)).cumsum(axis=1)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import GateSettings
+from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.diagnostics_tables import read_summary
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.section import Learned, build_learned
+from bayesmesh.store.arrays import open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.zarr_arrays import open_group, write_array, write_texts
 
 Build = Callable[..., tuple[Learned, Verdict]]
 LEVELS = 60

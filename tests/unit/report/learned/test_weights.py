@@ -13,7 +13,7 @@ from PIL import Image
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.weights import ABOVE, BELOW, WeightImages, draw_units, draw_weights
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.arrays import open_group, write_array
 
 NAMES = ("one", "two", "three")
 

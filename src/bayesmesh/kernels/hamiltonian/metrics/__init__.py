@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.misspelt_names import refuse_misspelt_names
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position, Target
-from bayesmesh.kernels.hamiltonian.hamiltonian_random_numbers import Stream, normal
+from bayesmesh.kernels.hamiltonian.random_numbers import Stream, normal
 
 
 class Metric[Data, Estimate](ABC):

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position, Target
-from bayesmesh.kernels.hamiltonian import hamiltonian_triangle
-from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import Curvature, NormalAtMode
+from bayesmesh.kernels.hamiltonian import triangle
+from bayesmesh.kernels.hamiltonian.laplace import Curvature, NormalAtMode
 from bayesmesh.kernels.hamiltonian.metrics.base import FixedMetric
 
 
@@ -19,7 +19,7 @@ class CurvatureMetric(FixedMetric[Curvature]):
         del mask
         shared, local = gradient
         rest = None if shared is None else jnp.arange(shared.shape[1], dtype=jnp.int32)
-        dense = None if shared is None else hamiltonian_triangle.split(jnp.eye(shared.shape[1], dtype=shared.dtype))
+        dense = None if shared is None else triangle.split(jnp.eye(shared.shape[1], dtype=shared.dtype))
         blocks = None if local is None else jnp.eye(local.shape[2], dtype=local.dtype)[None] + 0 * local[0, :, :, None]
         return Curvature(rest, dense, None, None, blocks)
 

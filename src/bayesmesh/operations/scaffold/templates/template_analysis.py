@@ -10,9 +10,9 @@ import pandas as pd
 from pydantic import Field
 
 from bayesmesh.analyses.base import Analysis, Subject
+from bayesmesh.analyses.figures.documents import read_table
+from bayesmesh.analyses.figures.sections import Section, html_table
 from bayesmesh.config.settings import Settings
-from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.sections import Section, html_table
 from bayesmesh.files import write_text
 
 __all__ = ["NewAnalysis", "Options"]

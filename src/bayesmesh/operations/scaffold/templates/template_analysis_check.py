@@ -12,9 +12,9 @@ import pandas as pd
 from bayesmesh.analyses.base import Subject
 from bayesmesh.config.declarations import declared
 from bayesmesh.operations.scaffold.templates.template_analysis import NewAnalysis, Options
+from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.posterior_reader import Posterior
-from bayesmesh.store.zarr_arrays import open_group, write_array
+from bayesmesh.store.posterior.reader import Posterior
 
 
 def test_moments_are_those_of_the_draws(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel, HamiltonianTuning
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_registry import load_component, options_class
+from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.hamiltonian_laplace import fit_normal
+from bayesmesh.kernels.hamiltonian.laplace import fit_normal
 from bayesmesh.kernels.hamiltonian.metrics.curvature import CurvatureMetric
 from bayesmesh.kernels.targets import FunctionTarget
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import METRICS
+from bayesmesh.config.blocks import METRICS
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, apply_mask, count_finite, standard_normal

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.config_blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics.low_rank import Buffer, LowRankMetric
 

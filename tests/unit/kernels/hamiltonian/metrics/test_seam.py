@@ -11,8 +11,8 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.config_registry import load_component, options_class
-from bayesmesh.kernels.adaptation.warmup_adaptation import HamiltonianKernel
+from bayesmesh.config.registry import load_component, options_class
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 

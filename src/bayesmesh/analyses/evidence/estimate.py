@@ -1,0 +1,128 @@
+"""Estimate the evidence of one experiment by all methods that its draws allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.analyses._density import LogDensity
+from bayesmesh.analyses._draw_blocks import blocks_of_rows
+from bayesmesh.analyses.base import BoundModel, unsuitable
+from bayesmesh.analyses.evidence.bridge_sampling import MIN_DRAWS, bridge, join_chains
+from bayesmesh.analyses.evidence.tempered import tempered_evidence
+from bayesmesh.analyses.figures.evidence_table import Estimate, write_evidence
+from bayesmesh.analyses.options import EvidenceOptions as Options
+from bayesmesh.models.base import Model
+from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.scores import digest_outcomes
+
+KEY = "evidence"
+
+MOST_COORDINATES = 4096
+"""Of a normal with all correlations."""
+
+FEWEST_PRIOR_DRAWS = 20
+"""Fewest effective draws of the prior from which the evidence is estimated."""
+
+DIGEST_ROWS = 65_536
+
+
+def check_evidence(bound: BoundModel) -> None:
+    """Check that the evidence exists, and that a normal can be fitted.
+
+    Raises:
+        ConfigError: the integral of the prior is not known, or there are too many coordinates.
+    """
+    name = type(bound.model).__name__
+    if not bound.model.has_proper_prior:
+        raise unsuitable(
+            KEY, f"the prior of model {name} is flat, or has a potential or a test point: its integral is not known"
+        )
+    number = LogDensity(bound).num_coordinates
+    if number > MOST_COORDINATES:
+        problem = (
+            f"model {name} has {number:,} coordinates; bridge sampling fits a normal to at most {MOST_COORDINATES:,}"
+        )
+        raise unsuitable(KEY, problem)
+
+
+def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options, path: Path) -> str:
+    """Write the estimates, and return them as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        options: settings.
+        path: of the table.
+
+    Raises:
+        ConfigError: see `check_evidence`.
+    """
+    jax.config.update("jax_enable_x64", True)
+    check_evidence(bound)
+    found = [_bridged(bound, posterior, options), tempered_evidence(posterior), _from_prior(bound, options)]
+    digest = outcome_digest(bound)
+    estimates = [each._replace(digest=digest) for each in found if each is not None]
+    write_evidence(path, estimates)
+    return "; ".join(
+        f"{each.method} {each.log_evidence:.2f} ± {each.error:.2f}"
+        if each.is_usable
+        else f"{each.method}: {each.problem}"
+        for each in estimates
+    )
+
+
+def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estimate:
+    density = LogDensity(bound)
+    positions = density.positions(posterior, density.draws_in_memory(options.draws))
+    # A draw is left out of all chains at once, so that chains stay equally long.
+    is_finite = np.isfinite(positions).all(axis=(0, 2))
+    kept = join_chains(positions[:, is_finite])
+    num_left_out = int((~is_finite).sum()) * positions.shape[0]
+    if kept.shape[1] < 2 * MIN_DRAWS:
+        problem = f"fewer than {2 * MIN_DRAWS} draws of a chain, or of chains joined, inside the support"
+        return Estimate(
+            "bridge", math.nan, math.nan, num_draws=kept[..., 0].size, num_left_out=num_left_out, problem=problem
+        )
+
+    def log_density(points: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return density.log_prior(points) + density.log_likelihood(points)
+
+    found = bridge(kept, log_density, options.seed)
+    problem = "" if math.isfinite(found[0]) else "its iteration has not converged, or its result is not finite"
+    return Estimate("bridge", *found, kept[..., 0].size, num_left_out, "", problem)
+
+
+def _from_prior(bound: BoundModel, options: Options) -> Estimate | None:
+    """Return the mean likelihood at draws of the prior, which do not depend on the modes that chains met; None if too few count."""
+    density = LogDensity(bound)
+    positions = density.prior_positions(density.draws_in_memory(options.draws), options.seed)
+    log_likelihood = density.log_likelihood(positions)
+    log_likelihood[~np.isfinite(log_likelihood)] = -np.inf
+    most = log_likelihood.max()
+    weight = np.exp(log_likelihood - most) if math.isfinite(most) else np.zeros(len(positions))
+    mean, num = float(weight.mean()), len(weight)
+    if weight.sum() ** 2 <= FEWEST_PRIOR_DRAWS * (weight**2).sum():
+        return None
+    error = float(weight.std(ddof=1)) / mean / math.sqrt(num)
+    return Estimate("prior", math.log(mean) + float(most), error, error, num_draws=num)
+
+
+def outcome_digest(bound: BoundModel) -> str:
+    """Return the digest of all training outcomes in the order of the source; empty for a model without outcomes."""
+    model, spec, shards = bound
+    if not model.has_predictions or type(model).outcome is Model.outcome:
+        return ""
+
+    def outcome_of(stored: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
+
+    blocks = blocks_of_rows(spec, shards.read_rows, shards.num_rows, DIGEST_ROWS, outcome_of=outcome_of)
+    outcome = np.concatenate([block.outcome for block in blocks])
+    return digest_outcomes(outcome[np.argsort(shards.source_rows())])

@@ -1,0 +1,157 @@
+"""Score predictions of hidden ratings, with intervals from a bootstrap over users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bayesmesh.analyses.base import BoundModel, unsuitable
+from bayesmesh.analyses.options import RatingScoresOptions as Options
+from bayesmesh.analyses.rating_scores.baselines import choose_biases, joined, with_new_users
+from bayesmesh.analyses.rating_scores.hidden_ratings import (
+    KEY,
+    Predicted,
+    hidden_cells,
+    predict_hidden,
+    training_cells,
+)
+from bayesmesh.analyses.rating_scores.new_ratings import are_new, divide, predict_new
+from bayesmesh.files import write_text
+from bayesmesh.store.posterior.reader import Posterior
+
+PROBABILITIES = (0.5, 0.8, 0.9)
+"""Probabilities of the central intervals whose coverage is computed."""
+
+LIMITS = (0.025, 0.975)
+
+
+def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, files: Mapping[str, Path]) -> str:
+    """Write the scores of all predictions and the coverage of intervals, and return the errors as text.
+
+    Memory: about ten numbers per hidden rating and three per training rating, besides blocks of draws.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        options: draws and resamples.
+        files: paths of ``scores.csv`` and ``coverage.csv``.
+
+    Raises:
+        ConfigError: nothing is held out, or each new user has a single rating.
+    """
+    jax.config.update("jax_enable_x64", True)
+    cells, training = hidden_cells(bound), joined(list(training_cells(bound)))
+    num_films = int(max(training.film.max(), cells.film.max())) + 1
+    biases = choose_biases(training, bound.data_spec.num_entries, num_films, options.seed)
+    num_given = 0
+    if are_new(bound, cells, training):
+        given, cells = divided = divide(cells, options.given, options.seed)
+        if not len(cells.rating):
+            raise unsuitable(KEY, "each new user has a single rating; none is left to predict")
+        found, num_given = predict_new(bound, posterior, divided, options.draws), len(given.rating)
+        biases = with_new_users(biases, given)
+    else:
+        stride = -(-posterior.num_chains * posterior.num_draws // options.draws)
+        found = predict_hidden(bound, posterior, cells, stride)
+    # Errors of each rating, (rating,): squared and absolute.
+    errors = {
+        "posterior_average": _errors(found.mean - cells.rating),
+        "single_draw": (found.square, found.absolute),
+        "biases": _errors(biases.predict(cells) - cells.rating),
+        "mean": _errors(biases.mean - cells.rating),
+    }
+    covered = np.stack([holds(found, probability) for probability in PROBABILITIES])
+    users = _users(cells.user, np.concatenate([*(np.stack(each) for each in errors.values()), covered]))
+    boot = resample(users, options.resamples, options.seed)
+    whole = users.sums.sum(axis=1) / users.counts.sum()
+    about = {
+        "num_draws": len(found.by_draw), "num_ratings": len(cells.rating), "num_users": len(users.counts),
+        "num_given": num_given,
+    }  # fmt: skip
+    rows = []
+    for place, name in enumerate(errors):
+        row: dict[str, object] = {"prediction": name, **about}
+        for score, of, power in (("rmse", 2 * place, 0.5), ("mae", 2 * place + 1, 1.0)):
+            own, drawn = whole[of] ** power, boot[:, of] ** power
+            row |= _with_limits(score, own, drawn)
+            less = drawn - boot[:, of % 2] ** power
+            row |= _with_limits(f"{score}_less_average", own - whole[of % 2] ** power, less)
+        row |= dict(zip(("rmse_of_draws_q5", "rmse_of_draws_q95"), _of_draws(name, found), strict=True))
+        rows.append({**row, "penalty": biases.penalty if name == "biases" else None})
+    write_text(files["scores.csv"], pd.DataFrame(rows).to_csv(index=False))
+    first = 2 * len(errors)
+    table = [
+        {"probability": p, **_with_limits("covered", whole[first + i], boot[:, first + i]), **about}
+        for i, p in enumerate(PROBABILITIES)
+    ]
+    write_text(files["coverage.csv"], pd.DataFrame(table).to_csv(index=False))
+    rmse = [f"{whole[2 * place] ** 0.5:.4f} of {name.replace('_', ' ')}" for place, name in enumerate(errors)]
+    return f"RMSE {', '.join(rmse)}; {len(cells.rating)} hidden ratings"
+
+
+def _errors(error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return error**2, np.abs(error)
+
+
+def _of_draws(name: str, found: Predicted) -> tuple[float | None, float | None]:
+    """Return the central 90% interval over draws of the error of one draw."""
+    if name != "single_draw":
+        return None, None
+    low, high = np.quantile(found.by_draw, (0.05, 0.95))
+    return float(low), float(high)
+
+
+def holds(found: Predicted, probability: float) -> np.ndarray:
+    """Return the part of each rating within the central interval of its averaged prediction, (rating,) in [0, 1].
+
+    A continuous rating lies in it or not. A discrete rating counts with the fraction of its probability that lies
+    between the tails, so that the mean is `probability` if the distribution is correct.
+
+    Reference:
+        Czado, Gneiting and Held 2009, "Predictive model assessment for count data", Biometrics 65, section 2.1.
+    """
+    tail = (1 - probability) / 2
+    width = found.up_to - found.below
+    inside = np.minimum(found.up_to, 1 - tail) - np.maximum(found.below, tail)
+    part = np.divide(inside, width, out=np.zeros_like(width), where=width > 0)
+    return np.where(width > 0, np.clip(part, 0, 1), (found.up_to >= tail) & (found.up_to <= 1 - tail))
+
+
+class Users(NamedTuple):
+    """Sums over each user's hidden ratings, and their number.
+
+    Attributes:
+        sums: (score, user).
+        counts: (user,), all greater than 0.
+    """
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+
+def _users(user: np.ndarray, values: np.ndarray) -> Users:
+    found, place = np.unique(user, return_inverse=True)
+    sums = np.stack([np.bincount(place, each, len(found)) for each in values])
+    return Users(sums, np.bincount(place, minlength=len(found)))
+
+
+def resample(users: Users, resamples: int, seed: int) -> np.ndarray:
+    """Return bootstrap means over ratings of each score, resampling users, (resample, score); NaN for one user."""
+    random, number = np.random.default_rng([seed, 2]), len(users.counts)
+    if number < 2:
+        return np.full((resamples, len(users.sums)), np.nan)
+    found = np.empty((resamples, len(users.sums)))
+    for place in range(resamples):
+        weights = np.bincount(random.integers(0, number, number), minlength=number)
+        found[place] = users.sums @ weights / (users.counts @ weights)
+    return found
+
+
+def _with_limits(name: str, value: float, drawn: np.ndarray) -> dict[str, object]:
+    low, high = np.quantile(drawn, LIMITS)
+    return {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}

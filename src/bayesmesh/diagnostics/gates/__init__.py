@@ -1,0 +1,1 @@
+"""Gates, one file each: what is detected, its message and its remedy."""

@@ -1,0 +1,52 @@
+"""Detect chains that descend from few draws of the prior, and report them by a gate of their own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Int
+
+from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.verdict import GateResult
+
+NUM_RELATIVES = "num_relatives"
+"""Statistic of a kernel that resamples chains on their way from the prior: how many descend from the same prior
+draw."""
+
+FEWEST = 10.0
+"""Effective number of ancestors below which a mode may have been lost. With ten, the share of chains in a mode with
+half of the mass has a standard deviation of 0.16, and a mode with a quarter of it is lost in one run of eighteen."""
+
+
+def effective_ancestors(num_relatives: Int[np.ndarray, " chain"]) -> float:
+    """Return the effective number of draws of the prior from which chains descend, from 1 to the number of chains.
+
+    It is the inverse of the sum of squared shares of chains that descend from each draw, for any number of chain
+    groups.
+
+    Args:
+        num_relatives: for each chain, the number of chains that descend from the same draw, itself included.
+
+    Reference:
+        Lee and Whiteley 2018, doi:10.1093/biomet/asy028: the relative variance of a particle estimate grows with that
+        sum.
+
+    >>> effective_ancestors(np.array([3, 3, 3, 1]))
+    1.6
+    """
+    return num_relatives.size**2 / float(num_relatives.sum(dtype=np.int64))
+
+
+def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | None:
+    """Return a warning if chains descend from effectively fewer than `FEWEST` draws of the prior; otherwise None."""
+    value, num_chains = effective_ancestors(num_relatives), num_relatives.size
+    if value >= FEWEST:
+        return None
+    # Rounded down, so that a value below the limit does not read as the limit.
+    told = f"{num_chains} chains effectively descend from {math.floor(10 * value) / 10:.1f} draws of the prior, fewer than {FEWEST:.0f}"
+    lost = "a mode from which no chain descends is missing from these draws, and the shares of modes are rough"
+    return GateResult(
+        name="ancestors", limit=FEWEST, direction="at least", value=value, where="", severity="warn", verdict="warn",
+        found=f"{told}: {lost}", hint=WORDINGS["ancestors"].hint,
+    )  # fmt: skip

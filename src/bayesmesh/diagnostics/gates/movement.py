@@ -1,0 +1,87 @@
+"""Detect chains that stay at one point, and report them by a gate of their own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Shaped
+
+from bayesmesh.diagnostics.gates.finite import MOST_CHAINS
+from bayesmesh.diagnostics.verdict import GateResult
+
+FEWEST_DRAWS = 100
+"""Fewest draws at one point for a chain to count as stuck; a random walk that rejects three proposals of four stays for
+a dozen."""
+
+
+_WINDOW = 4096
+"""Number of coordinates compared at a time."""
+
+
+class Stay(NamedTuple):
+    """The longest stay of a chain at one point: draws `start` to ``stop - 1``."""
+
+    chain: int
+    start: int
+    stop: int
+
+
+class Movement:
+    """The draws at which chains have moved, in any coordinate.
+
+    Draws are compared with each other, so nothing depends on what a kernel calls an accepted move, and a discrete
+    quantity may keep its value while another coordinate moves.
+    """
+
+    def __init__(self) -> None:
+        self._moved: Bool[np.ndarray, "chain step"] | None = None
+
+    def add(self, draws: Shaped[np.ndarray, "chain draw coordinate"]) -> None:
+        """Add a block of draws, of any real dtype."""
+        if self._moved is None:
+            self._moved = np.zeros((draws.shape[0], draws.shape[1] - 1), bool)
+        # Most steps move every coordinate: a step that has moved one coordinate is not compared again.
+        edges = sorted({0, 1, *range(_WINDOW, draws.shape[2], _WINDOW), draws.shape[2]})
+        for low, high in itertools.pairwise(edges):
+            part = draws[:, :, low:high]
+            chains, steps = np.nonzero(~self._moved)
+            self._moved[chains, steps] = (part[chains, steps + 1] != part[chains, steps]).any(axis=-1)
+
+    def stays(self) -> list[Stay]:
+        """Return the longest stay of each chain; none without draws.
+
+        >>> movement = Movement()
+        >>> movement.add(np.array([[[1.0], [2.0], [2.0], [2.0]], [[5.0], [5.0], [5.0], [5.0]]]))
+        >>> movement.stays()
+        [Stay(chain=0, start=1, stop=4), Stay(chain=1, start=0, stop=4)]
+        """
+        found = []
+        for chain, moved in enumerate([] if self._moved is None else self._moved):
+            edges = np.concatenate([[0], np.flatnonzero(moved) + 1, [len(moved) + 1]])
+            longest = int(np.diff(edges).argmax())
+            found.append(Stay(chain, int(edges[longest]), int(edges[longest + 1])))
+        return found
+
+    def gate(self) -> GateResult | None:
+        """Return a missed gate that names the chains; None if all chains move.
+
+        A constant chain fails the gate. A chain that stays at one point for more than half of the draws, and for at
+        least `FEWEST_DRAWS`, causes a warning: R-hat decides whether the others agree with it.
+        """
+        stays, num_draws = self.stays(), 0 if self._moved is None else self._moved.shape[1] + 1
+        constant = [stay.chain for stay in stays if 1 < num_draws == stay.stop - stay.start]
+        fewest = max(FEWEST_DRAWS, num_draws // 2 + 1)
+        stuck = [s for s in stays if s.chain not in constant and s.stop - s.start >= fewest]
+        if not constant and not stuck:
+            return None
+        said = [f"chain {chain} is constant over all {num_draws} draws" for chain in constant]
+        said += [f"chain {s.chain} stays at one point from draw {s.start} to draw {s.stop - 1}" for s in stuck]
+        more = [f"{len(said) - MOST_CHAINS} more chains"] if len(said) > MOST_CHAINS else []
+        outcome = "fail" if constant else "warn"
+        return GateResult(
+            name="movement", limit=0.0, direction="at most", value=float(len(said)),
+            where=f"chain {constant[0] if constant else stuck[0].chain}", severity=outcome, verdict=outcome,
+            found=f"{len(said)} chain{'s do' if len(said) > 1 else ' does'} not move: {', '.join([*said[:MOST_CHAINS], *more])}",
+        )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Detect float32 rounding too coarse for data or draws, and a fast path that differs from the sum over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.verdict import GateResult
+from bayesmesh.store.layout import MOST_ROUNDED
+
+MOST = 1.0
+"""Rounding, in standard errors, above which the posterior is that of other data: a location parameter of the values has
+no finer steps than they have, and its posterior is about one standard error wide."""
+
+WIDEST = 1.0
+"""Largest step between float32 numbers, in standard deviations of the draws there; at this step, standard deviations
+are 4% too large."""
+
+MOST_NATS = 0.2
+"""Largest rounding of the log likelihood, in nats; a posterior mean moves by up to that many posterior standard
+deviations."""
+
+NOT_FINITE = 1e300
+"""Values above this stand for a log likelihood that is infinite or NaN in float64."""
+
+FAR_TOO_MANY_NATS = 1.0
+"""Rounding of the log likelihood, in nats, at which means may be off by a standard deviation."""
+
+FAR_TOO_WIDE = 2.0
+"""Step, in standard deviations, at which standard deviations are 15% too large and above which means follow the
+steps."""
+
+
+def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
+    """Return a warning or a failure if the values of a field are rounded by more than the limit; otherwise None.
+
+    Args:
+        rounded: field -> rounding of its values, in standard errors of their mean.
+
+    >>> precision_gate({}), precision_gate({"year": 0.02}), precision_gate({"time": 0.3, "y": 20.0}).verdict
+    (None, None, 'fail')
+    """
+    missed = {name: value for name, value in rounded.items() if value > MOST_ROUNDED}
+    if not missed:
+        return None
+    worst = max(missed, key=lambda name: missed[name])
+    others = f", and {', '.join(sorted({*missed} - {worst}))} by less" if len(missed) > 1 else ""
+    told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {MOST_ROUNDED:g}{others}: the posterior is that of rounded data"
+    return _missed(missed[worst], MOST_ROUNDED, worst, "fail" if missed[worst] > MOST else "warn", told)
+
+
+def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str = "") -> GateResult | None:
+    """Return a warning or a failure if the sampled log likelihood is off by more than the limit; otherwise None.
+
+    The gate is `fast_path` if only the model's own method can be the cause, and `precision` otherwise.
+
+    Args:
+        nats: standard deviation over draws of the sampled minus the exact value; None if they were not compared.
+        is_float32: whether it was sampled in float32.
+        fast_path: the model's own method by which it was sampled; empty if it has none.
+
+    >>> likelihood_gate(None), likelihood_gate(0.01), likelihood_gate(0.5).verdict, likelihood_gate(30.0).verdict
+    (None, None, 'warn', 'fail')
+    >>> likelihood_gate(30.0, False, "Model.fast").found.partition(",")[0]
+    'Model.fast changes the log likelihood by 30 nats from draw to draw (standard deviation of the sampled value minus the sum of log_likelihood in float64)'
+    """
+    if nats is None or nats <= MOST_NATS:
+        return None
+    by = " or ".join([*(["float32"] if is_float32 else []), *([fast_path] if fast_path else [])])
+    exact = "the sum of log_likelihood in float64" if fast_path else "the value in float64"
+    told = (
+        f"{by} changes the log likelihood by {nats:.3g} nats from draw to draw (standard deviation of the sampled value minus {exact}), "
+        f"limit {MOST_NATS:g}: posterior means may be off by up to that many posterior standard deviations"
+        if nats < NOT_FINITE
+        else "the log likelihood of draws is finite as it was sampled, but infinite or not a number in float64"
+    )
+    remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
+    if is_float32:
+        remedies.append("set `compute: {dtype: float64}`, or write the formula so that it loses no digits")
+    verdict: Literal["warn", "fail"] = "fail" if nats > FAR_TOO_MANY_NATS else "warn"
+    name = "precision" if is_float32 else "fast_path"
+    return _missed(nats, MOST_NATS, "log_likelihood", verdict, told, "; ".join(remedies), name)
+
+
+def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
+    """Return a warning or a failure if draws vary by less than the step of float32 at their mean; otherwise None.
+
+    Args:
+        table: one row per coordinate, columns variable, index, label, mean and sd.
+        names: variables that are stored in float32.
+
+    >>> draws = pd.DataFrame([{"variable": "level", "index": "", "label": "", "mean": 3e5, "sd": 0.02}])
+    >>> resolution_gate(draws, []), resolution_gate(draws, ["level"]).verdict
+    (None, 'warn')
+    """
+    stored = table[table["variable"].isin(list(names)) & (table["sd"] > 0) & np.isfinite(table["mean"])]
+    if stored.empty:
+        return None
+    steps = np.spacing(np.abs(stored["mean"].to_numpy(np.float32))).astype(np.float64)
+    values = steps / stored["sd"].to_numpy(np.float64)
+    worst = int(values.argmax())
+    if values[worst] <= WIDEST:
+        return None
+    row = stored.iloc[worst]
+    position = str(row["label"] or row["index"])
+    place = f"{row['variable']}[{position}]" if position else str(row["variable"])
+    told = (
+        f"draws of {place} vary by {row['sd']:.2g}, less than the steps of {steps[worst]:.2g} in float32 at {row['mean']:.6g}"
+        f"; {(num := int((values > WIDEST).sum()))} of {len(values)} values miss{'es' * (num == 1)} the limit of one step per standard deviation"
+    )
+    return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
+
+
+def worst_of(*found: GateResult | None) -> GateResult | None:
+    """Return the first failing gate, or else the first warning; None if there are none."""
+    there = [gate for gate in found if gate is not None]
+    return min(there, key=lambda gate: gate.verdict != "fail", default=None)
+
+
+def _missed(
+    value: float,
+    limit: float,
+    where: str,
+    verdict: Literal["warn", "fail"],
+    told: str,
+    remedy: str = WORDINGS["precision"].hint,
+    name: str = "precision",
+) -> GateResult:
+    return GateResult(
+        name=name, limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
+        found=told, hint=remedy,
+    )  # fmt: skip

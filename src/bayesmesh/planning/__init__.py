@@ -1,1 +1,0 @@
-"""Plan a run before any job starts: stages, their inputs and versions, resources, the site."""

@@ -1,1 +1,0 @@
-"""Change how Snakemake treats locks, retries, outputs, failures and stop requests."""

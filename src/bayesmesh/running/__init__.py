@@ -1,1 +1,0 @@
-"""Support every job while it runs: processes, signals, GPUs, progress, the ledger."""

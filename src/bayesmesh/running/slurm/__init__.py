@@ -1,1 +1,0 @@
-"""Everything specific to Slurm: its variables, its commands, the Snakemake executor."""

@@ -1,0 +1,1 @@
+"""What a job wrote last: what it read and wrote, sealed with its own digest."""

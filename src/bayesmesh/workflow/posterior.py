@@ -1,0 +1,52 @@
+"""Find the settings with which a stored posterior was made."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from bayesmesh.config.files import experiment_file
+from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.records.files import find_files
+from bayesmesh.store.records.seals import find_seal
+from bayesmesh.workflow.arguments import refuse_overwriting
+from bayesmesh.workflow.specs import StageSpec, parse_spec
+
+
+def find_spec(layout: ExperimentLayout) -> StageSpec:
+    """Return the settings with which the posterior was made, whatever the experiment's file says now.
+
+    Raises:
+        ConfigError: there is no posterior.
+        StoreError: it has been altered, or its settings are gone.
+    """
+    if not layout.posterior.is_dir():
+        stored = [path.parent.name for path in layout.results.glob("*/posterior.zarr")]
+        name, problem = layout.experiment, f"no posterior of an experiment '{layout.experiment}' in {layout.folder}"
+        is_configured = experiment_file(Path("config"), name).is_file()
+        members = [each for each in stored if each.startswith(f"{name}-")]
+        remedy = f"run it first: snakemake {name}" if is_configured or not stored else suggest(name, stored)
+        remedy += f"; of a sweep, name a member: {', '.join(sorted(members))}" if is_configured and members else ""
+        raise ConfigError(problem, remedy)
+    made_from = find_seal(layout.results, layout.posterior).specification
+    for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
+        spec = parse_spec(str(path), "assemble")
+        if spec.digest == made_from:
+            return spec
+    problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
+    raise StoreError(problem, "run the assemble stage again")
+
+
+def refuse_overwriting_data(spec: StageSpec, output: Path) -> None:
+    """Refuse to write the file of ``--output`` over one of the experiment's data.
+
+    Raises:
+        ConfigError: it is one of them.
+    """
+    for key, patterns in spec.input_files().patterns.items():
+        for pattern in patterns:
+            # A file that is gone cannot be overwritten.
+            with contextlib.suppress(DataError):
+                for path in find_files((pattern,), key):
+                    refuse_overwriting(path, output)

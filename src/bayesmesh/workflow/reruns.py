@@ -1,0 +1,98 @@
+"""Find results that are missing, altered or out of date when work is planned.
+
+Snakemake makes only what its target lacks, and compares times and params. It would not notice an intermediate result that
+was deleted or altered, or one whose params it no longer knows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from bayesmesh.errors import DataError, StoreError
+from bayesmesh.store.records.files import is_of_mirror
+from bayesmesh.store.records.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
+from bayesmesh.workflow.job_files import Job
+
+
+def why_lost(job: Job) -> str:
+    """Return why the results of a job must be made again; empty if they are as the job left them, or do not exist yet.
+
+    Args:
+        job: the job.
+    """
+    if (line := find_damage(job)) or not job.seal.exists():
+        return line
+    seal = read_seal(job.seal)
+    return next((line for lines in (kept_damage(job.results, seal), _causes(job, seal)) for line in lines), "")
+
+
+def find_damage(job: Job) -> str:
+    """Return the first output of a job that is missing, altered or without a record; empty if there is none."""
+    try:
+        seal = read_seal(job.seal)
+    except StoreError as error:
+        if os.path.lexists(job.seal):
+            return error.message
+        there = next((path for path in job.outputs if os.path.lexists(path)), None)
+        return f"{there}: no record of the job that wrote it" if there else ""
+    for path in job.outputs:
+        if path.is_file() and path.relative_to(job.results).as_posix() not in seal.outputs:
+            return f"{path}: is not in the record of the job that wrote it"
+    return next(damage_of(job.results, seal), "")
+
+
+def is_up_to_date(job: Job) -> bool:
+    """Return whether everything that a job read is unchanged."""
+    return not any(_causes(job, read_seal(job.seal)))
+
+
+def refuse_changed_files(job: Job) -> None:
+    """Refuse results of a job whose declared files have changed since; a job that has not run yet is not refused.
+
+    Raises:
+        DataError: a file is missing.
+        StoreError: a file that the job read is new or different.
+    """
+    if not job.seal.exists():
+        return
+    job.files.find()
+    if line := next(_changed_files(job, read_seal(job.seal)), ""):
+        raise StoreError(
+            f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date"
+        )
+
+
+def _causes(job: Job, seal: Seal) -> Iterator[str]:
+    yield from stale_inputs(job.results, seal)
+    yield from _changed_files(job, seal)
+
+
+def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
+    """Yield one line per file that the source declares and that is new, missing or different."""
+    try:
+        present = job.files.find()
+    except DataError as error:
+        yield error.message
+        return
+    # With or without a mirror, the files are those that their publisher registered.
+    for name in sorted(name for name in present if name not in seal.files and not is_of_mirror(name)):
+        yield f"{name}: was not there when {job.name} read the others"
+    for name in sorted(name for name in seal.files if name not in present and not is_of_mirror(name)):
+        yield f"{name}: is no longer among the files that {job.name} reads"
+    yield from changed_files(job.results, seal)
+
+
+def is_made_with(job: Job, specification: str, code: str) -> bool:
+    """Return whether the results of a job were made with these settings and this code, by its seal.
+
+    Args:
+        job: the job.
+        specification: digest of the settings.
+        code: the code, see `stage_code`.
+    """
+    try:
+        seal = read_seal(job.seal)
+    except StoreError:
+        return False
+    return (seal.specification, seal.code) == (specification, code)

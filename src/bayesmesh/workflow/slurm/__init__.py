@@ -1,0 +1,1 @@
+"""Everything specific to Slurm: its commands, its queue, the Snakemake executor."""

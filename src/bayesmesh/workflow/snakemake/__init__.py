@@ -1,0 +1,1 @@
+"""Explain failed jobs, stop requests and unknown targets of Snakemake."""

@@ -1,0 +1,319 @@
+"""assemble: join the chain groups into one posterior store that xarray and ArviZ can open."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import numpy as np
+import zarr
+
+from bayesmesh.analyses.base import BoundModel, draw_shapes
+from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.registry import load_component, options_class
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.replicated_shards import ReplicatedShards
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.files import JSON, atomic_folder
+from bayesmesh.models.base import Model, Shown
+from bayesmesh.sampling.checks.model import check_described
+from bayesmesh.sampling.checks.precision import fields_read, rounded_fields
+from bayesmesh.sampling.checks.rounding import is_compared, likelihood_rounding
+from bayesmesh.sampling.density.dataset_summaries import derive_datasets
+from bayesmesh.sampling.density.deterministics import derive_deterministics
+from bayesmesh.sampling.density.mesh import configure_jax
+from bayesmesh.sampling.density.summaries import Derived, derive, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.program.cache import use_cache
+from bayesmesh.store.arrays import write_array, write_texts
+from bayesmesh.store.chains.arrays import DRAWS
+from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
+from bayesmesh.store.chains.markers import DAMAGE_REMEDY
+from bayesmesh.store.chains.segments import ChainStore
+from bayesmesh.store.hashes import write_hashes
+from bayesmesh.store.layout import (
+    CHAIN,
+    CHECKS,
+    DATASET,
+    DECLARED,
+    DESCRIBED,
+    DETERMINISTICS,
+    DRAW,
+    FAST_PATH,
+    FIXED,
+    LEVEL_ROWS,
+    POPULATIONS,
+    ROUNDED,
+    ROUNDED_LIKELIHOOD,
+    ROW,
+    SHOWN,
+    TRUTH,
+    UNADJUSTED,
+    ExperimentLayout,
+    group_name,
+    process_folder,
+)
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis
+from bayesmesh.store.posterior.joining import join_groups, join_rows
+from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.stages.checks import check_derived
+from bayesmesh.workflow.stages.inputs import model_of, shards_of
+
+_SAMPLE = "run the sample stage again"
+
+
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+    """Assemble the posterior and return a line for the log.
+
+    Raises:
+        StoreError: chains are missing or damaged, or another process assembles them.
+    """
+    configure_jax(spec.compute, cores)
+    use_cache(spec.results)
+    with WriterLock(spec.layout.folder):
+        return _assemble(spec, ledger)
+
+
+def _assemble(spec: StageSpec, ledger: Ledger) -> str:
+    layout, sampling = spec.layout, spec.sampling
+    manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
+    # Groups that stopped by a rule may differ in length; a posterior has one length.
+    num_draws = min([sampling.draws, *(m.num_draws for m in manifests if m.stop)])
+    with atomic_folder(layout.posterior) as partial:
+        with ledger.phase("join"):
+            processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
+            stores = [of_group[0] for of_group in processes]
+            if len({m.identity for m in manifests}) > 1:
+                raise StoreError(f"{layout.chains}: the chain groups have different identities", _SAMPLE)
+            root = zarr.open_group(str(partial), mode="a", zarr_format=3)
+            shards, data_spec = shards_of(spec)
+            model = model_of(spec, data_spec)
+            warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
+            wanted = {"posterior": num_draws, "sample_stats": num_draws}
+            wanted |= {"warmup_sample_stats": warmup} if warmup else {}
+            lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
+            folders = [store.folder / DRAWS for store in stores]
+            # Chains of earlier versions declare no statistics.
+            declared = manifests[0].statistics
+            about = {k: {"units": v["unit"], "description": v["description"]} for k, v in declared.items()}
+            named = join_groups(root, partial, folders, wanted, model.axes(), lead, about)
+            for of_statistics in {"sample_stats", "warmup_sample_stats"} & named.keys() if declared else ():
+                root.require_group(of_statistics).attrs[DECLARED] = sorted(declared)
+            if not manifests[0].is_adjusted:
+                root.require_group("sample_stats").attrs[UNADJUSTED] = True
+            if manifests[0].is_population:
+                root.require_group("sample_stats").attrs[POPULATIONS] = len(manifests)
+            if len(processes[0]) > 1:
+                # Each process has the local latents of its own rows.
+                axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
+                join_rows(root, partial, [store.folder / DRAWS for store in processes[0]], axes, data_spec.num_entries)
+        with ledger.phase("derive"):
+            named |= _derive(spec, partial, root, model, (shards, data_spec))
+        for group_name_, coordinates in named.items():
+            coordinates.write(root.require_group(group_name_))
+        said = {
+            **_attributes(spec, manifests),
+            **_say(model, Shards(shards.path)),
+            ROUNDED: _rounded(model, shards, data_spec),
+            CHECKS: [] if lead else _possible_checks(BoundModel(model, data_spec, shards), partial),
+        }
+        root.attrs.update(said)
+        with warnings.catch_warnings():
+            # xarray opens many groups faster with consolidated metadata; other readers ignore it.
+            warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
+            zarr.consolidate_metadata(root.store)
+    with ledger.phase("hash"):
+        write_hashes(layout.posterior, _known_hashes([store for of_group in processes for store in of_group]))
+    return f"{num_draws} draws of {sum(m.num_chains for m in manifests)} chains"
+
+
+def _say(model: Model, shards: Shards) -> dict[str, JSON]:
+    """Return what the page says of the model and of levels beside numbers."""
+    return {
+        SHOWN: [Shown(*each)._asdict() for each in model.shown()],
+        DESCRIBED: check_described(model).model_dump(mode="json"),
+        LEVEL_ROWS: shards.count_levels(),
+    }
+
+
+def _possible_checks(bound: BoundModel, folder: Path) -> list[str]:
+    """Return the checks of the model's fit, with default settings, that model and data allow."""
+    latents, found = draw_shapes(open_posterior(folder), bound.data_spec.dtype), []
+    for each in list_analyses():
+        if each.checks_model and not each.is_own:
+            with contextlib.suppress(ConfigError):
+                load_component("analysis", each.name)(options_class("analysis", each.name)()).check(bound, latents)
+                found.append(each.name)
+    return found
+
+
+def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:
+    """Return the fields that the model reads and that lose much precision in the dtype of the experiment; see `ROUNDED`."""
+    found = rounded_fields(data_spec, shards.blocks())
+    read = fields_read(model, data_spec) if found else frozenset()
+    return {name: errors for name, errors in found.items() if name in read}
+
+
+def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int) -> list[ChainStore]:
+    """Open the stores of a group's processes, rehash the files of their markers, and check that no draw is missing."""
+    group, stores = layout.folder / manifest.folder, []
+    folders = [process_folder(group, process) for process in range(manifest.num_processes)]
+    gone = [folder for folder in folders if not folder.is_dir()]
+    if gone:
+        raise StoreError(f"{gone[0]}: the chains are missing", _SAMPLE if gone == folders else PROCESSES_REMEDY)
+    for folder in folders:
+        if not (folder / "store.json").is_file():
+            raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
+        store = ChainStore(folder, manifest.segment_draws, {"identity": manifest.identity})
+        last = store.resume()
+        if line := missing_draws(layout.sampled(group.name), manifest, folder, last):
+            raise StoreError(line, DAMAGE_REMEDY)
+        if last is None or last.phase != "sample" or last.stop < num_draws:
+            raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", _SAMPLE)
+        stores.append(store)
+    return stores
+
+
+def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
+    """Return (device, inode) -> sha256 of the shards, which have just been hashed.
+
+    Shards of a group's last commit are left out, because a job that adds draws replaces them.
+    """
+    commits = ((store.folder / DRAWS, commit) for store in stores for commit in store.commits()[:-1])
+    known = (((draws / name).stat(), value) for draws, commit in commits for name, value in commit.shards.items())
+    return {(about.st_dev, about.st_ino): value for about, value in known}
+
+
+def _derive(
+    spec: StageSpec, partial: Path, root: zarr.Group, model: Model, data: tuple[Shards, DataSpec]
+) -> dict[str, GroupCoordinates]:
+    """Compute and write summaries and pointwise groups; return the dimensions of each, to be written last."""
+    (shards, data_spec), settings = data, spec.posterior
+    posterior, most_bytes = open_posterior(partial), settings.pointwise_mebibytes * 2**20
+    drawn = {name: posterior.array("posterior", name) for name in posterior.latents}
+    of_one = 3 if isinstance(shards, ReplicatedShards) else 2
+    latents = {name: jax.ShapeDtypeStruct(array.shape[of_one:], array.dtype) for name, array in drawn.items()}
+    # Also here, because a change of `summaries` or `predict` need not compile again.
+    check_derived(spec, model, data_spec, latents)
+    if isinstance(shards, ReplicatedShards):
+        derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
+    else:
+        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
+        truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
+        derived |= {TRUTH: truth} if truth else {}
+        if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(spec.compute.dtype)):
+            rounding = likelihood_rounding(model, data_spec, shards, posterior)
+            if rounding is not None:
+                # JSON has no infinity.
+                root.attrs[ROUNDED_LIKELIHOOD] = min(rounding, sys.float_info.max)
+            if rounding is not None and model.has_fast_path():
+                root.attrs[FAST_PATH] = f"{type(model).__name__}.log_likelihood_and_gradient"
+        derived |= (
+            {DETERMINISTICS: found} if (found := derive_deterministics(model, data_spec, shards, posterior)) else {}
+        )
+    fixed = derived.pop(FIXED)
+    derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
+    derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
+    numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
+    lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
+    cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
+    axes = model.axes()
+    # Only here is it known how many entries a deterministic has.
+    unfit = {
+        name: tuple(
+            axis and (axis.name, axis.labels if len(axis.labels or ()) == length else None)
+            for axis, length in zip(axes[name], value.shape[2:], strict=False)
+        )
+        for name, value in derived.get(DETERMINISTICS, {}).items()
+        if name in axes and name not in latents and name not in derived["summaries"]
+    }
+    named = _write_derived(root, derived, numbers, {**axes, **unfit, **cells}, lead)
+    for name, positions in fixed.items():
+        root[f"summaries/{name}"].attrs[FIXED] = positions.tolist()
+    if isinstance(shards, ReplicatedShards):
+        _name_datasets(root, shards)
+    constants = root.require_group("constant_data")
+    for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
+        write_array(constants, name, np.asarray(value), [])
+    return named
+
+
+def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: int) -> NamedAxes:
+    """Return axes of the summaries whose entries are probe rows that the levels of columns name."""
+    source, numbers = Shards(shards.path), shards.source_rows()[spread_evenly(data_spec.num_rows, probe_rows)]
+    found: dict[str, Sequence[NamedAxis]] = {}
+    for summary, columns in check_described(model).cells.items():
+        rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
+        levels = [[source.variables[name].levels[code] for code in rows[name][place]] for name in columns]
+        found[summary] = [(" and ".join(columns), tuple(" · ".join(each) for each in zip(*levels, strict=True)))]
+    return found
+
+
+def _name_datasets(root: zarr.Group, shards: ReplicatedShards) -> None:
+    """Write the coordinate of the axis of datasets: names of levels, or the values of the field that tells them apart."""
+    about = shards.variables.get(shards.replicates)
+    for name in ("posterior", "sample_stats", "warmup_sample_stats", "summaries"):
+        group = root.get(name)
+        if not isinstance(group, zarr.Group):
+            continue
+        if about is not None and about.levels:
+            write_texts(group, DATASET, shards.names, [DATASET])
+        else:
+            write_array(group, DATASET, shards.values, [DATASET])
+        group[DATASET].attrs["field"] = shards.replicates
+
+
+def _write_derived(
+    root: zarr.Group,
+    derived: Derived,
+    coordinates: Mapping[str, np.ndarray],
+    axes: NamedAxes,
+    lead: Sequence[NamedAxis],
+) -> dict[str, GroupCoordinates]:
+    """Write the groups with the coordinates of draws, and the rows of pointwise groups; return their other dimensions."""
+    rows, named = derived.get("observed_data", {}).pop("row", None), {}
+    for group_name_, arrays in derived.items():
+        group = root.require_group(group_name_)
+        named[group_name_] = GroupCoordinates(
+            axes if group_name_ in ("summaries", DETERMINISTICS, TRUTH) else {}, arrays, lead
+        )
+        of_draws = () if group_name_ in ("observed_data", TRUTH) else (CHAIN, DRAW)
+        of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
+        for name, value in arrays.items():
+            own = named[group_name_].dims(name, value.shape[len(of_draws + of_rows) :])
+            write_array(group, name, value, [*of_draws, *of_rows, *own])
+        for name in of_draws:
+            write_array(group, name, coordinates[name], [name])
+        if of_rows and rows is not None:
+            write_array(group, ROW, rows, [ROW])
+    return named
+
+
+def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JSON]:
+    environment = manifests[0].environment
+    stopped = {group_name(number): stop for number, m in enumerate(manifests) if (stop := m.stop)}
+    groups: JSON = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
+    rule = next((s["rule"] for s in stopped.values()), None)
+    return {
+        **({"stop": {"rule": rule, "groups": groups}} if stopped else {}),
+        "creation_library": "bayesmesh",
+        "creation_library_version": version("bayesmesh"),
+        "experiment": spec.experiment,
+        "identity": manifests[0].identity,
+        "model": spec.model.name,
+        "kernel": manifests[0].kernel,
+        "device": environment["kind"],
+        "mesh": environment["mesh"],
+        "versions": {**environment["packages"], "bayesmesh": version("bayesmesh"), "python": platform.python_version()},
+        "changed_environment": sorted({c for m in manifests for c in m.changed_environment}),
+        "groups": [m.folder for m in manifests],
+    }

@@ -1,0 +1,122 @@
+"""Run one job of a stage from its verb and options on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import logging
+import os
+from typing import Any
+
+from bayesmesh.config.declarations import OWN_VERB, declared
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.user_code import explaining
+from bayesmesh.errors import ConfigError
+from bayesmesh.store.layout import group_name
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.code import check_code
+from bayesmesh.workflow.flow import analysis_of
+from bayesmesh.workflow.gpus import hold_gpus
+from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.overhead import add_start
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import refuse_changed_files
+from bayesmesh.workflow.specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
+from bayesmesh.workflow.stages.sealing import sealed
+
+_log = logging.getLogger("bayesmesh")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the stage of the verb with the options that it accepts, and return the exit code.
+
+    Raises:
+        UserError: raised by the stage, or an invalid specification or chain group.
+    """
+    spec, later = _specs(arguments)
+    stage = spec.stage
+    code = check_code(spec, arguments.code)
+    # Of several processes only the first writes the ledger and the seal.
+    is_first = "rank" not in arguments or arguments.rank.index == 0
+    group = arguments.group if stage == "sample" else ""
+    sources = [file for each in (spec, *later) for file in component_sources(each)]
+    options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
+    if stage == "sample":
+        options["group"] = _group_number(group, spec.sampling.chain_groups)
+    if stage == "compile":
+        options["later"] = later
+    _log.info("%s %s, code %s", spec.word, spec.experiment, code)
+    job = job_of(spec, group)
+    ledger = _ledger(spec, job.name)
+    seal = sealed(job, spec.digest, code) if is_first else contextlib.nullcontext()
+    try:
+        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
+            run_stage = importlib.import_module(
+                f"bayesmesh.workflow.stages.{'analyse' if analysis_of(stage) else stage}"
+            ).run
+            add_start(ledger, os.environ, arguments.started)
+            if is_first:
+                # Saved before the work, so that a killed attempt leaves its overhead.
+                ledger.save()
+            with seal:
+                said = run_stage(spec, ledger, **options)
+            ledger.finish()
+    finally:
+        if is_first:
+            ledger.save()
+    _log.info("%s %s: %s", spec.word, spec.experiment, said)
+    return 0
+
+
+def _ledger(spec: StageSpec, job: str) -> Ledger:
+    """Return the ledger of a job; that of shared data lies beside the data."""
+    is_shared = spec.stage in ("fetch", "shard")
+    return Ledger(
+        spec.data_layout.folder / "ledger" / f"{job}.jsonl" if is_shared else spec.layout.ledger_part(job), job
+    )
+
+
+def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
+    """Return the specification, and for `compile` those of the later stages to check."""
+    stage, name = arguments.verb, arguments.experiment
+    files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
+    later = [parse_spec(file, "sample", "assemble", OWN_VERB, option="--later") for file in files]
+    if arguments.spec is not None:
+        return parse_spec(arguments.spec, stage), later
+    plan = Plan(is_partial=True, asked=[name])
+    experiment = plan.experiments[name]
+    if stage == OWN_VERB:
+        stage = _own_stage(name, experiment, arguments.analysis)
+    wanted = [stage, *([] if later else later_stages(experiment))]
+    spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
+    # In a run, planning has asked; the next run notices an edit during hours of sampling.
+    for each in () if stage == "fetch" else (name, *spec.others):
+        refuse_changed_files(job_of(make_spec("fetch", each, plan.experiments[each], plan.results, plan.experiments)))
+    return spec, later or found
+
+
+def _own_stage(name: str, experiment: ExperimentBase, analysis: str | None) -> str:
+    """Return the stage of an analysis of the experiment's own, by its name or its verb; of the only one without."""
+    own = [declared(each) for each in experiment.analyses]
+    found = [each.stage for each in own if analysis in (None, each.name, each.verb)]
+    if len(found) == 1:
+        return found[0]
+    asked = f"experiment '{name}' asks for no analysis of a package of yours" if not own else ""
+    if own:
+        which = f"--analysis {analysis}: " if analysis else ""
+        asked = f"{which}experiment '{name}' asks for {', '.join(each.name for each in own)}"
+    remedy = (
+        "name one of them: --analysis NAME"
+        if own
+        else "add it to the experiment\n    analyses:\n      my_study.tails:Tails: {}"
+    )
+    raise ConfigError(asked, remedy)
+
+
+def _group_number(name: str, num_groups: int) -> int:
+    names = [group_name(group) for group in range(num_groups)]
+    if name not in names:
+        valid = names[0] if num_groups == 1 else f"{names[0]} to {names[-1]}"
+        raise ConfigError(f"--group {name}: is not a chain group of the experiment", f"valid: {valid}")
+    return names.index(name)

@@ -1,0 +1,290 @@
+"""compile: lower and compile the programs of a chain group ahead of time, and audit them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.checks.model import Shapes, check_described
+from bayesmesh.sampling.checks.pairs import sums_over_pairs
+from bayesmesh.sampling.checks.precision import check_precision
+from bayesmesh.sampling.checks.rounding import is_compared, lower_likelihood
+from bayesmesh.sampling.density.costs import Cost, cost_of_gradient, expected_seconds, is_brief
+from bayesmesh.sampling.density.deterministics import choose_deterministics
+from bayesmesh.sampling.density.log_density import Arrays
+from bayesmesh.sampling.density.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.density.peers import Peers
+from bayesmesh.sampling.density.processes import joined
+from bayesmesh.sampling.density.ranks import ProcessRank, check_num_processes
+from bayesmesh.sampling.density.summaries import Extent, lower_derived
+from bayesmesh.sampling.loop.memory import check_disk, check_memory, check_programs
+from bayesmesh.sampling.loop.monitor import compile_monitored
+from bayesmesh.sampling.program import audit as program_audit
+from bayesmesh.sampling.program.cache import use_cache
+from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
+from bayesmesh.sampling.program.compilation import Compilation, compile_programs
+from bayesmesh.sampling.program.sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.store.machine import available_memory
+from bayesmesh.store.records.sealed import read_sealed, write_sealed
+from bayesmesh.store.slurm_job import job_id
+from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.stages.checks import check_later, check_reading, check_stop, check_values
+from bayesmesh.workflow.stages.inputs import in_file_of, model_of, shards_of
+from bayesmesh.workflow.stages.programs import program_settings
+
+_log = logging.getLogger("bayesmesh")
+
+
+def run(
+    spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequence[StageSpec] = (),
+    rank: ProcessRank | None = None,
+) -> str:  # fmt: skip
+    """Compile all programs into the persistent cache and return a line for the log.
+
+    Args:
+        spec: specification of the stage.
+        ledger: receives times and memory.
+        cores: cores available to this process.
+        later: specifications of later stages to check.
+        rank: rank of this process; a single process if None.
+
+    Raises:
+        ConfigError: the model refuses the data, or reads fields that the data lack; or model or data do not support the stages in `later`;
+            or the program grows with the data beyond what can be compiled;
+            or the number of processes differs from the experiment's.
+        PeerError: another process failed.
+    """
+    rank, compute = rank or ProcessRank(), spec.compute
+    check_num_processes(rank, compute.processes, spec.experiment)
+    configure_jax(compute, cores)
+    with joined(rank) as peers:
+        with peers.together():
+            find_devices(compute)
+            use_cache(spec.results)
+            shards, data_spec = shards_of(spec)
+            of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
+            _check_all_rows(spec, shards, data_spec)
+            work = _Work(spec, later, ledger, peers, shards, data_spec)
+        made = _compile(work)
+        warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
+        program, compiled = made.program, made.compiled
+        with peers.together():
+            _check_sizes(work, made)
+        _compile_looks(work, made.model)
+        seconds = expected = expected_seconds(made.cost, program.mesh)
+        if is_measured := "gradients" in compiled:
+            with ledger.phase("measure", "one gradient"):
+                # The same for all processes, so that they make calls of the same length.
+                seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
+        with peers.together():
+            lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
+            cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
+            facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
+            if peers.is_first:
+                write_sealed(spec.layout.audit, facts)
+    return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
+
+
+def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
+    """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
+    model_class, options = spec.component("model")
+    with in_file_of(spec):
+        model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
+        check_precision(data_spec, shards.blocks())
+
+
+class _Work(NamedTuple):
+    """The arguments of the job, and the data."""
+
+    spec: StageSpec
+    later: Sequence[StageSpec]
+    ledger: Ledger
+    peers: Peers
+    shards: Shards
+    data_spec: DataSpec
+
+
+class _Made(NamedTuple):
+    """The programs, with facts about them.
+
+    Attributes:
+        model: the model, bound to the data.
+        program, compiled: the programs, and their executables by name, with that of gradients unless these are brief.
+        data: rows on the devices.
+        about: program -> facts.
+        cost: of a gradient, see `program_costs.cost_of_gradient`.
+        equations: rows -> equations of the gradient: of the log density, at two data sizes, if the model `may_grow`, else of the
+            log likelihood of a tile.
+        warnings: that they grow, or add up pairs of rows.
+    """
+
+    model: Model
+    program: Program
+    compiled: Mapping[str, Callable[..., Any]]
+    data: Arrays
+    about: Mapping[str, Any]
+    cost: Cost
+    equations: Mapping[str, int]
+    warnings: Sequence[str]
+
+
+def _compile(work: _Work) -> _Made:
+    """Check model and data, and trace, lower and compile all programs."""
+    spec, later, ledger, peers, shards, data_spec = work
+    with peers.together():
+        latents = check_reading(spec, data_spec)
+        model = model_of(spec, data_spec)
+        check_later(later, model, data_spec, shards, latents)
+        with ledger.phase("condense"):
+            sampled = shards.condensed()
+        sampled_spec = sampled.spec(spec.compute.dtype)
+        may_grow = program_audit.may_grow(*spec.component("model"), sampled_spec, latents)
+        equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
+        probe = make_program(program_settings(spec), sampled_spec, slice_draws=1, read_blocks=shards.blocks)
+
+        @functools.cache
+        def check() -> None:
+            check_values(spec, sampled_spec, sampled, probe.rows_here)
+
+        if not peers.is_alone:
+            check()
+        data = _read(work, probe, sampled)
+    cost = cost_of_gradient(probe.target, probe.num_chains)
+    if model.reads_whole(model.options):
+        warnings = [*warnings, *_warn(sums_over_pairs(probe.target, probe.num_chains))]
+    num_draws = probe.num_reported * spec.sampling.chain_groups * spec.sampling.draws
+    if not data_spec.dataset_counts:
+        warnings = [*warnings, *_warn([*choose_deterministics(model, data_spec, latents, num_draws).warnings])]
+    program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
+
+    is_known = is_brief(cost, program.mesh) and peers.is_alone and not sampled_spec.dataset_counts
+    others: dict[str, Callable[[], jax.stages.Traced]]
+    others = {} if is_known else {"gradients": functools.partial(program_audit.trace_gradients, program)}
+    # Wait for each other, so that no process with cached programs exits while another compiles.
+    with peers.together():
+        later_programs = _lower_derived(work, program, model, latents) if peers.is_alone else ()
+        made = compile_programs(program, ledger, later=later_programs, meanwhile=check, others=others)
+        about = {phase: _describe(made[phase]) for phase in PROGRAMS}
+    compiled = {name: each.compiled for name, each in made.items()}
+    equations = equations or {str(sampled_spec.num_rows): cost.equations}
+    return _Made(model, program, compiled, data, about, cost, equations, warnings)
+
+
+def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
+    """Check that the programs fit the memory, and copy the rows to the devices."""
+    warn_of_idle_gpu(program.mesh, work.spec.compute)
+    with in_file_of(work.spec):
+        check_memory(program, available_memory())
+    work.ledger.device = str(describe_devices(program.mesh)["kind"])
+    return program.read_data(sampled.read_rows, work.ledger)
+
+
+def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[str]]:
+    """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
+    with work.ledger.phase("trace", "equations at two data sizes"):
+        equations = program_audit.growth_of_equations(*work.spec.component("model"), data_spec)
+    return equations, _check_growth(work.spec, equations, data_spec)
+
+
+def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
+    """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning if it has somewhat more."""
+    tile = spec.compute.row_tile
+    with in_file_of(spec):
+        rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
+        growth = program_audit.check_growth(equations, rows, spec.model.name)
+    return _warn([growth] if growth else [])
+
+
+def _warn(warnings: list[str]) -> list[str]:
+    for warning in warnings:
+        _log.warning("warning: %s", warning)
+    return warnings
+
+
+def _check_sizes(work: _Work, made: _Made) -> None:
+    """Refuse programs beyond the memory, and warn of draws beyond the disk.
+
+    On a cluster, `sample` runs in another job, whose memory follows from the audit.
+    """
+    with in_file_of(work.spec):
+        if not job_id(os.environ):
+            check_programs(made.program, (each["memory"] for each in made.about.values()), available_memory())
+    for sampling in (each.sampling for each in work.later if each.stage == "sample"):
+        num_bytes = sampling.draws * sampling.chain_groups * draw_bytes(made.program)
+        # Some of them may exist already.
+        _warn([text for text in [check_disk(num_bytes, Path(work.spec.results), is_certain=False)] if text])
+
+
+def _compile_looks(work: _Work, model: Model) -> None:
+    """Compile the summaries at which a rule that stops sampling looks."""
+    data_spec, shards = work.data_spec, work.shards
+    for spec in (each for each in work.later if each.stage == "sample"):
+        names = check_stop(spec, model, data_spec)
+        with work.peers.together(), work.ledger.phase("compile", "summaries for looks"):
+            compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
+
+
+def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes) -> Iterator[jax.stages.Lowered]:
+    """Yield the programs of `assemble`, unless a rule ends sampling and decides how many draws there are.
+
+    Programs for many datasets are compiled when they run.
+    """
+    for spec in work.later if program.sampling.stop is None and not work.data_spec.dataset_counts else ():
+        if spec.stage == "assemble":
+            num_chains = program.num_reported * spec.sampling.chain_groups
+            limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20
+            extent = Extent(num_chains, spec.sampling.draws, *limits)
+            yield from lower_derived(model, work.data_spec, work.shards, latents, extent)
+            if is_compared(model, program.target.spec):
+                yield from lower_likelihood(model, work.data_spec, latents, num_chains * spec.sampling.draws)
+
+
+def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any]) -> str:
+    """Return the line for the log."""
+    peak = max(p["memory"]["peak"] for p in programs.values())
+    return (
+        f"{milliseconds} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
+        f"segments of {lengths.segment_draws} draws"
+    )
+
+
+def _facts(
+    program: Program,
+    equations: Mapping[str, int],
+    gradient: Mapping[str, float | bool],
+    lengths: Lengths,
+    programs: Mapping[str, object],
+    warnings: Sequence[str],
+) -> dict[str, object]:
+    """Return the facts about the programs, as plain JSON values."""
+    rows = program.target.layout
+    return {
+        "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
+        "gradient": {
+            **gradient, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
+        },
+        "rows": {
+            "padded": rows.num_devices * rows.num_tiles * rows.tile_rows, "tile": rows.tile_rows, "tiles": rows.num_tiles,
+        },
+        "devices": describe_devices(program.mesh),
+        **lengths._asdict(),
+        "programs": programs, "warnings": list(warnings),
+    }  # fmt: skip
+
+
+def _describe(made: Compilation) -> dict[str, Any]:
+    return {
+        "equations": made.num_equations, "trace_seconds": made.trace_seconds, "lower_seconds": made.lower_seconds,
+        "compile_seconds": made.compile_seconds, "cache": "warm" if made.is_warm else "cold",
+        "memory": program_audit.memory_of(made.compiled),
+    }  # fmt: skip

@@ -1,0 +1,267 @@
+"""predict: predict the outcome of the rows of a new table, from the stored posterior of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayesmesh.config.user_code import explaining
+from bayesmesh.data.base import Variable
+from bayesmesh.data.prepared_shards import PreparedShards
+from bayesmesh.data.shards import Shards
+from bayesmesh.data.tables.new_table_rows import NewRows
+from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.errors import ConfigError, DataError
+from bayesmesh.files import atomic_path
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.checks.indices import BEYOND
+from bayesmesh.sampling.density.mesh import configure_jax
+from bayesmesh.sampling.density.traced_fields import field_returned
+from bayesmesh.sampling.program.predictions import BLOCK_CELLS, Predictions, Summary
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.seals import check_output
+from bayesmesh.workflow.arguments import refuse_overwriting
+from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
+from bayesmesh.workflow.specs import StageSpec, component_sources
+from bayesmesh.workflow.stages.inputs import model_of, shards_of
+
+_log = logging.getLogger("bayesmesh")
+
+
+class Outcome(NamedTuple):
+    """What is predicted.
+
+    Attributes:
+        name: of the column; ``outcome`` if it is not one column.
+        levels: names of its classes.
+        mean, scale: of a standardised column: predictions are given in the unit of the table.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    mean: float
+    scale: float
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the predictions, and return the exit code.
+
+    Raises:
+        ConfigError: the experiment was not fitted to a table, or its model does not predict rows.
+        DataError: the new table does not fit; the message names file and row.
+        StoreError: the posterior is missing or damaged.
+    """
+    if not 0 < arguments.interval < 1:
+        raise ConfigError(f"--interval {arguments.interval}: not between 0 and 1", "for example --interval 0.9")
+    table = Path(arguments.table)
+    if not table.exists():
+        raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
+    layout = ExperimentLayout(Path("results"), arguments.experiment)
+    spec = find_spec(layout)
+    if spec.data.source != "table":
+        raise ConfigError(
+            f"experiment '{spec.experiment}': its source is '{spec.data.source}'", "predict needs a model of a table"
+        )
+    if spec.data.replicates is not None:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'data.replicates': its posterior is that of many datasets",
+            "predict with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
+        )
+    output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
+    refuse_overwriting(table, output)
+    refuse_overwriting_data(spec, output)
+    if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
+        about = "the verdict on the chains of '%s' is fail: these predictions may be wrong. %s says why"
+        _log.warning(about, spec.experiment, layout.folder / "report.html")
+    with explaining(component_sources(spec)):
+        num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
+    _log.info("%s: predictions for %d rows", output, num_rows)
+    return 0
+
+
+def predict_table(
+    spec: StageSpec, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False
+) -> int:
+    """Write predictions for the rows of a table and return their number; see `run` for the errors.
+
+    Args:
+        spec: with which the posterior was assembled.
+        table: a file with the columns of the experiment's table; that of the outcome may be absent, or empty in any rows.
+        output: a CSV file, replaced when it is complete.
+        probability: of the intervals.
+        takes_new_levels: whether groups may have levels that the experiment's table did not have.
+    """
+    configure_jax(spec.compute)
+    jax.config.update("jax_enable_x64", True)
+    check_output(spec.layout.results, spec.layout.posterior)
+    shards, data_spec = shards_of(spec)
+    model = model_of(spec, data_spec)
+    if model.takes_all_rows:
+        raise ConfigError(f"model {type(model).__name__} takes all rows as one", "predict needs a model of single rows")
+    about = read_sealed(spec.data_layout.records / "table.json", "run the fetch stage again")
+    _, options = spec.component("source")
+    posterior = open_posterior(spec.layout.posterior)
+    groups = model.grouping_columns()
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = find_outcome(model, shards)
+        new_levels, own = groups if takes_new_levels else (), columns_of(about, outcome.name)
+        new = NewRows(table, about, options, Path(folder), new_levels, groups, own)
+        added = {column: len(levels) for column, levels in new.added.items()}
+        for column, number in added.items():
+            _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
+        predictions = Predictions(model, spec.compute.dtype, posterior, probability, added, BLOCK_CELLS)
+        rows = _RowMaker(new, shards, table)
+        rows.check_absent(predictions, model, outcome.name)
+        size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
+        with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header(outcome, predictions.num_classes))
+            for start in range(0, new.num_rows, size):
+                stop = min(start + size, new.num_rows)
+                made = rows.make(start, stop, size)
+                if (row := predictions.row_beyond(*made)) is not None:
+                    raise DataError(
+                        f"{table}, row {start + row + 1}: {BEYOND}",
+                        "correct the row: the model has no latent for its group or number",
+                    )
+                found = predictions.summarise(*made, start, stop - start)
+                _check_finite(found, table, start)
+                writer.writerows(lines(found, outcome, start, predictions.num_classes))
+    return new.num_rows
+
+
+def _check_finite(found: Summary, table: Path, start: int) -> None:
+    """Refuse predictions that are not numbers, such as those that overflow.
+
+    Raises:
+        DataError: names the file and the row.
+    """
+    kinds = (found.mean, found.low, found.high, found.outcome_low, found.outcome_high)
+    columns = [values.reshape(len(found.mean), -1) for values in kinds if values is not None]
+    is_finite = np.isfinite(np.concatenate(columns, axis=1)).all(axis=1)
+    if not is_finite.all():
+        row = start + int(np.argmin(is_finite)) + 1
+        problem = f"{table}, row {row}: the prediction is infinite or not a number, at some draws at least"
+        raise DataError(problem, "check the row: its numbers may lie far outside of those of the experiment's table")
+
+
+class _RowMaker:
+    """Makes the fields that a model reads from the rows of a new table."""
+
+    def __init__(self, new: NewRows, shards: Shards, path: Path) -> None:
+        self._new, self._shards, self._path = new, shards, path
+        # Fields that the table lacks, and that do not matter, have the values of a training row.
+        self._absent = {k: v[0] for k, v in Shards(shards.path).read_rows(0, 1).items() if k not in new.fields}
+
+    def _raw(self, start: int, stop: int, size: int) -> dict[str, np.ndarray]:
+        chosen = np.minimum(np.arange(size), stop - start - 1)
+        rows = {name: np.asarray(values[start:stop])[chosen] for name, values in self._new.fields.items()}
+        return rows | {name: np.repeat(value[None], size, axis=0) for name, value in self._absent.items()}
+
+    def make(self, start: int, stop: int, size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return fields and entries of rows, padded to a number of rows by repeating the last one.
+
+        Raises:
+            DataError: a field of a row is infinite or not a number, such as the logarithm of an exposure of 0.
+        """
+        raw, group = self._raw(start, stop, size), self._shards.group_field
+        entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
+        # The check below names the row.
+        with np.errstate(all="ignore"):
+            made = self._shards.prepare(raw)
+        for name, values in made.items():
+            cells = np.asarray(values)
+            if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+                row = start + int(np.argwhere(~np.isfinite(cells))[0, 0]) + 1
+                problem = f"{self._path}, row {row}: '{name}', which the model makes of the columns, is infinite or not a number"
+                raise DataError(problem, "correct the row: logarithms, and exposures, need numbers greater than 0")
+        return made, entries
+
+    def check_absent(self, predictions: Predictions, model: Model, outcome: str) -> None:
+        """Refuse a table without a column on which predictions depend.
+
+        Raises:
+            DataError: names the file and the column.
+        """
+        needed = model.prediction_fields()
+        if needed is None and isinstance(self._shards, PreparedShards):
+            needed = self._absent.keys() - {outcome}
+        if needed is None:
+            needed = predictions.fields_used(*self.make(0, 1, 1))
+        for field in self._absent:
+            if field in needed or field == self._shards.group_field:
+                raise self._error(self._new.absent.get(field, [field]))
+
+    def _error(self, columns: Sequence[str]) -> DataError:
+        """Return the error of columns that are not there, or of the first that holds no value."""
+        remedy = "add it to the table, with the values for which to predict"
+        for name in columns:
+            if row := self._new.set_aside.get(name):
+                problem = f"{self._path}, row {row}: '{name}' holds no value, and predictions depend on it"
+                return DataError(problem, remedy.replace("add it to", "write it into"))
+        listed = ", ".join(f"'{name}'" for name in columns)
+        return DataError(f"{self._path}: no column {listed}, on which predictions depend", remedy)
+
+
+def find_outcome(model: Model, shards: Shards) -> Outcome:
+    """Return the column that is the outcome: the one that the model names, or else the one that it returns as its outcome."""
+    plain, name = Shards(shards.path), model.outcome_field()
+    if name is None and not isinstance(shards, PreparedShards):
+        fields = shards.spec().fields.items()
+        name = field_returned(model.outcome, {k: jax.ShapeDtypeStruct((1, *f.shape), f.dtype) for k, f in fields})
+    if name is None or name not in plain.fields:
+        return Outcome("outcome", (), 0.0, 1.0)
+    about = plain.variables.get(name, Variable("number"))
+    return Outcome(name, about.levels, about.mean, about.scale)
+
+
+def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:
+    """Return the columns of a field, as the description of a table has them; none for a field that it does not have."""
+    named = about["fields"].get(field, ())
+    return (named,) if isinstance(named, str) else tuple(named)
+
+
+def header(outcome: Outcome, num_classes: int) -> list[str]:
+    """Return the columns: the number of the row, counted from 1 below any header, and what is predicted."""
+    if not num_classes:
+        return ["row", f"{outcome.name}_mean", "mean_low", "mean_high", f"{outcome.name}_low", f"{outcome.name}_high"]
+    names = class_names(outcome, num_classes)
+    of_classes = [f"{what}[{name}]" for name in names for what in ("probability", "low", "high")]
+    return ["row", outcome.name, *of_classes]
+
+
+def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
+    """Return the classes whose probabilities are given: for two classes, only the second."""
+    if num_classes == 1:
+        return (outcome.levels[1] if len(outcome.levels) == 2 else "1",)
+    return outcome.levels if len(outcome.levels) == num_classes else [str(i) for i in range(num_classes)]
+
+
+def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Iterator[list[Any]]:
+    """Yield the lines of the rows of a block."""
+    if not num_classes:
+        columns = (found.mean, found.low, found.high, found.outcome_low, found.outcome_high)
+        numbers = [None if each is None else each.reshape(-1) * outcome.scale + outcome.mean for each in columns]
+        for i in range(len(found.mean)):
+            yield [start + i + 1, *("" if each is None else float(each[i]) for each in numbers)]
+        return
+    assert found.low is not None
+    assert found.high is not None
+    names = class_names(outcome, num_classes)
+    first = outcome.levels[0] if len(outcome.levels) == 2 else "0"
+    for i in range(len(found.mean)):
+        best = (
+            (names[0] if found.mean[i, 0] >= 0.5 else first) if num_classes == 1 else names[int(found.mean[i].argmax())]
+        )
+        triples = zip(found.mean[i], found.low[i], found.high[i], strict=True)
+        yield [start + i + 1, best, *(float(value) for triple in triples for value in triple)]

@@ -1,0 +1,20 @@
+"""Make the program of a chain group from the specification of a job."""
+
+from __future__ import annotations
+
+from bayesmesh.sampling.program.sizes import ProgramSettings
+from bayesmesh.workflow.specs import StageSpec
+
+
+def program_settings(spec: StageSpec) -> ProgramSettings:
+    """Return the components and settings of a specification of `compile` or `sample`, from which its program is made."""
+    return ProgramSettings(
+        experiment=spec.experiment,
+        model_name=spec.model.name,
+        kernel_name=spec.kernel.name,
+        model=spec.component("model"),
+        kernel=spec.component("kernel"),
+        sampling=spec.sampling,
+        compute=spec.compute,
+        num_chains=spec.num_chains,
+    )

@@ -1,0 +1,84 @@
+"""report: write the page of an experiment, and the index of all pages."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+from bayesmesh.config.loading import load_run
+from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.errors import StoreError
+from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
+from bayesmesh.report.page import write_page
+from bayesmesh.report.provenance import describe_project
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.store.records.receipts import write_receipts
+from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.workflow.condition import Condition, condition_of
+from bayesmesh.workflow.overhead import add_ends
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.specs import StageSpec
+
+
+def run(spec: StageSpec, ledger: Ledger) -> str:
+    """Write the page and return a line for the log."""
+    settings, layout = spec.settings("report"), spec.layout
+    add_ends(ledger, os.environ)
+    with ledger.phase("report"):
+        title, counts = spec.settings("title"), spec.data_layout.sharded
+        page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_project(Path.cwd()))
+    # Without the ledgers of the jobs, because this job's own is written after it.
+    write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
+    # Nearly the last line of a run, so that a failure shows here and not only on the page.
+    return f"{page}, verdict {read_verdict(layout.verdict).verdict}"
+
+
+def run_index(arguments: argparse.Namespace) -> int:
+    """Write the index of existing pages and return the exit code."""
+    plan = Plan(is_partial=True, asked=load_run(Path("config", "config.yaml")).experiments)
+    for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
+        raise error
+    described = {name: describe(plan, name) for name in plan.experiments}
+    shown = {n: page for n, page in described.items() if page.get("damage") or plan.layout(n).page.exists()}
+    sweeps: list[IndexedSweep] = [
+        {
+            "sweep": name, "title": sweep.title, "category": sweep.category,
+            "members": [described[each] for each in sweep.members],
+        }
+        for name, sweep in plan.sweeps.items()
+        if sweep.members.keys() & shown
+    ]  # fmt: skip
+    members = plan.shown_by_others()
+    results, inputs = Path(plan.results), dict[str, str]()
+    for page in (plan.page(name) for name in (*(n for n in shown if n not in members), *(s["sweep"] for s in sweeps))):
+        # The index names a damaged result, and is not made from it.
+        with contextlib.suppress(StoreError):
+            inputs[page.relative_to(results).as_posix()] = check_output(results, page)
+    index = write_index(results, [page for name, page in shown.items() if name not in members], sweeps)
+    seal_other(results, "", "index", [index], arguments.code or "", inputs)
+    logging.getLogger("bayesmesh").info("index: %s", index)
+    return 0
+
+
+def describe(plan: Plan, name: str) -> IndexedPage:
+    """Return what the index shows about an experiment besides its numbers."""
+    experiment, condition = plan.experiments[name], _condition(plan, name)
+    return {
+        "experiment": name, "title": experiment.title, "category": experiment.report.category,
+        "analyses": experiment.requested_analyses(), "damage": condition.damage, "older": condition.older,
+    }  # fmt: skip
+
+
+def _condition(plan: Plan, name: str) -> Condition:
+    """Return the condition of an experiment; files that cannot be read are damage, and stop no other experiment."""
+    try:
+        # Raises if the folder cannot be read, also where no job has left a record.
+        plan.layout(name).page.exists()
+        return condition_of(plan, name)
+    except StoreError as error:
+        return Condition(error.message)
+    except OSError as error:
+        return Condition(f"{error.filename}: cannot be read: {error.strerror}")

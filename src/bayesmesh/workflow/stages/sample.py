@@ -1,0 +1,263 @@
+"""sample: extend one chain group to the requested number of draws."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import math
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.config.versions import DRAWS
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import StoreError
+from bayesmesh.sampling.density.mesh import configure_jax, warn_of_idle_gpu
+from bayesmesh.sampling.density.peers import Peers, resume_together
+from bayesmesh.sampling.density.processes import joined
+from bayesmesh.sampling.density.ranks import ProcessRank, check_num_processes
+from bayesmesh.sampling.loop.identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.loop.interruption import Interruption
+from bayesmesh.sampling.loop.memory import check_disk
+from bayesmesh.sampling.loop.new_chains import explain_new_chains
+from bayesmesh.sampling.loop.segment import Loop
+from bayesmesh.sampling.program.audit import read_lengths
+from bayesmesh.sampling.program.cache import use_cache
+from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
+from bayesmesh.sampling.program.compilation import compile_programs
+from bayesmesh.sampling.program.datasets import DatasetPrograms
+from bayesmesh.sampling.program.sizes import draw_bytes, make_program
+from bayesmesh.sampling.program.starts import NoFiniteStart, explain_start, training_row
+from bayesmesh.sampling.program.values import GroupKey
+from bayesmesh.store.chains.manifests import StopRecord
+from bayesmesh.store.chains.markers import Commit, Facts
+from bayesmesh.store.chains.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
+from bayesmesh.store.layout import group_name, process_folder
+from bayesmesh.store.ledger import Ledger
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.records.sealed import write_sealed, write_sealed_once
+from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.stages.inputs import in_file_of, shards_of
+from bayesmesh.workflow.stages.programs import program_settings
+
+_log = logging.getLogger("bayesmesh")
+
+
+def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, rank: ProcessRank | None = None) -> str:
+    """Sample and return a line for the log. Committed draws stay, however the job ends.
+
+    Args:
+        spec: specification of the stage.
+        ledger: receives times and memory.
+        group: number of the chain group.
+        cores: cores available to this process.
+        rank: rank of this process; a single process if None.
+
+    Raises:
+        NotFinished: the job was asked to stop.
+        StoreError: the store is damaged, was made in another environment, or another process is writing it.
+        ConfigError: the number of processes differs from the experiment's, or a chain has no finite start.
+        PeerError: another process failed.
+    """
+    rank = rank or ProcessRank()
+    settings, compute = spec.sampling, spec.compute
+    check_num_processes(rank, compute.processes, spec.experiment)
+    configure_jax(compute, cores)
+    # Join first: before, there is nothing to finish on a stop request, and JAX must not create an array.
+    with joined(rank) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+        label = f"{spec.experiment} {group_name(group)}"
+        # Several processes stop together, which the loop coordinates.
+        leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
+        with peers.together():
+            use_cache(spec.results)
+            shards, data_spec = shards_of(spec)
+            lengths = read_lengths(spec.layout.audit)
+            sampled = shards.condensed()
+            program = make_program(
+                program_settings(spec), sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks
+            )
+            warn_of_idle_gpu(program.mesh, compute)
+            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+            made_from = {"config": spec.config, "data": shards.fingerprint, "draws": DRAWS}
+            if anew := explain_new_chains(spec.layout, identity, made_from):
+                _log.info("%s", anew)
+            folder = process_folder(spec.layout.group(identity, group), peers.index)
+            lock = held.enter_context(WriterLock(folder, give_up=leave))
+            content = {"segment_draws": lengths.segment_draws, **made_from}
+            store, facts = _open_store(spec, folder, identity, program, content, lock)
+            store.reconcile_manifest(spec.layout.sampled(group_name(group)))
+            ledger.device = facts["device"]
+            compiled = _Programs(program, ledger, peers)
+            compiled.load(_programs_left(store, settings.draws))
+            leave()
+            data = program.read_data(sampled.read_rows, ledger)
+        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
+        # With many datasets, a group has the chains of all of them.
+        key = GroupKey(settings.seed, group * program.num_chains)
+        # Verify before the rule looks at existing draws.
+        last = resume_together(store, peers)
+        with peers.together(), in_file_of(spec):
+            _check_disk(spec, program, last)
+        rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
+        asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
+        asked |= {"label": label, "facts": facts, "peers": peers}
+        loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
+        with _explaining_starts(spec, program, key, sampled):
+            loop.run(settings.draws if rule is None else rule.num_draws, last)
+        num_draws = settings.draws if rule is None else rule.num_draws
+        _state_time(ledger, store.commits(), num_draws)
+        if peers.is_first:
+            _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
+    return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
+
+
+@contextlib.contextmanager
+def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards: Shards) -> Iterator[None]:
+    """Say why no start was finite, and name the experiment's file."""
+    try:
+        yield
+    except NoFiniteStart as failed:
+        with in_file_of(spec):
+            if isinstance(program, DatasetPrograms):
+                alone = program.alone(key, failed.chains, shards.read_rows)
+                raise explain_start(*alone, lambda row: f"{training_row(row)} of its dataset") from None
+            order = shards.source_rows()
+            raise explain_start(
+                program, key, failed.chains, shards.read_rows, lambda row: training_row(int(order[row]))
+            ) from None
+
+
+def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
+    """Return the stopping rule of `sampling.stop`, None without one."""
+    if spec.sampling.stop is None:
+        return None
+    # The diagnostics take a while to import, and most experiments have no rule.
+    from bayesmesh.workflow.stages.stop_rule import make_rule
+
+    return make_rule(spec, data_spec, shards, store, looks)
+
+
+def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:
+    """Refuse draws that this group has yet to make and that the disk cannot hold; with a stopping rule, only warn."""
+    done = last.stop if last is not None and last.phase == "sample" else 0
+    num_bytes = max(0, spec.sampling.draws - done) * draw_bytes(program)
+    if warning := check_disk(num_bytes, spec.layout.folder, is_certain=spec.sampling.stop is None):
+        _log.warning("warning: %s", warning)
+
+
+def _check_same(peers: Peers, work: list[object]) -> None:
+    """Check that all processes do the same work; otherwise they would wait for each other in different programs."""
+    all_work = peers.exchange(work)
+    if any(each != all_work[0] for each in all_work):
+        peers.have_parted = True
+        there = "; ".join(f"process {i}: {each}" for i, each in enumerate(all_work))
+        message = f"the processes were not started for the same run (identity, group, lengths, draws): {there}"
+        raise StoreError(message, "start all of them with the same command, code and results folder")
+
+
+def _open_store(
+    spec: StageSpec, folder: Path, identity: str, program: Program, content: dict[str, Any], lock: WriterLock
+) -> tuple[ChainStore, Facts]:
+    """Open a process's store in this environment; return it and the facts to store with every commit.
+
+    `content` is the record of the identity, unless it exists.
+    """
+    present = environment(program.mesh, program.target.model.packages)
+    record = spec.layout.identity_record(identity)
+    # If the record is lost, the existing chains determine the length of segments.
+    if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:
+        content = {**content, "segment_draws": stored}
+    shared = write_sealed_once(record, content, IDENTITY_REMEDY)
+    if type(shared.get("segment_draws")) is not int:
+        raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
+    about = {"identity": identity, "environment": present}
+    store = ChainStore(folder, shared["segment_draws"], about, lock.check)
+    policy = spec.sampling.on_changed_environment
+    changed = check_environment(store.record["environment"], present, policy, str(store.folder))
+    for difference in changed:
+        _log.warning("warning: continuing in a changed environment, not bitwise reproducible: %s", difference)
+    return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
+
+
+def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
+    """Return the programs of a run that continues from the last commit to `num_draws`."""
+    commits = store.commits()
+    if not commits:
+        return PROGRAMS
+    last = commits[-1]
+    return () if last.phase == "sample" and last.stop >= num_draws else ("segment",)
+
+
+class _Programs(dict[str, Callable[..., Any]]):
+    """Name -> compiled program, from the persistent cache, loaded on first use."""
+
+    def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
+        super().__init__()
+        self._program, self._ledger, self._peers = program, ledger, peers
+
+    def load(self, names: Sequence[str]) -> None:
+        """Load programs; warn about a cache miss if the compile stage has made them all."""
+        missing = [name for name in names if name not in self]
+        for name, made in compile_programs(self._program, self._ledger, missing).items():
+            self[name] = made.compiled
+            if not made.is_warm and self._peers.is_alone:
+                _log.warning(
+                    "the program '%s' was compiled again: the cache keeps no program that calls Python, and none for another device",
+                    name,
+                )
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        # Several processes continue from the last common commit, which may precede this one's last.
+        self.load([name])
+        return self[name]
+
+
+def _state_time(ledger: Ledger, commits: Sequence[Commit], num_draws: int) -> None:
+    """Record the time of all iterations that the draws come from, even if earlier attempts made and committed them.
+
+    The sum is that of an undisturbed run: what a killed attempt lost is not in it, nor are draws beyond `num_draws`.
+    """
+    for phase, limit in (("warmup", math.inf), ("sample", num_draws)):
+        facts = [f for c in commits if c.phase == phase for f in c.all_facts if f["first_new"] < limit]
+        used = [(f, min(1.0, (limit - f["first_new"]) / f["count"])) for f in facts]
+        if used:
+            gradients = round(sum(f["gradients"] * share for f, share in used))
+            detail = f"{round(sum(f['count'] * share for f, share in used))} iterations"
+            ledger.restate(phase, sum(f["seconds"] * share for f, share in used), gradients=gradients, detail=detail)
+
+
+def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:
+    """Write the output of the rule: small, last, and without state."""
+    commits = store.commits()
+    facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
+    content = {
+        "identity": store.record["identity"],
+        "folder": str(store.folder.relative_to(spec.layout.folder)),
+        "num_chains": program.num_reported,
+        "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
+        "kernel": spec.config["kernel"]["name"],
+        "is_adjusted": program.kernel.is_adjusted,
+        "is_population": program.kernel.are_population(program.num_chains),
+        "num_processes": spec.compute.processes,
+        "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
+        "committed_draws": commits[-1].stop,
+        "segment_draws": store.segment_draws,
+        "environment": store.record["environment"],
+        "changed_environment": sorted({d for c in commits for f in c.all_facts for d in f.get("changed_environment", ())}),
+        **_statistics(facts),
+        "stop": stop,
+    }  # fmt: skip
+    write_sealed(spec.layout.sampled(group_name(group)), content)
+
+
+def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:
+    """Summarise over all commits the statistics that the kernel records."""
+    found: dict[str, int | float] = {}
+    if all("acceptance" in f for f in facts):
+        found["acceptance"] = sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts)
+    if all("divergences" in f for f in facts):
+        found["divergences"] = sum(f["divergences"] for f in facts)
+    return found | ({"step_size": facts[-1]["step_size"]} if "step_size" in facts[-1] else {})
