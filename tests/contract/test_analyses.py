@@ -18,7 +18,7 @@ from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.refit_settings import Folds, LeftOut
 from bayesmesh.config.registry import list_components, load_component, options_class, resolve_component
-from bayesmesh.operations.check.analysis import OTHER, find_offering, make_posterior, named_in, names_others
+from bayesmesh.operations.check.posteriors import OTHER, find_offering, make_posterior, named_in, names_others
 from bayesmesh.workflow.flow import STAGES
 
 NAMES = list_components("analysis")

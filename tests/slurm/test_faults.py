@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bayesmesh.operations.status.chain_progress import read_group
+from bayesmesh.operations.status.chains import read_group
 from bayesmesh.store.chains.markers import marker_names
 from bayesmesh.store.ledger import read_rows
 from loopback import MAX_MINUTES, Cluster

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from bayesmesh.config.blocks import METRICS, ComputeSettings
 from bayesmesh.config.experiment import component_options
 from bayesmesh.config.named_code import load_named
-from bayesmesh.config.registry import component_path, list_components, resolve_component
+from bayesmesh.config.registry import component_path, list_components
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.check.line import FAILS, Line
+from bayesmesh.operations.check.line import FAILS, Line, resolve
 from bayesmesh.workflow.plan import Plan
 
 KINDS = ("model", "source", "kernel", "analysis")
@@ -32,8 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model is None and arguments.experiment is None:
         raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
     kind = arguments.kind or _kind_of(arguments.model)
-    # Loaded here, so that the command line starts without JAX.
-    importlib.import_module("bayesmesh.sampling.density.mesh").configure_jax(ComputeSettings(dtype="float64"))
+    from bayesmesh.sampling.density.mesh import configure_jax
+
+    configure_jax(ComputeSettings(dtype="float64"))
     title, lines = _lines(kind, arguments.model, arguments.experiment)
     print(title, flush=True)
     failures = 0
@@ -62,30 +60,28 @@ def _kind_of(name: str | None) -> str:
 
 def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, Iterator[Line]]:
     """Return a title and the outcomes of the checks."""
+    # Each kind is imported by itself, and after JAX is configured.
     if kind == "model":
-        subject = importlib.import_module("bayesmesh.operations.check.model")
-        found = subject.find_subject(Path("config"), name, experiment)
-        checks = importlib.import_module("bayesmesh.operations.check.checks")
-        return f"model {found.name} on {found.origin}", checks.check(found)
+        from bayesmesh.operations.check import models
+
+        found = models.find_subject(Path("config"), name, experiment)
+        return f"model {found.name} on {found.origin}", models.check(found)
     if kind == "analysis":
+        from bayesmesh.operations.check import analyses
+
         if name is None:
             raise ConfigError("which analysis? none was given", "bayesmesh check ANALYSIS --experiment NAME")
-        prepared: tuple[str, Iterator[Line]] = importlib.import_module("bayesmesh.operations.check.analyses").prepare(
-            name, experiment
-        )
-        return prepared
+        return analyses.prepare(name, experiment)
     given, name = _options(kind, name, experiment)
-    try:
-        cls, options = resolve_component(kind, name, given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{kind} '{name}': option {where}: {first['msg']}", "give an experiment that sets it: --experiment NAME") from error  # fmt: skip
+    cls, options = resolve(kind, name, given)
     path = component_path(kind, name)
-    checks = importlib.import_module(f"bayesmesh.operations.check.{kind}_checks")
     if kind == "source":
-        return f"source {name}", checks.check(name, cls, options, path)
-    return f"kernel {name} on a normal posterior", checks.check(cls, options, path)
+        from bayesmesh.operations.check import sources
+
+        return f"source {name}", sources.check(name, cls, options, path)
+    from bayesmesh.operations.check import kernels
+
+    return f"kernel {name} on a normal posterior", kernels.check(cls, options, path)
 
 
 def _options(kind: str, name: str | None, experiment: str | None) -> tuple[Mapping[str, Any], str]:

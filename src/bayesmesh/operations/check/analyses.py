@@ -18,18 +18,19 @@ import jax
 
 from bayesmesh.analyses.base import Analysis, draw_shapes
 from bayesmesh.analyses.figures.sections import Section
+from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.files import hash_file
-from bayesmesh.operations.check.analysis import (
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options, run_checks
+from bayesmesh.operations.check.posteriors import (
     BlockedPosterior,
     Checked,
     bytes_per_draw,
     find_checked,
     write_longer,
 )
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
 
 FEW_DRAWS, ADDED_BYTES, LARGEST_DRAW = 16, 2**20, 2**15
 """Draws of the shorter posterior, additional bytes of the longer one, and the largest draw for which this is tried."""
@@ -91,34 +92,17 @@ def _check(checked: Checked, folder: Path, held: contextlib.ExitStack) -> Iterat
         try:
             with explaining([source], method=checked.analysis_class.run):
                 ran = _run_twice(checked, folder / "checked")
-        except UserError as error:
-            yield Line("run", FAILS, error.message, error.remedy or f"correct `run` in {source}")
+        except (UserError, OSError) as error:
+            problem = error.message if isinstance(error, UserError) else f"{error.filename}: {error.strerror}"
+            yield Line("run", FAILS, problem, getattr(error, "remedy", "") or f"correct `run` in {source}")
             return
-        except OSError as error:
-            yield Line("run", FAILS, f"{error.filename}: {error.strerror}", f"correct `run` in {source}")
-            return
-        for what, one in CHECKS.items():
-            try:
-                with explaining([source]):
-                    yield one(what, ran)
-            except UserError as error:
-                yield Line(what, FAILS, error.message, error.remedy)
+        yield from run_checks(CHECKS, ran, source)
 
 
 def check_declarations(name: str, checked: Checked) -> Line:
     """Check that the class agrees with its source text, and that pages have descriptions of it and its options."""
     declaration, cls = checked.declaration, checked.analysis_class
-    for attribute in (
-        "pretty_name",
-        "outputs",
-        "verb",
-        "folder",
-        "message",
-        "reads",
-        "needs_of_source",
-        "needs_of_model",
-        "checks_model",
-    ):
+    for attribute in (each for each in AnalysisDeclaration.model_fields if each not in ("name", "path")):
         declared = getattr(declaration, attribute)
         if getattr(cls, attribute, declared) != declared:
             seen = f"`{attribute}` is {getattr(cls, attribute)!r}, and the text of the class says {declared!r}"
@@ -241,7 +225,7 @@ def check_imports(name: str, ran: Ran) -> Line:
     declaration = ran.checked.declaration
     code = (
         "import sys\nfrom pathlib import Path\nfrom bayesmesh.config.declarations import declared\n"
-        "from bayesmesh.config.registry import load_component, options_class, options_class\n"
+        "from bayesmesh.config.registry import load_component, options_class\n"
         f"found = declared({declaration.name!r})\n"
         f"options = options_class('analysis', found.name).model_validate_json({ran.checked.options.model_dump_json()!r}, strict=False)\n"
         f"made = load_component('analysis', found.name)(options)\n"

@@ -17,7 +17,7 @@ from bayesmesh.data.base import Dataset, RowArray, Source
 from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
-from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options, run_checks
 from bayesmesh.store.records.files import find_files
 
 _BLOCK_ROWS = 4096
@@ -67,12 +67,7 @@ def check(name: str, source_class: type[Source], options: Settings, path: Path) 
         listed = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         yield Line("read", OK, f"{listed}, in fields {', '.join(sorted(dataset.rows))}")
         read = Read(name, source_class, options, folder, dataset)
-        for what, one in CHECKS.items():
-            try:
-                with explaining([path]):
-                    yield one(what, read)
-            except UserError as error:
-                yield Line(what, FAILS, error.message, error.remedy or f"correct `read` in {path}")
+        yield from run_checks(CHECKS, read, path, f"correct `read` in {path}")
 
 
 def _arrays(dataset: Dataset) -> dict[str, RowArray]:

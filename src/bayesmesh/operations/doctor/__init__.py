@@ -14,8 +14,11 @@ from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
 from bayesmesh.operations.doctor.hardware import check_jax, check_machine
 from bayesmesh.operations.doctor.storage import check_configuration, check_disk, check_mirror
 
-CHECKS = (check_machine, check_scheduler, check_jax, check_disk, check_mirror, check_configuration, check_site)
-"""In the order of the table."""
+CHECKS = {
+    "machine": check_machine, "Slurm": check_scheduler, "JAX": check_jax, "disk": check_disk, "data": check_mirror,
+    "config": check_configuration, "site": check_site,
+}  # fmt: skip
+"""Group -> its check, in the order of the table; it yields the fields of each finding after the group."""
 
 
 def examine(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> list[Finding]:
@@ -28,8 +31,8 @@ def examine(results: Path, environ: Mapping[str, str], config: Path = Path("conf
     """
     # In parallel, because a hanging driver or scheduler delays its check until the timeout.
     with ThreadPoolExecutor(len(CHECKS)) as pool:
-        groups = pool.map(lambda check: check(results, environ, config), CHECKS)
-        return [finding for findings in groups for finding in findings]
+        groups = pool.map(lambda check: list(check(results, environ, config)), CHECKS.values())
+        return [Finding(group, *row) for group, rows in zip(CHECKS, groups, strict=True) for row in rows]
 
 
 def render(findings: list[Finding], seconds: float | None = None) -> str:

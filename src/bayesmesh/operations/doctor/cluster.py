@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask, group
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask
 from bayesmesh.sampling.density.ranks import find_rank
 from bayesmesh.store.slurm_job import SHOWN
 from bayesmesh.workflow.site import Site, check_with_scheduler, load_site
@@ -19,7 +19,6 @@ PROFILES = {"slurm-cpu": ("cpu", False), "slurm-gpu": ("gpu", False), "slurm-gpu
 """Profile -> kind of its nodes, and whether one job takes several; the arguments that each profile passes."""
 
 
-@group("Slurm")
 def check_scheduler(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Check the scheduler; a machine without one is fine."""
     yield _processes(environ)
@@ -60,7 +59,6 @@ def _partitions(environ: Mapping[str, str]) -> Row:
     return "partitions", "; ".join(rows) or "none"
 
 
-@group("site")
 def check_site(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Load the site and test with the scheduler the largest job of each profile; nothing is submitted."""
     try:

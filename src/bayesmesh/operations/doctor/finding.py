@@ -1,12 +1,10 @@
-"""The result of a check."""
+"""The result of a check, and commands of other programs that checks run."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 OK = "ok"
 WARNS = "warns"
@@ -37,23 +35,6 @@ class Finding:
     def __post_init__(self) -> None:
         if (self.state == OK) == bool(self.remedy):
             raise ValueError(f"{self.name}: give a remedy if and only if the state is not OK")
-
-
-Check = Callable[[Path, Mapping[str, str], Path], list[Finding]]
-"""Arguments: folder of results, which may not exist yet; environment variables; folder of the configuration."""
-
-
-def group(name: str) -> Callable[[Callable[[Path, Mapping[str, str], Path], Iterator[Row]]], Check]:
-    """Return a decorator that turns a function that yields rows of one group into a check."""
-
-    def decorate(rows: Callable[[Path, Mapping[str, str], Path], Iterator[Row]]) -> Check:
-        @functools.wraps(rows)
-        def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-            return [Finding(name, *row) for row in rows(results, environ, config)]
-
-        return check
-
-    return decorate
 
 
 def ask(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask, group
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask
 from bayesmesh.store.machine import usable_cores
 from bayesmesh.store.slurm_job import job_id, job_memory
 from bayesmesh.workflow.gpus import tpu_chips
@@ -33,7 +33,6 @@ _V1, _V2 = "memory.limit_in_bytes", "memory.max"
 """Files with the limit of a control group, for both versions; `max` means no limit."""
 
 
-@group("machine")
 def check_machine(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Report host, cores, memory, GPUs and TPUs."""
     yield "host", socket.gethostname()
@@ -118,11 +117,11 @@ def describe_gpus(environ: Mapping[str, str]) -> Iterator[Row]:
         yield "visible GPUs", f"CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'}", *problem
 
 
-@group("JAX")
 def check_jax(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Start JAX, list its devices and multiply two matrices."""
     variables = {**environ, "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_COMPILATION_CACHE_DIR": ""}
-    said = ask([sys.executable, "-m", "bayesmesh.operations.doctor.probe"], variables, JAX_SECONDS)
+    script = "from bayesmesh.operations.doctor import hardware; hardware.probe_jax()"
+    said = ask([sys.executable, "-c", script], variables, JAX_SECONDS)
     if said is None:
         remedy = "a driver hangs or the file system is slow: try again, then try JAX_PLATFORMS=cpu"
         yield "platform", f"JAX did not start in {JAX_SECONDS:.0f} s", BLOCKS, remedy
@@ -131,6 +130,32 @@ def check_jax(results: Path, environ: Mapping[str, str], config: Path) -> Iterat
         yield "platform", f"JAX cannot start: {last[-300:]}", BLOCKS, _start_remedy(last, environ)
     else:
         yield from describe_jax(json.loads(said.stdout.splitlines()[-1]), environ)
+
+
+def probe_jax() -> None:
+    """Print one line of JSON: JAX's version and platform, the kind of each device, and the number of GPU device files.
+
+    With them comes the largest relative error of a float32 matrix product.
+    """
+    import jax
+    import numpy as np
+
+    # The settings of `sampling.density.mesh.configure_jax`.
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_default_matmul_precision", "highest")
+    devices = jax.devices()
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(2, 256, 256)).astype(np.float32)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    error = np.max(np.abs(np.asarray(jax.numpy.dot(a, b)) - exact)) / np.max(np.abs(exact))
+    seen = {
+        "version": jax.__version__,
+        "platform": devices[0].platform,
+        "kinds": [d.device_kind for d in devices],
+        "error": float(error),
+        "gpu_files": len(list(Path("/dev").glob("nvidia[0-9]*"))),
+    }
+    print(json.dumps(seen))
 
 
 def _start_remedy(message: str, environ: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from bayesmesh.config.loading import load_all
 from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.data.sources import _movielens_files, mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
-from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, group
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row
 
 LEAST_FREE_GIB = 2.0
 SLOW_FLUSH_SECONDS = 0.5
@@ -26,7 +26,6 @@ FOLDERS = {"mnist": tuple(mnist.FILES), "ml-1m": _movielens_files.FILES}
 """Folder of the mirror -> files that `fetch` needs in it."""
 
 
-@group("disk")
 def check_disk(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Write, flush, rename and link small files beside the results, and remove them."""
     place = _existing(results)
@@ -113,7 +112,6 @@ def _size(path: Path) -> int:
     return 0
 
 
-@group("data")
 def check_mirror(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Check the mirror of real data; without one, `fetch` downloads them."""
     named = environ.get(MIRROR_VARIABLE)
@@ -140,7 +138,6 @@ def _missing(mirror: Path, name: str) -> list[str] | None:
     return [file for file in FOLDERS[name] if not (folder / file).is_file()] if folder.is_dir() else None
 
 
-@group("config")
 def check_configuration(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Load every experiment, like each start of the workflow."""
     try:

@@ -25,7 +25,7 @@ _FILES = {
     "config.yaml": "config/config.yaml",
     "growth.yaml": "config/experiments/growth.yaml",
     "trees.csv": "data/trees.csv",
-    "template_project_growth.py": "new_project/models/growth.py",
+    "growth.py": "new_project/models/growth.py",
     "contracts.txt": "tests/test_contracts.py",
 }
 """Template -> file of the project, in which `new_project` is the name of its package."""

@@ -185,13 +185,13 @@ def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
         return [("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
     if package:
         return [
-            (f"template_{kind}.py", Path(package, _folder_in_project(kind), f"{name}.py")),
-            (f"template_{kind}_check.py", Path("tests", f"test_{name}.py")),
+            (f"{kind}.py", Path(package, _folder_in_project(kind), f"{name}.py")),
+            (f"{kind}_check.py", Path("tests", f"test_{name}.py")),
         ]
     folder = FOLDERS[kind]
     return [
-        (f"template_{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
-        (f"template_{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
+        (f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
+        (f"{kind}_check.py", Path("tests", "unit", folder, f"test_{name}.py")),
     ]
 
 
@@ -226,7 +226,7 @@ def _fill(kind: str, name: str, text: str, package: str = "") -> str:
         else f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
     )
     names = {
-        f"bayesmesh.operations.scaffold.templates.template_{kind}": module,
+        f"bayesmesh.operations.scaffold.templates.{kind}": module,
         f'declared("new_{kind}")': f'declared("{module}:{own}")' if package else f'declared("{name}")',
         f"new_{kind}": name,
         f"New {kind}": spoken,

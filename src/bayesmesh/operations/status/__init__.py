@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from bayesmesh.operations.status.progress_table import status_table
+from bayesmesh.operations.status.table import status_table
 from bayesmesh.workflow.plan import Plan
 
 __all__ = ["run", "status_table", "watch"]

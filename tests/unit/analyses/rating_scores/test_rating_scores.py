@@ -23,7 +23,7 @@ from bayesmesh.analyses.rating_scores.hidden_ratings import (
 )
 from bayesmesh.analyses.rating_scores.scores import Users, holds, resample, score_ratings
 from bayesmesh.data.shards import Shards
-from bayesmesh.operations.check.analysis import make_posterior
+from bayesmesh.operations.check.posteriors import make_posterior
 from bayesmesh.store.posterior.reader import Posterior
 
 

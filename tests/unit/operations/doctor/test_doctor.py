@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ def commands(tmp_path: Path) -> Callable[..., dict[str, str]]:
         return {"PATH": str(folder)}
 
     return make
+
+
+def findings(rows: Iterable[tuple[str, ...]]) -> list[Finding]:
+    return [Finding("a group", *row) for row in rows]
 
 
 def one(findings: list[Finding], name: str) -> Finding:
@@ -103,18 +107,12 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
     assert found.state == state
 
 
-# -- Slurm -------------------------------------------------------------------------------------------------------------
-
-
-# -- JAX ---------------------------------------------------------------------------------------------------------------
-
-
 # -- storage -----------------------------------------------------------------------------------------
 
 
 def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
     # Not by permissions, which a superuser does not feel.
-    found = doctor_storage.check_disk(Path("/proc/self/results"), {}, tmp_path)
+    found = findings(doctor_storage.check_disk(Path("/proc/self/results"), {}, tmp_path))
     assert [f.state for f in found] == [BLOCKS]
     assert found[0].remedy.startswith("make ")
 
@@ -124,13 +122,13 @@ def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(doctor_storage, "_exercise", fail)
-    (found,) = doctor_storage.check_disk(tmp_path, {}, tmp_path)
+    (found,) = findings(doctor_storage.check_disk(tmp_path, {}, tmp_path))
     assert found.seen.endswith("No space left on device")
     assert found.remedy.startswith("free some space")
 
 
 def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
-    (found,) = doctor_storage.check_configuration(tmp_path, {}, tmp_path / "config")
+    (found,) = findings(doctor_storage.check_configuration(tmp_path, {}, tmp_path / "config"))
     assert found.state == BLOCKS
     assert "cannot be read" in found.seen
 
@@ -138,11 +136,11 @@ def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
 def test_a_wrong_site_blocks(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
     environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
-    (found,) = cluster.check_site(tmp_path, environ, tmp_path)
+    (found,) = findings(cluster.check_site(tmp_path, environ, tmp_path))
     assert found.state == BLOCKS
     assert "max_minuts" in found.seen
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
-    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+    assert [f.state for f in findings(cluster.check_site(tmp_path, environ, tmp_path))] == [OK], "no scheduler to ask"
 
 
 def test_the_scheduler_is_asked_as_the_profiles_do(
@@ -157,7 +155,7 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
             raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
 
     monkeypatch.setattr(cluster, "check_with_scheduler", refuse)
-    found = cluster.check_site(tmp_path, environ, tmp_path)
+    found = findings(cluster.check_site(tmp_path, environ, tmp_path))
     assert one(found, "profiles").seen == "the scheduler accepts jobs of slurm-cpu, slurm-gpu"
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
@@ -166,4 +164,6 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
         raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
 
     monkeypatch.setattr(cluster, "check_with_scheduler", hang)
-    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+    assert [f.state for f in findings(cluster.check_site(tmp_path, environ, tmp_path))] == [OK, WARNS], (
+        "it is said once"
+    )

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.operations.status import progress_table, status_table
+from bayesmesh.errors import NOT_AGAIN
+from bayesmesh.operations.status import status_table, table
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.workflow.job_files import job_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue, parse_queue
 from resealing import seal_as
@@ -46,10 +48,10 @@ def _seal(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
 def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
     """The cells of an experiment's line, by column."""
     lines = status_table(plan, now).splitlines()
-    starts = [lines[0].index(title) for title in progress_table.HEADER]
+    starts = [lines[0].index(title) for title in table.HEADER]
     (line,) = [line for line in lines if line.startswith(name + " ")]
     cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
-    return dict(zip(progress_table.HEADER, cells, strict=True))
+    return dict(zip(table.HEADER, cells, strict=True))
 
 
 def _lock(folder: Path, heartbeat: float) -> None:
@@ -215,6 +217,21 @@ QUEUED = {
 @pytest.mark.parametrize("line", QUEUED)
 def test_a_job_in_the_queue_is_the_state(plan: Plan, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     jobs = parse_queue(line.format("/here"), ["listed"], Path("/here"))
-    monkeypatch.setattr(progress_table, "read_queue", lambda *_: Queue(jobs))
+    monkeypatch.setattr(table, "read_queue", lambda *_: Queue(jobs))
     found = row(plan, "listed")
     assert (found["state"], found["where"]) == QUEUED[line]
+
+
+def test_a_job_that_failed_for_good_is_named_with_its_error(plan: Plan) -> None:
+    fetch = job_of(plan.specification("fetch", "begun"))
+    fetch.log.parent.mkdir(parents=True)
+    said = "10:00:00 fetch data\n10:00:01 error: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell\n"
+    fetch.log.write_text(f"{said}10:00:01 {NOT_AGAIN}\n")
+    plan.layout("begun").folder.mkdir(parents=True)
+    assert "begun       failed: fetch" in status_table(plan)
+    assert "begun: fetch failed: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell" in status_table(plan)
+    # Another attempt may succeed, as after a full disk, or has.
+    for log in (said, "10:00:00 fetch data\n10:00:01 fetched\n"):
+        fetch.log.write_text(log)
+        assert "begun       begun " in status_table(plan)
+        assert "failed" not in status_table(plan)

@@ -1,4 +1,4 @@
-"""status: the progress of a chain group, from its lock and the names and newest facts of its markers.
+"""status: the progress of chain groups, from their locks, the names and newest facts of their markers, and committed draws.
 
 `ChainStore` is for writers and creates folders; this module only reads. A file may vanish between listing and reading.
 """
@@ -10,13 +10,23 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pydantic
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_bytes
 from bayesmesh.store.chains.markers import DAMAGE_REMEDY, MARKER, Ended
 from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
+
+if TYPE_CHECKING:
+    import zarr
+
+LOG_DENSITY = "sample_stats/lp"
+
+MOST_DRAWS = 2000
+"""Number of newest draws to read: one value per draw and chain, so reading takes milliseconds."""
 
 FEWEST_DRAWS = 8
 """Smallest number of draws per chain for which R-hat is shown."""
@@ -171,3 +181,54 @@ def _read[T: pydantic.BaseModel](path: Path, kind: type[T]) -> T | None:
         first = error.errors()[0]
         where = "".join(f"{key}: " for key in first["loc"])
         raise StoreError(f"{path}: is damaged: {where}{first['msg']}", DAMAGE_REMEDY) from error
+
+
+# -- the log density so far -----------------------------------------------------------------------------------------
+
+
+_REMEDY = "check its permissions; `bayesmesh verify` lists all damage"
+
+
+def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] | None:
+    """Return R-hat and bulk effective sample size of the log density over all chains.
+
+    NaN if undefined, None if too few draws are there. For many datasets, they are those of the worst.
+
+    Reads only committed draws in place, which no writer touches again, not staged ones. Returns None for fewer than
+    eight such draws per chain.
+
+    Raises:
+        StoreError: draws are damaged.
+    """
+    # Imported late, because the imports take most of a second.
+    from bayesmesh.diagnostics.convergence import convergence_table
+    from bayesmesh.store.arrays import read_part
+    from bayesmesh.store.chains.arrays import DRAWS
+
+    found = [(group, array) for group in groups if (array := _log_density(group.folder / DRAWS)) is not None]
+    # A writer extends the array only after its draws are in place.
+    done = min((n for group, array in found for n in (group.done, array.shape[1])), default=0)
+    if len(found) < len(groups) or done < FEWEST_DRAWS:
+        return None
+    newest = slice(max(0, done - MOST_DRAWS), done)
+    try:
+        chains = [read_part(array, slice(None), newest) for _, array in found]
+    except StoreError as error:
+        raise StoreError(error.message, _REMEDY) from error
+    draws = np.concatenate(chains)
+    table = convergence_table(draws.reshape(*draws.shape[:2], -1))
+    return float(table["r_hat"].max()), float(table["ess_bulk"].min())
+
+
+def _log_density(draws: Path) -> zarr.Array | None:
+    """Return the log density of the draws in place, (chain, draw); None before the first."""
+    if not (draws / LOG_DENSITY / "zarr.json").exists():
+        return None
+    import zarr
+
+    from bayesmesh.store.arrays import open_group
+
+    array = open_group(draws).get(LOG_DENSITY)
+    if not isinstance(array, zarr.Array):
+        raise StoreError(f"{draws / LOG_DENSITY}: is damaged: not an array", _REMEDY)
+    return array

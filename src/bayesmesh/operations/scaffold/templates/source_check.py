@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.operations.scaffold.templates.template_source import NewSource, Options
+from bayesmesh.operations.scaffold.templates.source import NewSource, Options
 
 
 def test_rows_follow_the_options(tmp_path: Path) -> None:

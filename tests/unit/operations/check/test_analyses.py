@@ -13,7 +13,7 @@ from bayesmesh.cli import main
 from bayesmesh.config.registry import forget_files
 from bayesmesh.operations.check import analyses as analysis_checks
 
-TEMPLATE = Path(__file__).parents[4] / "src/bayesmesh/operations/scaffold/templates/template_analysis.py"
+TEMPLATE = Path(__file__).parents[4] / "src/bayesmesh/operations/scaffold/templates/analysis.py"
 GOOD = TEMPLATE.read_text().replace("NewAnalysis", "Moments")
 WRITE = 'write_text(files["moments.csv"], table.to_csv(index=False))'
 

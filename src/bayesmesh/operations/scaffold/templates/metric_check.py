@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.kernels.base import Position
-from bayesmesh.operations.scaffold.templates.template_metric import NewMetric
+from bayesmesh.operations.scaffold.templates.metric import NewMetric
 
 
 def test_scales_are_the_standard_deviations() -> None:

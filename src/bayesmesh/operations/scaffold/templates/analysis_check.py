@@ -11,7 +11,7 @@ import pandas as pd
 
 from bayesmesh.analyses.base import Subject
 from bayesmesh.config.declarations import declared
-from bayesmesh.operations.scaffold.templates.template_analysis import NewAnalysis, Options
+from bayesmesh.operations.scaffold.templates.analysis import NewAnalysis, Options
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior

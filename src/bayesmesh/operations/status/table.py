@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +12,19 @@ from pathlib import Path
 from bayesmesh.analyses.figures import formats
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
-from bayesmesh.errors import StoreError, UserError, explain_os_error
+from bayesmesh.errors import NOT_AGAIN, StoreError, UserError, explain_os_error, last_error
 from bayesmesh.files import read_json
-from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
-from bayesmesh.operations.status.failed_jobs import failed_job
+from bayesmesh.operations.status.chains import (
+    FEWEST_DRAWS,
+    GroupProgress,
+    current_groups,
+    log_density_so_far,
+    read_group,
+)
 from bayesmesh.report.fit_badge import FitBadge, read_fit
 from bayesmesh.store.chains.manifests import GroupManifest, read_manifest
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.workflow.condition import Condition, condition_of
+from bayesmesh.workflow.condition import Condition, condition_of, jobs_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import QueuedJob, read_queue
 
@@ -30,6 +36,9 @@ HEADER = (
 
 REASONS = {"met": "rule met", "seconds": "time up", "draws": "limit"}
 """Reason for which a rule ended sampling -> text shown beside the draws."""
+
+_TAIL_BYTES = 2**16
+"""Number of bytes at the end of a log that contain its error; before it, a long run has a line every few seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,9 +239,6 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
         return r_hat, ess, "-" if verdict.num_divergences is None else str(verdict.num_divergences)
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
-    # Imported late, because the import takes most of a second.
-    from bayesmesh.operations.status.draws import log_density_so_far
-
     found = log_density_so_far(groups)
     return ("-", "-", "-") if found is None else (f"~{formats.r_hat(found[0])}", f"~{found[1]:.0f}", "-")
 
@@ -260,3 +266,22 @@ def age(seconds: float) -> str:
         if seconds >= size * (2 if unit != "min" else 1):
             return f"{int(seconds // size)} {unit}"
     return f"{max(0, int(seconds))} s"
+
+
+def failed_job(plan: Plan, name: str) -> tuple[str, str]:
+    """Return the first job, in the order of the flow, whose last attempt failed, and its error; empty where none has.
+
+    Attempts that were killed, or that another one may continue, do not count as failed. A job that has succeeded since has a new log.
+    """
+    for _, job in jobs_of(plan, name):
+        said = _tail(job.log) if job.log.is_file() else ""
+        found = last_error(said) if said.rstrip().endswith(NOT_AGAIN) else None
+        if found is not None:
+            return job.name, str(found)
+    return "", ""
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return file.read().decode("utf-8", errors="replace")

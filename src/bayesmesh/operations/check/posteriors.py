@@ -22,6 +22,7 @@ from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.errors import ConfigError
+from bayesmesh.operations.check.line import resolve
 from bayesmesh.store.arrays import chunk_shape, create_array, dimension_names, open_group, write_array, write_texts
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
@@ -98,7 +99,9 @@ def find_checked(name: str, experiment: str | None, results: Path, scratch: Path
             f"run `snakemake {layout.experiment}` first",
         )
     is_requested = name in asked.requested_analyses()
-    analysis_class, options = _resolve(name, asked.analysis_settings(name) if is_requested else None)
+    analysis_class, options = resolve(
+        "analysis", name, asked.analysis_settings(name).model_dump() if is_requested else {}
+    )
     others = {}
     if is_requested:
         named = asked.named_experiments(name)
@@ -127,18 +130,6 @@ def _of_spec(spec: StageSpec) -> tuple[ExperimentLayout, Bind]:
     return spec.layout, bind
 
 
-def _resolve(name: str, settings: Any) -> tuple[type[Any], Any]:
-    """Return class and options of an analysis."""
-    try:
-        return resolve_component("analysis", name, settings.model_dump() if settings is not None else {})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(
-            f"analysis '{name}': option {where}: {first['msg']}", "give an experiment that sets it: --experiment NAME"
-        ) from error
-
-
 def _built_in(name: str, scratch: Path) -> Checked:
     """Return an analysis on small data and a posterior of draws from the prior: two chains of three."""
     declaration = declared(name)
@@ -146,7 +137,7 @@ def _built_in(name: str, scratch: Path) -> Checked:
     try:
         analysis_class, options = resolve_component("analysis", name, settings)
     except ValidationError:
-        analysis_class, options = _resolve(name, None)
+        analysis_class, options = resolve("analysis", name, {})
     source, model = (find_offering(kind, declaration.needs(kind)) for kind in ("source", "model"))
     reads = declaration.reads
     layout, bind = make_posterior(scratch, "own", source, model, seed=1, reads=reads)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
-from bayesmesh.operations.scaffold.templates.template_kernel import NewKernel, Options
+from bayesmesh.operations.scaffold.templates.kernel import NewKernel, Options
 
 NUM_CHAINS = 10_000
 

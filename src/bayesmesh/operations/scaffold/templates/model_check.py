@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.operations.scaffold.templates.template_model import NewModel, Options
+from bayesmesh.operations.scaffold.templates.model import NewModel, Options
 
 
 def test_likelihood_is_that_of_scipy() -> None:

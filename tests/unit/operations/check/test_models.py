@@ -16,8 +16,8 @@ from bayesmesh.config.registry import component_path
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian, Options
-from bayesmesh.operations.check import checks
-from bayesmesh.operations.check.model import Subject, find_subject
+from bayesmesh.operations.check import models
+from bayesmesh.operations.check.models import Subject, find_subject
 
 tfd = tfp.distributions
 
@@ -88,7 +88,7 @@ FAST = ("prior", "gradient", "sharding", "prediction")
 @pytest.fixture
 def fast(monkeypatch) -> None:
     """Leave out the checks that sample."""
-    monkeypatch.setattr(checks, "CHECKS", {k: checks.CHECKS[k] for k in FAST})
+    monkeypatch.setattr(models, "CHECKS", {k: models.CHECKS[k] for k in FAST})
 
 
 @pytest.mark.usefixtures("fast")
@@ -103,9 +103,9 @@ def fast(monkeypatch) -> None:
     ],
 )
 def test_a_mistake_is_named(model_class: type[Gaussian], name: str, said: str) -> None:
-    lines = {line.name: line for line in checks.check(subject_of(model_class))}
+    lines = {line.name: line for line in models.check(subject_of(model_class))}
     failed = lines[name]
-    assert failed.state == checks.FAILS
+    assert failed.state == models.FAILS
     assert said in failed.seen
     assert failed.remedy
     assert "remedy: " in failed.text()
@@ -113,20 +113,20 @@ def test_a_mistake_is_named(model_class: type[Gaussian], name: str, said: str) -
 
 @pytest.mark.usefixtures("fast")
 def test_a_right_model_passes() -> None:
-    lines = list(checks.check(subject_of(Gaussian)))
+    lines = list(models.check(subject_of(Gaussian)))
     assert [line.name for line in lines] == ["options", "shapes", *FAST]
-    assert {line.state for line in lines} == {checks.OK}
+    assert {line.state for line in lines} == {models.OK}
 
 
 def test_calibration_sees_predictions_of_another_distribution(monkeypatch) -> None:
     """Calibration and a short run; the numbers are small, for the defect is large."""
-    monkeypatch.setattr(checks, "NUM_DATASETS", 40)
-    monkeypatch.setattr(checks, "NUM_WARMUP", 80)
-    monkeypatch.setattr(checks, "CHECKS", {k: checks.CHECKS[k] for k in ("calibration", "sampling")})
-    lines = {line.name: line for line in checks.check(subject_of(OtherNoise))}
-    assert lines["calibration"].state == checks.FAILS
+    monkeypatch.setattr(models, "NUM_DATASETS", 40)
+    monkeypatch.setattr(models, "NUM_WARMUP", 80)
+    monkeypatch.setattr(models, "CHECKS", {k: models.CHECKS[k] for k in ("calibration", "sampling")})
+    lines = {line.name: line for line in models.check(subject_of(OtherNoise))}
+    assert lines["calibration"].state == models.FAILS
     assert "are not uniform" in lines["calibration"].seen
-    assert lines["sampling"].state == checks.OK
+    assert lines["sampling"].state == models.OK
 
 
 def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkeypatch) -> None:
