@@ -136,7 +136,7 @@ def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copytree(finished, folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr("bayesmesh.workflow.stages.compile.configure_jax", lambda *_: None)
+    monkeypatch.setattr("bayesmesh.sampling.density.mesh.configure_jax", lambda *_: None)
     jax.config.update("jax_enable_x64", True)
     # Modules of one name, in another folder each time.
     forget_files()

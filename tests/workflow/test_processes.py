@@ -21,6 +21,7 @@ from bayesmesh.files import write_json
 from bayesmesh.sampling.density.processes import LEAVE_SECONDS
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.job_files import job_of
 from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages import fetch, shard
@@ -120,7 +121,8 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         }
         experiment = Experiment(name, experiment_class().model_validate(whole), results, variables)
         for stage in (fetch, shard):
-            stage.run(experiment.spec(stage.__name__.rpartition(".")[2]), Ledger(results / "ledger.jsonl", "data"))
+            spec = experiment.spec(stage.__name__.rpartition(".")[2])
+            stage.run(spec, Ledger(results / "ledger.jsonl", "data"), component_of(spec, "source"))
         bring_programs(results)
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
         for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 if TYPE_CHECKING:
+    from bayesmesh.analyses.figures.sections import Section
     from bayesmesh.data.base import DataSpec
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model

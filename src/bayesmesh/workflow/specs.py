@@ -32,7 +32,7 @@ from bayesmesh.config.experiment import (
     requested,
 )
 from bayesmesh.config.files import experiment_file
-from bayesmesh.config.registry import component_files, options_class, resolve_component
+from bayesmesh.config.registry import component_files, options_class
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import read_bytes, write_text
@@ -82,7 +82,7 @@ class StageSpec(Settings):
             raise explain(Path(f"specification of '{self.stage}'"), error, cls, under="config") from error
 
     @property
-    def _file(self) -> Path:
+    def file(self) -> Path:
         """The file of the experiment, for messages; shared data have none, but a source."""
         if self.experiment == "data":
             return Path(f"source '{self.config['data']['source']}'")
@@ -138,18 +138,6 @@ class StageSpec(Settings):
         """The analyses whose settings the stage reads."""
         return [declared(name) for name in requested(self.config)]
 
-    def analysis_settings(self, analysis: AnalysisDeclaration) -> Settings | None:
-        """Return the typed settings of an analysis; None if the specification has none.
-
-        Raises:
-            ConfigError: a specification written by hand has an unknown option or an invalid value.
-        """
-        given, cls = requested(self.config).get(analysis.name), options_class("analysis", analysis.name)
-        try:
-            return None if given is None else cls.model_validate(given)
-        except ValidationError as error:
-            raise explain(self._file, error, cls, under=analysis.key) from error
-
     @functools.cached_property
     def layout(self) -> ExperimentLayout:
         """Files of the experiment."""
@@ -161,16 +149,6 @@ class StageSpec(Settings):
         data = self.config["data"]
         split = split_name(data) if "held_out_fraction" in data else ""
         return DataLayout(Path(self.results), dataset_name(data), split)
-
-    def component(self, kind: str) -> tuple[type[Any], Any]:
-        """Return the class of the source, model or kernel, and its options."""
-        block = self.settings("data" if kind == "source" else kind)
-        name = block.source if kind == "source" else block.name
-        try:
-            return resolve_component(kind, name, component_options(kind, dict(block)))
-        except ValidationError as error:
-            key = "data.options" if kind == "source" else f"{kind}.options"
-            raise explain(self._file, error, options_class(kind, name), under=key) from error
 
     def input_files(self) -> InputFiles:
         """Return the files that the source declares that it reads: those of its options, and those of the mirror."""

@@ -23,6 +23,7 @@ from bayesmesh.kernels.hamiltonian.triangle import split
 from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.workflow.components import components_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
@@ -157,7 +158,7 @@ class Gradient:
         }
         spec = StageSpec(stage="sample", experiment="gradients", config=config, num_chains=case["chains"])
         configure_jax(spec.compute)
-        program = make_program(program_settings(spec), data_spec, slice_draws=1)
+        program = make_program(program_settings(spec, **components_of(spec)), data_spec, slice_draws=1)
         target, mesh = program.target, program.mesh
         self._data = program.put_data(rows)
         shapes = target.position.position_shapes

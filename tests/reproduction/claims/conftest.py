@@ -16,10 +16,12 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.files import write_json, write_text
+from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.components import component_of, make_analysis
 from bayesmesh.workflow.specs import dataset_name, make_spec, parse_spec
 from bayesmesh.workflow.stages import analyse
 from bayesmesh_reproduction.claims import results as reading
@@ -97,7 +99,8 @@ def redraw() -> Callable[[ExperimentLayout, int], None]:
 def run_average(layout: ExperimentLayout) -> None:
     """Run the stage as its verb does."""
     spec = parse_spec(str(layout.results.parent / "average.json"), "average")
-    analyse.run(spec, Ledger(Path("unused"), "average"))
+    configure_jax(spec.compute)
+    analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
 
 
 def write_draws(layout: ExperimentLayout, seed: int) -> None:

@@ -27,6 +27,7 @@ from bayesmesh.config.registry import (
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.code import named_files
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import dataset_name, make_spec
 
 
@@ -200,15 +201,15 @@ def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None
     files = named_files(compiled)
     assert own_package / "own_package" / "kernels.py" in files
     assert metric_path("dense") in files
-    source_class, options = fetch.component("source")
+    source_class, options = component_of(fetch, "source")
     assert (source_class.__name__, options.size) == ("Rows", 5)
-    assert compiled.component("kernel")[1].steps == 3
+    assert component_of(compiled, "kernel")[1].steps == 3
     (own_package / "own.yaml").write_text(text.replace("size: 5", "sise: 5").replace("dense", "thick"))
     wrong = load_experiment(own_package / "own.yaml")
     with pytest.raises(ConfigError, match=r"source 'own_package\.rows:Rows': unknown key 'data\.options\.sise'"):
-        make_spec("fetch", "own", wrong, "results").component("source")
+        component_of(make_spec("fetch", "own", wrong, "results"), "source")
     with pytest.raises(ConfigError, match=r"own\.yaml: key 'kernel\.options\.metric': unknown metric 'thick'"):
-        make_spec("compile", "own", wrong, "results").component("kernel")
+        component_of(make_spec("compile", "own", wrong, "results"), "kernel")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_the_options_of_ones_own_model_are_checked_when_it_is_imported(
     (own_package / "own.yaml").write_text(_experiment(good, model))
     spec = make_spec("compile", "own", load_experiment(own_package / "own.yaml"), "results")
     with pytest.raises(ConfigError) as caught:
-        spec.component("model")
+        component_of(spec, "model")
     for part in expected:
         assert part in str(caught.value)
 

@@ -11,6 +11,7 @@ from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.code import stage_code
+from bayesmesh.workflow.components import make_analysis
 from bayesmesh.workflow.flow import list_analysis_rules, stages_of
 from bayesmesh.workflow.job_files import job_of
 from bayesmesh.workflow.specs import later_stages, make_spec, parse_spec
@@ -29,6 +30,8 @@ class Options(Settings):
 class Tails(Analysis):
     outputs = ("tails.csv", "draws.zarr")
     reads = ("posterior",)
+
+    def run(self, subject, others, files): ...
 """
 NAME = "own_analysis:Tails"
 CONFIG = {
@@ -59,16 +62,13 @@ def test_its_specification_holds_what_it_reads(experiment: ExperimentBase) -> No
     spec = make_spec(NAME, "x", experiment, "r")
     assert set(spec.config) == {"compute", "analyses"}
     assert spec.config["analyses"] == {NAME: {"level": 0.5}}
-    (analysis,) = spec.analyses
-    settings = spec.analysis_settings(analysis)
-    assert settings is not None
-    assert settings.model_dump() == {"level": 0.5}
+    assert make_analysis(spec).options.model_dump() == {"level": 0.5}
     assert parse_spec(spec.canonical(), "analyse") == spec
     with pytest.raises(ConfigError, match=f"is a specification of '{NAME}', not of 'average'"):
         parse_spec(spec.canonical(), "average")
     wrong = json.dumps({**json.loads(spec.canonical()), "config": {**spec.config, "analyses": {NAME: {"level": 2}}}})
     with pytest.raises(ConfigError, match=r"x\.yaml: key 'analyses\.own_analysis:Tails\.level': should be"):
-        parse_spec(wrong, "analyse").analysis_settings(analysis)
+        make_analysis(parse_spec(wrong, "analyse"))
 
 
 def test_its_job_writes_what_it_declares_and_the_page_reads_it(experiment: ExperimentBase) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.errors import ConfigError
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.flow import DOES_NOT_TRIGGER, LATER, STAGES, components, reads
 from bayesmesh.workflow.specs import (
     StageSpec,
@@ -185,7 +186,7 @@ def test_settings_are_resolved_once_and_typed() -> None:
     spec = parse_spec(make_spec("sample", "x", _load(), "r").canonical(), "sample")
     assert spec.sampling is spec.sampling
     assert (spec.data.source, spec.model.name, spec.kernel.name) == ("films", "matrix_factorization", "hmc")
-    kernel_class, options = spec.component("kernel")
+    kernel_class, options = component_of(spec, "kernel")
     assert kernel_class.__name__ == "Hmc"
     assert "name" not in type(options).model_fields
     assert spec == make_spec("sample", "x", _load(), "r")

@@ -36,6 +36,7 @@ from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import resolve_metric
 from bayesmesh.sampling.program.values import GroupKey
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import StageSpec, make_spec
 
@@ -132,7 +133,7 @@ def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, 
     if (spec.data_layout.shards / "zarr.json").exists():
         shards = Shards(spec.data_layout.shards)
         return shards.read_rows(0, min(MOST_ROWS, shards.num_rows)), shards, origin
-    source_class, options = spec.component("source")
+    source_class, options = component_of(spec, "source")
     if source_class.fetch is not Source.fetch:
         name = spec.experiment
         raise ConfigError(

@@ -27,9 +27,10 @@ from bayesmesh.store.arrays import chunk_shape, create_array, dimension_names, o
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import StageSpec, make_spec
-from bayesmesh.workflow.stages.inputs import model_of, shards_of
+from bayesmesh.workflow.stages.inputs import bind
 
 OTHER = "another"
 """Name of the second built-in experiment, for an analysis of several."""
@@ -123,11 +124,7 @@ def _first(plan: Plan, name: str) -> str | None:
 
 
 def _of_spec(spec: StageSpec) -> tuple[ExperimentLayout, Bind]:
-    def bind() -> BoundModel:
-        shards, data_spec = shards_of(spec)
-        return BoundModel(model_of(spec, data_spec), data_spec, shards)
-
-    return spec.layout, bind
+    return spec.layout, lambda: bind(spec, component_of(spec, "model"))
 
 
 def _built_in(name: str, scratch: Path) -> Checked:

@@ -14,9 +14,7 @@ import jax
 import numpy as np
 import zarr
 
-from bayesmesh.analyses.base import BoundModel, draw_shapes
-from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.registry import load_component, options_class
+from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
@@ -28,7 +26,6 @@ from bayesmesh.sampling.checks.precision import fields_read, rounded_fields
 from bayesmesh.sampling.checks.rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.density.dataset_summaries import derive_datasets
 from bayesmesh.sampling.density.deterministics import derive_deterministics
-from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.sampling.density.summaries import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.program.cache import use_cache
 from bayesmesh.store.arrays import write_array, write_texts
@@ -64,26 +61,32 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis
 from bayesmesh.store.posterior.joining import join_groups, join_rows
 from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.checks import check_derived
-from bayesmesh.workflow.stages.inputs import model_of, shards_of
+from bayesmesh.workflow.stages.inputs import bind
 
 _SAMPLE = "run the sample stage again"
 
 
-def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+def run(spec: StageSpec, ledger: Ledger, model: Component, checks: Mapping[str, Analysis]) -> str:
     """Assemble the posterior and return a line for the log.
+
+    Args:
+        spec: specification of the stage.
+        ledger: receives times and memory.
+        model: the component.
+        checks: name -> analysis with default settings, for all checks of a model's fit.
 
     Raises:
         StoreError: chains are missing or damaged, or another process assembles them.
     """
-    configure_jax(spec.compute, cores)
     use_cache(spec.results)
     with WriterLock(spec.layout.folder):
-        return _assemble(spec, ledger)
+        return _assemble(spec, ledger, model, checks)
 
 
-def _assemble(spec: StageSpec, ledger: Ledger) -> str:
+def _assemble(spec: StageSpec, ledger: Ledger, component: Component, checks: Mapping[str, Analysis]) -> str:
     layout, sampling = spec.layout, spec.sampling
     manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
     # Groups that stopped by a rule may differ in length; a posterior has one length.
@@ -95,8 +98,8 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             if len({m.identity for m in manifests}) > 1:
                 raise StoreError(f"{layout.chains}: the chain groups have different identities", _SAMPLE)
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
-            shards, data_spec = shards_of(spec)
-            model = model_of(spec, data_spec)
+            bound = bind(spec, component)
+            model, data_spec, shards = bound
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws}
             wanted |= {"warmup_sample_stats": warmup} if warmup else {}
@@ -124,7 +127,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             **_attributes(spec, manifests),
             **_say(model, Shards(shards.path)),
             ROUNDED: _rounded(model, shards, data_spec),
-            CHECKS: [] if lead else _possible_checks(BoundModel(model, data_spec, shards), partial),
+            CHECKS: [] if lead else _possible_checks(checks, bound, partial),
         }
         root.attrs.update(said)
         with warnings.catch_warnings():
@@ -145,14 +148,13 @@ def _say(model: Model, shards: Shards) -> dict[str, JSON]:
     }
 
 
-def _possible_checks(bound: BoundModel, folder: Path) -> list[str]:
-    """Return the checks of the model's fit, with default settings, that model and data allow."""
+def _possible_checks(checks: Mapping[str, Analysis], bound: BoundModel, folder: Path) -> list[str]:
+    """Return the names of the checks that model and data allow."""
     latents, found = draw_shapes(open_posterior(folder), bound.data_spec.dtype), []
-    for each in list_analyses():
-        if each.checks_model and not each.is_own:
-            with contextlib.suppress(ConfigError):
-                load_component("analysis", each.name)(options_class("analysis", each.name)()).check(bound, latents)
-                found.append(each.name)
+    for name, analysis in checks.items():
+        with contextlib.suppress(ConfigError):
+            analysis.check(bound, latents)
+            found.append(name)
     return found
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from bayesmesh.analyses.base import Analysis, BoundModel
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
@@ -27,21 +27,17 @@ from bayesmesh.sampling.checks.model import (
 from bayesmesh.sampling.checks.rows import FEWEST_ROWS, check_fast_path, check_rows, choose_rows
 from bayesmesh.sampling.loop.monitor import summary_names
 from bayesmesh.sampling.program.starts import training_row
+from bayesmesh.workflow.components import Component, in_file_of, key_of_model
 from bayesmesh.workflow.specs import StageSpec
-from bayesmesh.workflow.stages.inputs import in_file_of, key_of_model
-
-_ANALYSE = "bayesmesh.workflow.stages.analyse"
-"""Loaded by name, so that a change in the code of analyses does not compile the programs again."""
 
 
-def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
+def check_reading(spec: StageSpec, component: Component, data_spec: DataSpec) -> Shapes:
     """Check the model from shapes alone, and that the data have all that it reads; return the shapes of its latents.
 
     Raises:
         ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.
     """
-    with in_file_of(spec, key_of_model(spec)):
-        model_class, options = spec.component("model")
+    model_class, options = component
     for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
         with in_file_of(spec):
             raise ConfigError(
@@ -52,7 +48,9 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
         return check_model(model_class, options, data_spec)
 
 
-def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
+def check_values(
+    spec: StageSpec, model: Component, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]
+) -> None:
     """Check that no index of the likelihood is beyond its array, and at three rows or more that each row's likelihood is its own.
 
     Raises:
@@ -60,7 +58,6 @@ def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here
     """
     first, end = rows_here
     with in_file_of(spec, key_of_model(spec)):
-        model = spec.component("model")
         order = functools.cache(shards.source_rows)
         training = RowPart(lambda row: training_row(int(order()[row])), first, end, shards.read_rows)
         check_indices(*model, data_spec, training, lambda: _rows_to_score(model[0], data_spec, shards))
@@ -89,26 +86,29 @@ def _named_rows(name: str, rows: dict[str, np.ndarray]) -> RowPart:
     return RowPart(lambda row: f"{name} {row + 1}", 0, len(next(iter(rows.values()))), read)
 
 
-def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:
+def check_later(
+    spec: StageSpec, later: Sequence[StageSpec], analyses: Iterable[Analysis], bound: BoundModel, latents: Any
+) -> None:
     """Check that data and model support the later stages.
 
     Args:
-        later: specifications of `assemble`, of the experiment's analyses, and of `sample` if it has a stopping rule.
-        model: the model, bound to the data.
-        data_spec: specification of the shards, in the experiment's dtype.
-        shards: the data.
+        spec: specification of `compile`.
+        later: specifications of `assemble`, and of `sample` if it has a stopping rule.
+        analyses: those of the experiment.
+        bound: the model, bound to the data.
         latents: latent -> shape and dtype of one draw.
 
     Raises:
         ConfigError: they do not; the message names the experiment's file, the key and the reason.
     """
-    for spec in later:
-        if spec.stage == "sample":
-            check_stop(spec, model, data_spec)
-        elif spec.stage == "assemble":
-            check_derived(spec, model, data_spec, latents)
+    for each in later:
+        if each.stage == "sample":
+            check_stop(each, bound.model, bound.data_spec)
         else:
-            importlib.import_module(_ANALYSE).check(spec, model, data_spec, shards, latents)
+            check_derived(each, bound.model, bound.data_spec, latents)
+    with in_file_of(spec):
+        for analysis in analyses:
+            analysis.check(bound, latents)
 
 
 def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: Shapes) -> None:

@@ -7,15 +7,18 @@ import contextlib
 import importlib
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bayesmesh.config.declarations import OWN_VERB, declared
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
+from bayesmesh.sampling.density.ranks import check_num_processes
 from bayesmesh.store.layout import group_name
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.code import check_code
+from bayesmesh.workflow.components import components_of, make_analysis, make_checks
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.gpus import hold_gpus
 from bayesmesh.workflow.job_files import job_of
@@ -40,12 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
+    number = {"group": _group_number(group, spec.sampling.chain_groups)} if group else {}
     sources = [file for each in (spec, *later) for file in component_sources(each)]
-    options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
-    if stage == "sample":
-        options["group"] = _group_number(group, spec.sampling.chain_groups)
-    if stage == "compile":
-        options["later"] = later
     _log.info("%s %s, code %s", spec.word, spec.experiment, code)
     job = job_of(spec, group)
     ledger = _ledger(spec, job.name)
@@ -59,14 +58,53 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            with seal:
-                said = run_stage(spec, ledger, **options)
+            with seal, _started(spec, later, arguments) as options:
+                message = run_stage(spec, ledger, **options, **number)
             ledger.finish()
     finally:
         if is_first:
             ledger.save()
-    _log.info("%s %s: %s", spec.word, spec.experiment, said)
+    _log.info("%s %s: %s", spec.word, spec.experiment, message)
     return 0
+
+
+@contextlib.contextmanager
+def _started(spec: StageSpec, later: Sequence[StageSpec], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Configure JAX, join the processes of one program, and give the arguments of the stage: its components, constructed once.
+
+    In this order, because the modules of components may create arrays when they are imported.
+    """
+    options: dict[str, Any] = {"cores": arguments.cores} if spec.stage == "diagnose" else {}
+    with contextlib.ExitStack() as held:
+        together: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if "rank" in arguments:
+            check_num_processes(arguments.rank, spec.compute.processes, spec.experiment)
+        if "cores" in arguments and not options:
+            from bayesmesh.sampling.density.mesh import configure_jax
+
+            configure_jax(spec.compute, arguments.cores)
+        if "rank" in arguments:
+            from bayesmesh.sampling.density.processes import joined
+
+            options["peers"] = peers = held.enter_context(joined(arguments.rank))
+            together = peers.together()
+        with together:
+            options |= _construct(spec, later)
+        yield options
+
+
+def _construct(spec: StageSpec, later: Sequence[StageSpec]) -> dict[str, Any]:
+    """Return the components of a stage, as its arguments."""
+    if analysis_of(spec.stage) is not None:
+        specs = [spec, *map(spec.of, spec.others)]
+        return {"analysis": make_analysis(spec), "models": [components_of(each).get("model") for each in specs]}
+    parts: dict[str, Any] = {**components_of(spec)}
+    if spec.stage == "compile":
+        parts["later"] = [each for each in later if analysis_of(each.stage) is None]
+        parts["analyses"] = [make_analysis(each) for each in later if analysis_of(each.stage) is not None]
+    if spec.stage == "assemble":
+        parts["checks"] = make_checks()
+    return parts
 
 
 def _ledger(spec: StageSpec, job: str) -> Ledger:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from bayesmesh.analyses.base import Analysis, BoundModel
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
@@ -21,10 +22,8 @@ from bayesmesh.sampling.checks.rounding import is_compared, lower_likelihood
 from bayesmesh.sampling.density.costs import Cost, cost_of_gradient, expected_seconds, is_brief
 from bayesmesh.sampling.density.deterministics import choose_deterministics
 from bayesmesh.sampling.density.log_density import Arrays
-from bayesmesh.sampling.density.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.density.mesh import describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.density.peers import Peers
-from bayesmesh.sampling.density.processes import joined
-from bayesmesh.sampling.density.ranks import ProcessRank, check_num_processes
 from bayesmesh.sampling.density.summaries import Extent, lower_derived
 from bayesmesh.sampling.loop.memory import check_disk, check_memory, check_programs
 from bayesmesh.sampling.loop.monitor import compile_monitored
@@ -37,67 +36,64 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import available_memory
 from bayesmesh.store.records.sealed import read_sealed, write_sealed
 from bayesmesh.store.slurm_job import job_id
+from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.checks import check_later, check_reading, check_stop, check_values
-from bayesmesh.workflow.stages.inputs import in_file_of, model_of, shards_of
+from bayesmesh.workflow.stages.inputs import shards_of
 from bayesmesh.workflow.stages.programs import program_settings
 
 _log = logging.getLogger("bayesmesh")
 
 
 def run(
-    spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequence[StageSpec] = (),
-    rank: ProcessRank | None = None,
+    spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, peers: Peers, later: Sequence[StageSpec],
+    analyses: Sequence[Analysis],
 ) -> str:  # fmt: skip
     """Compile all programs into the persistent cache and return a line for the log.
 
     Args:
         spec: specification of the stage.
         ledger: receives times and memory.
-        cores: cores available to this process.
-        later: specifications of later stages to check.
-        rank: rank of this process; a single process if None.
+        model, kernel: the components.
+        peers: the processes of the program.
+        later: specifications of `assemble`, and of `sample` if it has a stopping rule, which are checked too.
+        analyses: the analyses of the experiment, which are checked too.
 
     Raises:
         ConfigError: the model refuses the data, or reads fields that the data lack; or model or data do not support the stages in `later`;
-            or the program grows with the data beyond what can be compiled;
-            or the number of processes differs from the experiment's.
+            or the program grows with the data beyond what can be compiled.
         PeerError: another process failed.
     """
-    rank, compute = rank or ProcessRank(), spec.compute
-    check_num_processes(rank, compute.processes, spec.experiment)
-    configure_jax(compute, cores)
-    with joined(rank) as peers:
-        with peers.together():
-            find_devices(compute)
-            use_cache(spec.results)
-            shards, data_spec = shards_of(spec)
-            of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
-            _check_all_rows(spec, shards, data_spec)
-            work = _Work(spec, later, ledger, peers, shards, data_spec)
-        made = _compile(work)
-        warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
-        program, compiled = made.program, made.compiled
-        with peers.together():
-            _check_sizes(work, made)
-        _compile_looks(work, made.model)
-        seconds = expected = expected_seconds(made.cost, program.mesh)
-        if is_measured := "gradients" in compiled:
-            with ledger.phase("measure", "one gradient"):
-                # The same for all processes, so that they make calls of the same length.
-                seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
-        with peers.together():
-            lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
-            cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
-            facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
-            if peers.is_first:
-                write_sealed(spec.layout.audit, facts)
+    with peers.together():
+        find_devices(spec.compute)
+        use_cache(spec.results)
+        shards, data_spec = shards_of(spec, model)
+        of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
+        _check_all_rows(spec, model, shards, data_spec)
+        work = _Work(spec, model, kernel, later, analyses, ledger, peers, shards, data_spec)
+    made = _compile(work)
+    warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
+    program, compiled = made.program, made.compiled
+    with peers.together():
+        _check_sizes(work, made)
+    _compile_looks(work, made.model)
+    seconds = expected = expected_seconds(made.cost, program.mesh)
+    if is_measured := "gradients" in compiled:
+        with ledger.phase("measure", "one gradient"):
+            # The same for all processes, so that they make calls of the same length.
+            seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
+    with peers.together():
+        lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
+        cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
+        facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
+        if peers.is_first:
+            write_sealed(spec.layout.audit, facts)
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 
-def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
+def _check_all_rows(spec: StageSpec, model: Component, shards: Shards, data_spec: DataSpec) -> None:
     """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
-    model_class, options = spec.component("model")
+    model_class, options = model
     with in_file_of(spec):
         model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
         check_precision(data_spec, shards.blocks())
@@ -107,7 +103,10 @@ class _Work(NamedTuple):
     """The arguments of the job, and the data."""
 
     spec: StageSpec
+    component: Component
+    kernel: Component
     later: Sequence[StageSpec]
+    analyses: Sequence[Analysis]
     ledger: Ledger
     peers: Peers
     shards: Shards
@@ -140,21 +139,23 @@ class _Made(NamedTuple):
 
 def _compile(work: _Work) -> _Made:
     """Check model and data, and trace, lower and compile all programs."""
-    spec, later, ledger, peers, shards, data_spec = work
+    spec, component, kernel, later, analyses, ledger, peers, shards, data_spec = work
     with peers.together():
-        latents = check_reading(spec, data_spec)
-        model = model_of(spec, data_spec)
-        check_later(later, model, data_spec, shards, latents)
+        latents = check_reading(spec, component, data_spec)
+        model_class, options = component
+        model = model_class(options, data_spec)
+        check_later(spec, later, analyses, BoundModel(model, data_spec, shards), latents)
         with ledger.phase("condense"):
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
-        may_grow = program_audit.may_grow(*spec.component("model"), sampled_spec, latents)
+        may_grow = program_audit.may_grow(*component, sampled_spec, latents)
         equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
-        probe = make_program(program_settings(spec), sampled_spec, slice_draws=1, read_blocks=shards.blocks)
+        settings = program_settings(spec, component, kernel)
+        probe = make_program(settings, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
         def check() -> None:
-            check_values(spec, sampled_spec, sampled, probe.rows_here)
+            check_values(spec, component, sampled_spec, sampled, probe.rows_here)
 
         if not peers.is_alone:
             check()
@@ -192,7 +193,7 @@ def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
 def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[str]]:
     """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
     with work.ledger.phase("trace", "equations at two data sizes"):
-        equations = program_audit.growth_of_equations(*work.spec.component("model"), data_spec)
+        equations = program_audit.growth_of_equations(*work.component, data_spec)
     return equations, _check_growth(work.spec, equations, data_spec)
 
 

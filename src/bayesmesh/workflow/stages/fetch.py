@@ -9,15 +9,16 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import limited_memory
 from bayesmesh.store.records.files import is_of_mirror
+from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.specs import StageSpec
 
 LEAST_MEMORY = 3 * 2**28
 """Memory that files of any size may take, in bytes."""
 
 
-def run(spec: StageSpec, ledger: Ledger) -> str:
+def run(spec: StageSpec, ledger: Ledger, source: Component) -> str:
     """Fetch the dataset and return a line for the log."""
-    source, options = spec.component("source")
+    source_class, options = source
     if unseen := file_options(options).keys() - {key.removeprefix("data.") for key in spec.input_files().patterns}:
         path, option = component_path("source", spec.data.source), min(unseen)
         raise ConfigError(
@@ -31,5 +32,5 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
         # Blocks of files are small: a file that takes far more than its size expands as no data do.
         size = sum(path.stat().st_size for path in files.values())
         with limited_memory(LEAST_MEMORY + 64 * size if spec.data.source in ("table", "arrays") else None):
-            manifest = fetch(source(options), identity, spec.data_layout, files)
+            manifest = fetch(source_class(options), identity, spec.data_layout, files)
     return f"{spec.data.source}: {manifest['origin'].get('origin', 'fetched')}"

@@ -31,9 +31,10 @@ from bayesmesh.store.posterior.reader import open_posterior
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.store.records.seals import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
 from bayesmesh.workflow.specs import StageSpec, component_sources
-from bayesmesh.workflow.stages.inputs import model_of, shards_of
+from bayesmesh.workflow.stages.inputs import bind
 
 _log = logging.getLogger("bayesmesh")
 
@@ -104,12 +105,11 @@ def predict_table(
     configure_jax(spec.compute)
     jax.config.update("jax_enable_x64", True)
     check_output(spec.layout.results, spec.layout.posterior)
-    shards, data_spec = shards_of(spec)
-    model = model_of(spec, data_spec)
+    model, _, shards = bind(spec, component_of(spec, "model"))
     if model.takes_all_rows:
         raise ConfigError(f"model {type(model).__name__} takes all rows as one", "predict needs a model of single rows")
     about = read_sealed(spec.data_layout.records / "table.json", "run the fetch stage again")
-    _, options = spec.component("source")
+    _, options = component_of(spec, "source")
     posterior = open_posterior(spec.layout.posterior)
     groups = model.grouping_columns()
     with tempfile.TemporaryDirectory() as folder:

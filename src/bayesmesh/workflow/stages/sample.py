@@ -15,10 +15,8 @@ from bayesmesh.config.versions import DRAWS
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
-from bayesmesh.sampling.density.mesh import configure_jax, warn_of_idle_gpu
+from bayesmesh.sampling.density.mesh import warn_of_idle_gpu
 from bayesmesh.sampling.density.peers import Peers, resume_together
-from bayesmesh.sampling.density.processes import joined
-from bayesmesh.sampling.density.ranks import ProcessRank, check_num_processes
 from bayesmesh.sampling.loop.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.loop.interruption import Interruption
 from bayesmesh.sampling.loop.memory import check_disk
@@ -39,47 +37,43 @@ from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.sealed import write_sealed, write_sealed_once
+from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.specs import StageSpec
-from bayesmesh.workflow.stages.inputs import in_file_of, shards_of
+from bayesmesh.workflow.stages.inputs import shards_of
 from bayesmesh.workflow.stages.programs import program_settings
 
 _log = logging.getLogger("bayesmesh")
 
 
-def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, rank: ProcessRank | None = None) -> str:
+def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, peers: Peers, group: int) -> str:
     """Sample and return a line for the log. Committed draws stay, however the job ends.
 
     Args:
         spec: specification of the stage.
         ledger: receives times and memory.
+        model, kernel: the components.
+        peers: the processes of the program, which have joined: before, there is nothing to finish on a stop request.
         group: number of the chain group.
-        cores: cores available to this process.
-        rank: rank of this process; a single process if None.
 
     Raises:
         NotFinished: the job was asked to stop.
         StoreError: the store is damaged, was made in another environment, or another process is writing it.
-        ConfigError: the number of processes differs from the experiment's, or a chain has no finite start.
+        ConfigError: a chain has no finite start.
         PeerError: another process failed.
     """
-    rank = rank or ProcessRank()
-    settings, compute = spec.sampling, spec.compute
-    check_num_processes(rank, compute.processes, spec.experiment)
-    configure_jax(compute, cores)
-    # Join first: before, there is nothing to finish on a stop request, and JAX must not create an array.
-    with joined(rank) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+    settings = spec.sampling
+    with Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
         label = f"{spec.experiment} {group_name(group)}"
         # Several processes stop together, which the loop coordinates.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
             use_cache(spec.results)
-            shards, data_spec = shards_of(spec)
+            shards, data_spec = shards_of(spec, model)
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
-            program = make_program(
-                program_settings(spec), sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks
-            )
-            warn_of_idle_gpu(program.mesh, compute)
+            sampled_spec, parts = sampled.spec(spec.compute.dtype), program_settings(spec, model, kernel)
+            program = make_program(parts, sampled_spec, lengths.slice_draws, shards.blocks)
+            warn_of_idle_gpu(program.mesh, spec.compute)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             made_from = {"config": spec.config, "data": shards.fingerprint, "draws": DRAWS}
             if anew := explain_new_chains(spec.layout, identity, made_from):
@@ -101,7 +95,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         last = resume_together(store, peers)
         with peers.together(), in_file_of(spec):
             _check_disk(spec, program, last)
-        rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
+        rule = _stop_rule(spec, model, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
@@ -130,14 +124,17 @@ def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards:
             ) from None
 
 
-def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
+def _stop_rule(
+    spec: StageSpec, model: Component, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path
+) -> Any:
     """Return the stopping rule of `sampling.stop`, None without one."""
     if spec.sampling.stop is None:
         return None
     # The diagnostics take a while to import, and most experiments have no rule.
     from bayesmesh.workflow.stages.stop_rule import make_rule
 
-    return make_rule(spec, data_spec, shards, store, looks)
+    model_class, options = model
+    return make_rule(spec, model_class(options, data_spec), data_spec, shards, store, looks)
 
 
 def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:

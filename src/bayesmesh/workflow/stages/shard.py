@@ -7,22 +7,23 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import available_memory, limited_memory
+from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.specs import StageSpec
 
 
-def run(spec: StageSpec, ledger: Ledger) -> str:
+def run(spec: StageSpec, ledger: Ledger, source: Component) -> str:
     """Shard the dataset and return a line for the log.
 
     Raises:
         DataError: the source's arrays are not valid, or do not fit into memory.
     """
     layout, available = spec.data_layout, available_memory()
-    source, options = spec.component("source")
+    source_class, options = source
     file = component_path("source", spec.data.source)
     try:
         with limited_memory(available):
             with ledger.phase("decode"):
-                dataset = source(options).read(layout.records)
+                dataset = source_class(options).read(layout.records)
             with ledger.phase("shard"):
                 manifest = shard(dataset, spec.data, layout)
     except MemoryError as error:

@@ -20,6 +20,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.interim import evaluate_targets, look_numbers
 from bayesmesh.files import write_json
+from bayesmesh.models.base import Model
 from bayesmesh.sampling.loop.monitor import STATISTICS, MonitoredSummaries
 from bayesmesh.store.chains.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.chains.markers import Commit
@@ -28,7 +29,6 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.posterior.axes import NamedAxes
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.checks import check_stop
-from bayesmesh.workflow.stages.inputs import model_of
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
 """Looks are reported if they take more than this share of the sampling time and more than this many seconds."""
@@ -155,7 +155,9 @@ def _pieces(store: ChainStore) -> list[tuple[int, float]]:
     return [(int(f["first_new"]) + int(f["count"]), float(f["seconds"])) for f in facts]
 
 
-def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path) -> StopRule:
+def make_rule(
+    spec: StageSpec, model: Model, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path
+) -> StopRule:
     """Return the rule of a sample stage, after taking the looks that are due for committed draws.
 
     Raises:
@@ -163,7 +165,6 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     """
     sampling = spec.sampling
     assert sampling.stop is not None, "loaded where there is a rule"
-    model = model_of(spec, data_spec)
     names = check_stop(spec, model, data_spec)
     # The sampler's statistics are two numbers per draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]

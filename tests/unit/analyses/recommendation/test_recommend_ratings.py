@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import bayesmesh as bm
-from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import RatingScoresOptions as Options
 from bayesmesh.analyses.rating_scores.scores import score_ratings
 from bayesmesh.analyses.rating_scores.section import build_section
@@ -26,8 +25,9 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
-from bayesmesh.workflow.stages.inputs import model_of, shards_of
+from bayesmesh.workflow.stages.inputs import bind
 from resealing import seal_as
 
 USERS, FILMS, WIDTH, NOISE, DRAWS = 400, 40, 2, 0.6, (2, 40)
@@ -53,7 +53,7 @@ def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StageSpec, D
     monkeypatch.chdir(tmp_path)
     jax.config.update("jax_enable_x64", True)
     spec: StageSpec = make_spec("assemble", "stars", experiment_class().model_validate(CONFIG), "results")
-    source_class, options = spec.component("source")
+    source_class, options = component_of(spec, "source")
     dataset = source_class(options).read(tmp_path)
     shard(dataset, DataSettings(held_out_fraction=0.5, held_out_groups="user"), spec.data_layout)
     generator = np.random.default_rng(3)
@@ -120,8 +120,7 @@ def test_neither_jax_nor_tfp_is_imported(stars: Stars) -> None:
 def test_users_whom_the_chains_have_not_seen_are_predicted_from_some_of_their_ratings(stars: Stars) -> None:
     """With the true films their posteriors are exact: intervals hold what they say, and errors are those of the noise."""
     spec, _, _ = stars
-    shards, data_spec = shards_of(spec)
-    bound = BoundModel(model_of(spec, data_spec), data_spec, shards)
+    bound = bind(spec, component_of(spec, "model"))
     files = {name: Path(name) for name in ("scores.csv", "coverage.csv")}
     score_ratings(bound, Posterior(spec.layout.posterior), Options(resamples=200), files)
     scores = pd.read_csv("scores.csv").set_index("prediction")

@@ -18,6 +18,7 @@ from bayesmesh.sampling.program.sizes import (
     choose_lengths,
     make_program,
 )
+from bayesmesh.workflow.components import components_of
 from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages.programs import program_settings
 from cases import OPTIONS
@@ -67,6 +68,11 @@ def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
     assert lengths[0] == 2 * lengths[1]
 
 
+def _settings_of(stage, config):
+    made = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    return program_settings(made, **components_of(made))
+
+
 def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling):
     options = {"max_leapfrog_steps": 17} if kernel == "chees" else {}
     options |= {} if metric is None else {"metric": metric}
@@ -75,7 +81,7 @@ def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling
         "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
         "compute": {"dtype": "float64", "sharding": sharding, **(compute or {})},
     }  # fmt: skip
-    return program_settings(make_spec("sample", "some", experiment_class().model_validate(config), "results"))
+    return _settings_of("sample", config)
 
 
 def test_a_program_is_what_its_spec_says(make_case) -> None:
@@ -128,7 +134,7 @@ def whole(prior=True, kernel="hmc", **more):
         "title": "Some", "data": {"source": "hidden_markov"}, "model": {"name": "log_density", **options},
         "kernel": {"name": kernel}, "sampling": {"chains": 18, "warmup": 21}, **more,
     }  # fmt: skip
-    return program_settings(make_spec("sample", "some", experiment_class().model_validate(config), "results"))
+    return _settings_of("sample", config)
 
 
 def test_cores_share_the_chains_of_a_model_that_takes_all_rows_if_its_gradient_is_long(make_case, monkeypatch) -> None:
@@ -152,7 +158,7 @@ def test_kernels_with_many_chains_run_in_groups(make_case, stage: str) -> None:
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "tempered_smc"},
         "sampling": {"chains": 64, "chain_groups": 4, "mode": "independent", "initial": {"method": "prior"}},
     }  # fmt: skip
-    asked = program_settings(make_spec(stage, "some", experiment_class().model_validate(config), "results"))
+    asked = _settings_of(stage, config)
     assert make_program(asked, make_case("gaussian").spec, 16).num_chains == 16
 
 

@@ -14,6 +14,7 @@ from bayesmesh.errors import UserError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.records.receipts import receipt_file
+from bayesmesh.workflow.components import component_of, make_analysis
 from bayesmesh.workflow.specs import StageSpec, make_spec
 from bayesmesh.workflow.stages import analyse
 
@@ -44,7 +45,7 @@ def test_an_output_that_is_not_written_is_named(
 ) -> None:
     monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
     with pytest.raises(UserError, match=r"predictions\.zarr: not written by the analysis 'averaging'") as caught:
-        analyse.run(spec, Ledger(Path("unused"), "average"))
+        analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
     assert "analyses/averaging/analysis.py" in caught.value.remedy
     assert "remove 'predictions.zarr' from `outputs`" in caught.value.remedy
     assert not receipt_file(ExperimentLayout(tmp_path, "small").folder / "averaging" / "scores.csv").exists()

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from bayesmesh.analyses.base import BoundModel
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import load_component, options_class
@@ -18,6 +19,8 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.workflow.components import component_of, make_analysis
+from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.specs import later_stages, make_spec
 from bayesmesh.workflow.stages.checks import check_later, check_reading, check_values
 
@@ -50,11 +53,16 @@ def refusal(tmp_path: Path) -> Check:
             **later,
         }
         experiment = experiment_class().model_validate(config)
-        asked = [make_spec(stage, "some", experiment, "results") for stage in later_stages(experiment)]
+        spec, *asked = [
+            make_spec(stage, "some", experiment, "results") for stage in ("compile", *later_stages(experiment))
+        ]
         try:
-            latents = check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
-            bound = load_component("model", model)(options_class("model", model)(), data_spec)
-            check_later(asked, bound, data_spec, shards, latents)
+            model_class, options = component_of(spec, "model")
+            latents = check_reading(spec, (model_class, options), data_spec)
+            analyses = [make_analysis(each) for each in asked if analysis_of(each.stage)]
+            others = [each for each in asked if not analysis_of(each.stage)]
+            bound = BoundModel(model_class(options, data_spec), data_spec, shards)
+            check_later(spec, others, analyses, bound, latents)
         except ConfigError as error:
             return str(error)
         return ""
@@ -137,7 +145,7 @@ def test_an_index_of_a_test_row_is_within_its_array(
     }
     spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
     try:
-        check_values(spec, shards.spec(), shards, (0, 4))
+        check_values(spec, component_of(spec, "model"), shards.spec(), shards, (0, 4))
         message = ""
     except ConfigError as error:
         message = str(error)

@@ -13,6 +13,7 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.devices import check_devices
 from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages.checks import check_derived, check_reading
@@ -42,8 +43,8 @@ def check(case: Hostile, folder: Path) -> Path:
     data_spec = DataSpec(20, fields, constants, experiment.compute.dtype)
     compiled, derived = (make_spec(stage, "mine", experiment, "results") for stage in ("compile", "assemble"))
     try:
-        latents = check_reading(compiled, data_spec)
-        model_class, options = compiled.component("model")
+        model_class, options = component_of(compiled, "model")
+        latents = check_reading(compiled, (model_class, options), data_spec)
         check_derived(derived, model_class(options, data_spec), data_spec, latents)
     finally:
         sys.modules.pop(file.stem, None)

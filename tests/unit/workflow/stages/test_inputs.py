@@ -10,8 +10,9 @@ import pytest
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.sharding import shard
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import StageSpec, make_spec
-from bayesmesh.workflow.stages.inputs import model_of, shards_of
+from bayesmesh.workflow.stages.inputs import bind
 from cases import OPTIONS
 
 
@@ -30,10 +31,10 @@ def sharded(folder: Path, model: dict[str, Any]) -> StageSpec:
 )
 def test_rows_lie_as_the_model_takes_them(tmp_path: Path, model: dict[str, Any], lead: tuple[int, ...]) -> None:
     spec = sharded(tmp_path, model)
-    shards, data_spec = shards_of(spec)
+    model, data_spec, shards = bind(spec, component_of(spec, "model"))
     assert (shards.num_rows, data_spec.num_rows, shards.num_observations) == (lead[0], lead[0], 70)
     assert shards.read_rows(0, lead[0])["emissions"].shape == (
         *lead,
         *data_spec.fields["emissions"].shape[len(lead) - 1 :],
     )
-    assert type(model_of(spec, data_spec)).takes_all_rows == (lead == (1, 70))
+    assert type(model).takes_all_rows == (lead == (1, 70))

@@ -21,6 +21,7 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior import chunks
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
 from bayesmesh.workflow.stages.predict import predict_table
 from resealing import seal_as
@@ -49,7 +50,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
             "kernel": {"name": "nuts"}, "compute": {"dtype": "float64"},
         }  # fmt: skip
         spec = make_spec("assemble", "old", experiment_class().model_validate(config), "results")
-        source_class, options = spec.component("source")
+        source_class, options = component_of(spec, "source")
         source = source_class(options)
         spec.data_layout.records.mkdir(parents=True)
         source.fetch(spec.data_layout.records)

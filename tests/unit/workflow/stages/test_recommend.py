@@ -19,6 +19,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
 from resealing import seal_as
 
@@ -37,7 +38,7 @@ def latents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.nda
     """An experiment `club` whose posterior lies around the truth; the draws."""
     monkeypatch.chdir(tmp_path)
     spec: StageSpec = make_spec("assemble", "club", experiment_class().model_validate(CONFIG), "results")
-    source_class, options = spec.component("source")
+    source_class, options = component_of(spec, "source")
     dataset = source_class(options).read(tmp_path)
     shard(dataset, DataSettings(held_out_fraction=0.25), spec.data_layout)
     generator = np.random.default_rng(3)

@@ -1,0 +1,101 @@
+"""Construct the components that a specification names, once, when its job starts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from bayesmesh.config.declarations import OWN_KEY, has_refits, list_analyses
+from bayesmesh.config.errors import explain
+from bayesmesh.config.experiment import component_options, requested
+from bayesmesh.config.files import experiment_file
+from bayesmesh.config.refit_settings import Refits
+from bayesmesh.config.registry import load_component, options_class, resolve_component
+from bayesmesh.errors import ConfigError
+from bayesmesh.workflow.flow import KEYS, analysis_of, components
+from bayesmesh.workflow.specs import StageSpec
+
+if TYPE_CHECKING:
+    from bayesmesh.analyses.base import Analysis
+
+Component = tuple[type[Any], Any]
+"""Class of a source, model or kernel, and its options."""
+
+
+def component_of(spec: StageSpec, kind: str) -> Component:
+    """Return the class of the source, model or kernel of a specification, and its options.
+
+    Raises:
+        ConfigError: it does not exist, or its options are invalid; the message names the file and the key.
+    """
+    block = spec.settings(KEYS[kind])
+    name = block.source if kind == "source" else block.name
+    try:
+        with in_file_of(spec, key_of_model(spec)) if kind == "model" else contextlib.nullcontext():
+            return resolve_component(kind, name, component_options(kind, dict(block)))
+    except ValidationError as error:
+        key = "data.options" if kind == "source" else f"{kind}.options"
+        raise explain(spec.file, error, options_class(kind, name), under=key) from error
+
+
+def components_of(spec: StageSpec) -> dict[str, Component]:
+    """Return kind -> component, for those that the stage runs."""
+    return {kind: component_of(spec, kind) for kind in components(spec.stage)}
+
+
+def make_analysis(spec: StageSpec) -> Analysis:
+    """Return the analysis of a specification, with its settings.
+
+    Raises:
+        ConfigError: the experiment does not request it, or its settings are invalid; the message names the file and the key.
+    """
+    declaration = analysis_of(spec.stage)
+    assert declaration is not None, "ensured by `parse_spec`"
+    given, cls = requested(spec.config).get(declaration.name), options_class("analysis", declaration.name)
+    if given is None:
+        example = f"{declaration.name}: {{}}"
+        example = f"{OWN_KEY}:\n      {example}" if declaration.is_own else example
+        raise ConfigError(f"{spec.file}: key '{declaration.key}' is missing", f"add\n    {example}")
+    try:
+        options = cls.model_validate(given)
+    except ValidationError as error:
+        raise explain(spec.file, error, cls, under=declaration.key) from error
+    if isinstance(options, Refits) and options.left_out() and not has_refits(declaration.name):
+        raise ConfigError(
+            f"{declaration.path}: its class Options does not say that there are refits",
+            "write it as `class Options(Refits)` or `class Options(Folds)`",
+        )
+    analysis: Analysis = load_component("analysis", declaration.name)(options)
+    return analysis
+
+
+def make_checks() -> dict[str, Analysis]:
+    """Return name -> analysis with default settings, for the checks of a model's fit that the package has."""
+    found: dict[str, Analysis] = {}
+    for name in (each.name for each in list_analyses() if each.checks_model):
+        # A mistake in one affects only the experiments that request it.
+        with contextlib.suppress(ConfigError):
+            found[name] = load_component("analysis", name)(options_class("analysis", name)())
+    return found
+
+
+def key_of_model(spec: StageSpec) -> str:
+    """Return the key that names the user's code; for a model that takes a function, the key of that function."""
+    return "model.function" if "function" in dict(spec.model) else "model.name"
+
+
+@contextlib.contextmanager
+def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
+    """Prefix configuration errors with the experiment's file, and with a key if one is given and the error names none."""
+    try:
+        yield
+    except ConfigError as error:
+        file, names_key = experiment_file(Path("config"), spec.experiment), error.message.startswith("key '")
+        if error.message.startswith(f"{file}: "):
+            raise
+        where = f"{file}: " + (f"key '{key}': " if key and not names_key else "")
+        raise ConfigError(f"{where}{error.message}", error.remedy) from error
