@@ -14,9 +14,8 @@ import programs
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.whole_shards import WholeShards
+from bayesmesh.data.views import WholeShards, prepared
 from bayesmesh.sampling.checks.model import check_model
 from bayesmesh.store.layout import DataLayout
 from cases import Case

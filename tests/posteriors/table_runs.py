@@ -19,10 +19,9 @@ from arviz_stats.base import array_stats
 import programs
 from bayesmesh.config.blocks import DataSettings, SamplingSettings
 from bayesmesh.config.registry import load_component, options_class
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources.table import Source
-from bayesmesh.data.whole_shards import WholeShards
+from bayesmesh.data.views import WholeShards, prepared
 from bayesmesh.store.layout import DataLayout
 from cases import Case
 from posteriors.judging import gradients_of_a_chain, run

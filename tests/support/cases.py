@@ -76,7 +76,7 @@ def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **opt
         options_class,
     )
     from bayesmesh.data.base import DataSpec, FieldSpec
-    from bayesmesh.data.prepared_shards import prepare_rows
+    from bayesmesh.data.views import prepare_rows
     from bayesmesh.errors import ConfigError
 
     model_class: Any = load_component("model", name)

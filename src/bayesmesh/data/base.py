@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,6 +16,10 @@ from bayesmesh.files import JSON
 
 type Column = list[int] | list[str] | list[list[str]]
 """One value per column of a row: ids, titles, or the genres of each film."""
+
+
+FIELD_NAME = re.compile(r"(?!__|\.{1,2}$)[^/\x00-\x1f]{1,200}")
+"""Matches the names that a field may have: each becomes a folder of the shards."""
 
 
 class RowArray(Protocol):

@@ -13,18 +13,18 @@ import zarr
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, RowArray, Variable
-from bayesmesh.data.left_out import leave_out
-from bayesmesh.data.row_values import check_values
 from bayesmesh.data.shards import HELD_OUT_GROUPS, LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
+    Use,
     hold_out_groups,
     hold_out_interactions,
     hold_out_last,
     hold_out_rows,
     hold_out_users,
+    leave_out,
+    read_column,
 )
-from bayesmesh.data.split_fields import Use, read_column
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
@@ -163,6 +163,37 @@ def _length(part: str, fields: Mapping[str, RowArray]) -> int:
     if len(set(lengths.values())) > 1:
         raise DataError(f"fields of {part} have unequal lengths: {lengths}")
     return next(iter(lengths.values()), 0)
+
+
+def check_values(where: str, start: int, block: np.ndarray, about: Variable | None) -> None:
+    """Check a block of rows of one field.
+
+    Args:
+        where: the field, for messages.
+        start: number of the block's first row.
+        block: (row, ...), its values.
+        about: the column with the field's name, if any; a matrix with that name also holds other columns.
+
+    Raises:
+        DataError: a value is not finite, or is not the code of a level of a category, so that tables and pages could not
+            name it.
+
+    >>> check_values("rows/x", 8, np.array([0.5, np.inf]), None)
+    Traceback (most recent call last):
+    bayesmesh.errors.DataError: rows/x: row 10, counted from 1: a value is not finite
+    """
+    if block.dtype.kind == "f" and not np.isfinite(block).all():
+        row = start + int(np.argwhere(~np.isfinite(block))[0][0])
+        raise DataError(f"{where}: row {row + 1}, counted from 1: a value is not finite")
+    if about is None or about.kind != "category" or block.ndim != 1:
+        return
+    is_code = (block >= 0) & (block < len(about.levels)) & np.equal(block, np.trunc(block))
+    if not is_code.all():
+        place = int(np.flatnonzero(~is_code)[0])
+        raise DataError(
+            f"{where}: row {start + place + 1}, counted from 1: {block[place]} is not the code of a level; the column has codes"
+            f" 0 to {len(about.levels) - 1}"
+        )
 
 
 def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:

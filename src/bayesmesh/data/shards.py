@@ -117,8 +117,7 @@ class Shards:
             IndexError: the range is not within ``num_rows``.
             StoreError: a chunk of the range is damaged or missing.
         """
-        if not 0 <= start <= stop <= self.num_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
+        self._check_range(start, stop)
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
     def read_field(self, name: str, part: str = "rows", start: int = 0, stop: int | None = None) -> np.ndarray:
@@ -209,18 +208,22 @@ class Shards:
         return self._read_part("truth")
 
     def verify(self) -> None:
-        """Read everything and compare it with the fingerprint.
+        """Read everything as stored and compare it with the fingerprint.
 
         Raises:
             StoreError: a part is damaged or has changed.
         """
         arrays = {f"{part}/{name}": self._array(f"{part}/{name}") for part in PARTS for name in self._names(part)}
         try:
-            found = fingerprint_data(arrays, describe(self))
+            found = fingerprint_data(arrays, describe(Shards(self.path)))
         except DAMAGE as error:
             raise StoreError(f"{self.path}: damaged or missing: {error}", REMEDY) from error
         if found != self.fingerprint:
             raise StoreError(f"{self.path}: fingerprint {self.fingerprint} expected, {found} found", REMEDY)
+
+    def _check_range(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.num_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
 
     def _read_part(self, part: str) -> dict[str, np.ndarray]:
         return {name: self._read(f"{part}/{name}", ...) for name in self._names(part)}

@@ -17,7 +17,7 @@ import pytest
 import zarr
 
 from bayesmesh.data.declared_sizes import check_size
-from bayesmesh.data.sources._array_files import open_arrays
+from bayesmesh.data.sources.arrays import open_arrays
 from bayesmesh.data.tables.files import TableFile
 from bayesmesh.errors import DataError
 

@@ -12,13 +12,15 @@ import zarr
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data import sharding
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.sharding import shard
+from bayesmesh.data.sharding import check_values, shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
 
 WATCHED = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], np.uint8)
+
+SOIL = Variable("category", ("clay", "sand"))
 
 
 def table(**changes: Any) -> Dataset:
@@ -201,3 +203,22 @@ def test_fingerprint_follows_every_value(layout: DataLayout) -> None:
     ]
     assert len(set(found)) == len(found)
     assert fingerprint(dataset) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("block", "about", "said"),
+    [
+        (
+            np.array([0, 2], np.uint8),
+            SOIL,
+            "rows/soil: row 42, counted from 1: 2 is not the code of a level; the column has codes 0 to 1",
+        ),
+        (np.array([-1, 0]), SOIL, "row 41, counted from 1: -1 is not the code"),
+        (np.array([1.0, 0.5]), SOIL, "row 42, counted from 1: 0.5 is not the code"),
+        (np.array([0.0, np.inf]), SOIL, "row 42, counted from 1: a value is not finite"),
+        (np.array([[0.0, np.nan]], np.float32), None, "row 41, counted from 1: a value is not finite"),
+    ],
+)
+def test_others_are_named_by_their_row(block: np.ndarray, about: Variable | None, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        check_values("rows/soil", 40, block, about)

@@ -15,7 +15,7 @@ from scipy import stats
 from bayesmesh.analyses.fold_in.ratings import expected_ratings, scales_of
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.models._ordered import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density.log_density import Target

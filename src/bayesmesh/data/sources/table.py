@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.data import base
-from bayesmesh.data.base import Dataset
+from bayesmesh.data.base import FIELD_NAME, Dataset
 from bayesmesh.data.sources.options import TableOptions as Options
 from bayesmesh.data.tables.columns import choose_columns
-from bayesmesh.data.tables.fields import MatrixField, MissingField, fields_of, missing_name, variable_of
-from bayesmesh.data.tables.reader import ROLES, TableReader
-from bayesmesh.data.tables.spool import Spool
+from bayesmesh.data.tables.options import ROLES
+from bayesmesh.data.tables.reader import TableReader
+from bayesmesh.data.tables.spool import MatrixField, MissingField, Spool, fields_of, missing_name, variable_of
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
 from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
 _ABOUT = "table.json"
-
-_FIELD_NAME = re.compile(r"(?!__)[^/\x00-\x1f]{1,200}")
 
 
 class Source(base.Source):
@@ -92,7 +89,7 @@ def _wanted(options: Options, names: list[str], left_out: set[str]) -> dict[str,
             if not left_out & {*chosen}:
                 wanted[field] = named if isinstance(named, str) else chosen
     for field in wanted:
-        if not _FIELD_NAME.fullmatch(field) or field in (".", ".."):
+        if not FIELD_NAME.fullmatch(field):
             raise DataError(
                 f"key 'data.columns': column {field!r} cannot be the name of a field",
                 f"leave it out: columns: ['*', '-{field}']; or name it:\n    data:\n      fields:\n        name: '{field}'",

@@ -139,6 +139,11 @@ def infer_kind(cells: pa.Array, *, is_text_format: bool) -> Kind | None:
     return "number" if is_number else "category"
 
 
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Return which numbers are NaN, or which codes mark cells without a value."""
+    return np.isnan(values) if values.dtype.kind == "f" else values == NO_LEVEL
+
+
 def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
     """Return cells with null in place of the texts that stand for a missing value."""
     import pyarrow as pa

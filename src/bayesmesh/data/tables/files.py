@@ -16,13 +16,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import unquote
 
 from bayesmesh.data.declared_sizes import LEAST_TEXT, check_size
 from bayesmesh.data.tables.columns import is_text
-from bayesmesh.data.tables.csv_rows import RowCheck
 from bayesmesh.errors import DataError, suggest
+
+if TYPE_CHECKING:
+    from pyarrow.csv import InvalidRow
 
 Format = Literal["csv", "tsv", "parquet", "feather", "jsonl"]
 
@@ -46,6 +48,11 @@ MOST_TEXT = 2**20
 
 MOST_LINE = 2**24
 """Largest number of bytes of a line of JSON."""
+
+MOST_SHOWN = 60
+"""Number of characters of a broken row that a message quotes."""
+
+_ARROW_ROW = re.compile(r"Row #(\d+): ")
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
@@ -237,6 +244,50 @@ def _format_of(path: Path) -> Format:
 # -- comma-separated values ---------------------------------------------------------------------------------------------
 
 
+class RowCheck:
+    """Handler that Arrow calls for each row whose number of cells differs from the header's.
+
+    Attributes:
+        fault: the row at which reading ended, and what is wrong with it; empty if there is none.
+        remedy: how to correct it.
+    """
+
+    def __init__(self) -> None:
+        self.fault, self.remedy = "", ""
+        self._blank: list[int] = []
+
+    def __call__(self, row: InvalidRow) -> str:
+        """Return the action for Arrow: skip a blank line, as it skips an empty one, or stop."""
+        number = row.number or 0
+        if not row.text.strip():
+            self._blank.append(number)
+            return "skip"
+        shown = row.text if len(row.text) <= MOST_SHOWN else f"{row.text[:MOST_SHOWN]} ..."
+        cells = "1 cell" if row.actual_columns == 1 else f"{row.actual_columns} cells"
+        self.fault = f"row {self.row_of_table(number)}: {cells}, and the header has {row.expected_columns}: {shown!r}"
+        if row.text.count('"') % 2 and row.actual_columns < row.expected_columns:
+            self.remedy = "close the quote, or double a quote within a quoted text"
+        else:
+            self.remedy = "correct the line, or quote a cell that holds the delimiter"
+        if row.actual_columns == row.expected_columns + 1:
+            self.remedy += "; if every row begins with its name, as R writes it, begin the header with a name for these"
+        if row.expected_columns == 1:
+            self.remedy += "; leave out lines above the header, because the first line names the columns"
+        return "error"
+
+    def row_of_table(self, number: int) -> int:
+        """Return a row's number below the header, from 1, as in other messages: Arrow counts the header and blank lines."""
+        return number - 1 - sum(blank < number for blank in self._blank)
+
+    def restate(self, said: str) -> str:
+        """Return Arrow's message with the number of the row in the table.
+
+        >>> RowCheck().restate("In CSV column #1: Row #3: invalid UTF8 data")
+        'In CSV column #1: row 2: invalid UTF8 data'
+        """
+        return _ARROW_ROW.sub(lambda found: f"row {self.row_of_table(int(found[1]))}: ", said)
+
+
 def _csv_names(file: TableFile) -> list[str]:
     return [str(name).strip() for name in file.read_csv(None).schema.names]
 
@@ -288,29 +339,29 @@ def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 row = json.loads(
-                    line.decode(), parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_twins
+                    line.decode(), parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=without_twins
                 )
             except UnicodeDecodeError as error:
                 raise _not_utf8(file.path, f"line {number}") from error
             except (json.JSONDecodeError, RecursionError) as error:
                 raise DataError(f"{file.path}, line {number}: not JSON: {error}", "write one object a line") from error
-            except _Twins as error:
-                problem = f"{file.path}, line {number}: '{error}' stands there twice"
-                raise DataError(problem, "write one value a column") from error
+            except ValueError as error:
+                raise DataError(f"{file.path}, line {number}: {error}", "write one value a column") from error
             if not isinstance(row, dict):
                 raise DataError(f"{file.path}, line {number}: not an object", 'write lines such as {"x": 1.5}')
             yield number, row
 
 
-class _Twins(Exception):
-    """An object has a key twice."""
+def without_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON.
 
-
-def _without_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    Raises:
+        ValueError: it has a key twice.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Twins(next(name for name in names if names.count(name) > 1))
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' stands there twice")
     return found
 
 

@@ -9,10 +9,22 @@ import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayesmesh.data.tables.checks import (
+    MISSING_TEXTS,
+    check_guess,
+    is_number,
+    is_sentinel,
+    refuse_duration,
+    refuse_notations,
+    refuse_twins,
+    refuse_type,
+    warn_of_marks,
+    warn_of_sentinel,
+)
 from bayesmesh.data.tables.columns import (
     INDEX,
     NO_LEVEL,
@@ -23,20 +35,12 @@ from bayesmesh.data.tables.columns import (
     declared_columns,
     first_padded,
     infer_kind,
+    is_missing,
     to_numbers,
     without_missing,
 )
-from bayesmesh.data.tables.files import Block, Format, TableFile, same_columns
-from bayesmesh.data.tables.level_texts import MISSING_TEXTS, is_number, is_sentinel
-from bayesmesh.data.tables.rejections import (
-    check_guess,
-    refuse_duration,
-    refuse_notations,
-    refuse_twins,
-    refuse_type,
-    warn_of_marks,
-    warn_of_sentinel,
-)
+from bayesmesh.data.tables.files import Block, TableFile, same_columns
+from bayesmesh.data.tables.options import ROLES, TableOptions
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
@@ -46,46 +50,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
-
-ROLES = ("weights", "offset", "exposure")
-"""Options that assign a role to a column."""
-
-
-class TableOptions(Protocol):
-    """Options for reading a table; `bayesmesh.data.sources.table.Options` documents each."""
-
-    @property
-    def files(self) -> tuple[str, ...]: ...
-    @property
-    def format(self) -> Format | None: ...
-    @property
-    def delimiter(self) -> str | None: ...
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def types(self) -> Mapping[str, Kind]: ...
-    @property
-    def levels(self) -> Mapping[str, list[str]]: ...
-    @property
-    def standardise(self) -> tuple[str, ...]: ...
-    @property
-    def missing(self) -> str: ...
-    @property
-    def indicate_missing(self) -> tuple[str, ...]: ...
-    @property
-    def needed(self) -> tuple[str, ...] | None: ...
-    @property
-    def fields(self) -> Mapping[str, str | list[str]]: ...
-    @property
-    def missing_values(self) -> tuple[str, ...] | None: ...
-    @property
-    def rows(self) -> str: ...
-    @property
-    def weights(self) -> str | None: ...
-    @property
-    def offset(self) -> str | None: ...
-    @property
-    def exposure(self) -> str | None: ...
 
 
 class TableReader:
@@ -347,7 +311,7 @@ class TableReader:
             columns: column -> values or codes of these rows.
         """
         needed = {name: values for name, values in columns.items() if name in self._needed - {*self._indicated}}
-        gone = {n: v == NO_LEVEL if n in self._levels else np.isnan(v) for n, v in needed.items()}
+        gone = {name: is_missing(values) for name, values in needed.items()}
         is_gone = np.logical_or.reduce([np.zeros(len(numbers), bool), *gone.values()])
         if self._options.missing == "drop" or not is_gone.any():
             return ~is_gone
@@ -410,11 +374,6 @@ def _is_category(cells: pa.Array) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_dictionary(cells.type))
-
-
-def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return which numbers are NaN, or which codes mark cells without a value."""
-    return np.isnan(values) if values.dtype.kind == "f" else values == NO_LEVEL
 
 
 def _moments(spool: Spool, name: str) -> tuple[float, float]:

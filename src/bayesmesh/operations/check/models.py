@@ -19,8 +19,8 @@ from bayesmesh.config.registry import component_path, list_components, load_comp
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec, Source
-from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position

@@ -18,8 +18,8 @@ from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_of
 from bayesmesh.config.refit_settings import LeftOut, Refits
 from bayesmesh.config.registry import list_components, load_component, options_class, resolve_component
 from bayesmesh.data.base import Source
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
+from bayesmesh.data.views import prepared
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.line import resolve

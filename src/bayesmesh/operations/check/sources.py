@@ -12,9 +12,8 @@ import numpy as np
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.settings import Settings, file_options
 from bayesmesh.config.user_code import explaining
-from bayesmesh.data import row_values
+from bayesmesh.data import sharding
 from bayesmesh.data.base import Dataset, RowArray, Source
-from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line, check_options, run_checks
@@ -60,7 +59,7 @@ def check(name: str, source_class: type[Source], options: Settings, path: Path) 
                 source = source_class(options)
                 source.fetch(folder)
                 dataset = source.read(folder)
-                counts = check_counts(dataset)
+                counts = sharding.check_counts(dataset)
         except UserError as error:
             yield Line("read", FAILS, error.message, error.remedy or f"correct `read` in {path}")
             return
@@ -81,7 +80,7 @@ def check_values(name: str, read: Read) -> Line:
         for field, values in fields.items():
             for start in range(0, values.shape[0], _BLOCK_ROWS):
                 block = np.asarray(values[start : start + _BLOCK_ROWS])
-                row_values.check_values(f"{part}/{field}", start, block, read.dataset.variables.get(field))
+                sharding.check_values(f"{part}/{field}", start, block, read.dataset.variables.get(field))
     return Line(name, OK, "every value is finite, and every code that of a level")
 
 

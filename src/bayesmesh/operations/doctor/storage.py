@@ -15,14 +15,14 @@ from pathlib import Path
 
 from bayesmesh.config.loading import load_all
 from bayesmesh.data.fetching import MIRROR_VARIABLE
-from bayesmesh.data.sources import _movielens_files, mnist, movielens
+from bayesmesh.data.sources import mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row
 
 LEAST_FREE_GIB = 2.0
 SLOW_FLUSH_SECONDS = 0.5
 
-FOLDERS = {"mnist": tuple(mnist.FILES), "ml-1m": _movielens_files.FILES}
+FOLDERS = {"mnist": tuple(mnist.FILES), "ml-1m": movielens.FILES}
 """Folder of the mirror -> files that `fetch` needs in it."""
 
 

@@ -16,8 +16,8 @@ import zarr
 
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.views import ReplicatedShards
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.models.base import Model, Shown

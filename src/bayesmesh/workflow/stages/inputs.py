@@ -7,10 +7,8 @@ from pathlib import Path
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.prepared_shards import Prepare, prepared
-from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.whole_shards import WholeShards
+from bayesmesh.data.views import Prepare, ReplicatedShards, WholeShards, prepared
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.workflow.components import Component, in_file_of

@@ -15,9 +15,9 @@ import numpy as np
 
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
-from bayesmesh.data.prepared_shards import PreparedShards
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.tables.new_table_rows import NewRows
+from bayesmesh.data.tables.new_rows import NewRows
+from bayesmesh.data.views import PreparedShards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path

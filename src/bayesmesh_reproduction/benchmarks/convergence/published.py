@@ -40,7 +40,7 @@ def read_movielens() -> Read:
     Raises:
         FileNotFoundError: the files are not there.
     """
-    from bayesmesh.data.sources._movielens_files import parse_files, read_folder
+    from bayesmesh.data.sources.movielens import parse_files, read_folder
 
     folder = mirrored("ml-1m")
     parsed = parse_files(read_folder(folder), folder)

@@ -25,7 +25,7 @@ from bayesmesh.config.declarations import declared
 from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.whole_shards import WholeShards
+from bayesmesh.data.views import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import log_density
 from bayesmesh.store.arrays import open_group, write_array

@@ -28,9 +28,9 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.refit_settings import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.views import prepared
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions

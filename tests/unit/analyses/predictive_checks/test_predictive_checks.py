@@ -23,9 +23,9 @@ from bayesmesh.analyses.predictive_checks.section import (
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.views import prepared
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options

@@ -16,7 +16,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import fetch
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.sources import movielens
-from bayesmesh.data.sources._movielens_files import parse_files, read_archive
+from bayesmesh.data.sources.movielens import parse_files, read_archive
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
 
@@ -145,6 +145,6 @@ def test_records_that_do_not_match_are_refused(
         "films": [{"film_id": feature(film), "title": feature(b"A"), "genres": feature(b"Drama")} for film in films],
         "users": [{"user_id": feature(1), "film_ids": feature(*rated)}],
     }
-    monkeypatch.setattr(movielens._tfds_source, "read_records", lambda folder, _: found[folder.parent.name])
+    monkeypatch.setattr(movielens._tfds, "read_records", lambda folder, _: found[folder.parent.name])
     with pytest.raises(DataError, match=said):
         source.read(tmp_path)

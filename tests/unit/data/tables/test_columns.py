@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bayesmesh.data.tables.checks import MISSING_TEXTS
 from bayesmesh.data.tables.columns import (
     Levels,
     Misfit,
@@ -17,7 +18,6 @@ from bayesmesh.data.tables.columns import (
     to_numbers,
     without_missing,
 )
-from bayesmesh.data.tables.level_texts import MISSING_TEXTS
 from bayesmesh.errors import DataError
 
 MARCH = datetime.datetime(1970, 3, 1, 12)

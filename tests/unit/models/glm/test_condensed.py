@@ -12,8 +12,7 @@ import pytest
 
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec
-from bayesmesh.data.condensed_shards import CondensedShards
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import CondensedShards, prepare_rows
 from bayesmesh.models.glm.model import Glm
 from cases import trees
 

@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.checks.model import check_described
 from cases import trees

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import options_class
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.models.glm.model import Glm
 from cases import trees
 

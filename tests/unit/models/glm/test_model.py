@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import Variable
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
 from cases import trees

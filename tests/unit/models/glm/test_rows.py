@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.models.glm.refusals import check_order

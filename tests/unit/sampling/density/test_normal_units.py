@@ -13,7 +13,7 @@ from scipy import stats
 
 from bayesmesh.config.registry import load_component
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
-from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.gibbs import Options as GibbsOptions
 from bayesmesh.models.rating_factorization import Options, RatingFactorization

@@ -8,8 +8,8 @@ import numpy as np
 
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset, Variable
-from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
+from bayesmesh.data.views import prepared
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.checks.model import check_described
 from bayesmesh.sampling.density.summaries import spread_evenly

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.data.tables.columns import Kind, level_of
-from bayesmesh.data.tables.fields import fields_of
-from bayesmesh.data.tables.files import Format, TableFile
-from bayesmesh.data.tables.reader import TableOptions, TableReader, is_missing
-from bayesmesh.data.tables.spool import Spool
+from bayesmesh.data.tables.columns import is_missing, level_of
+from bayesmesh.data.tables.files import TableFile
+from bayesmesh.data.tables.options import TableOptions
+from bayesmesh.data.tables.reader import TableReader
+from bayesmesh.data.tables.spool import Spool, fields_of
 from bayesmesh.errors import DataError, suggest
 
 _OF_EXPERIMENT = re.compile(r"\bdata[:.]|\b(columns|levels|missing_values|rows|types): |`format`")
@@ -33,29 +32,6 @@ def _of_new_table() -> Iterator[None]:
         first = error.remedy.partition(", or ")[0]
         of_file = next((text for text in (error.remedy, first) if text and not _OF_EXPERIMENT.search(text)), _REMEDY)
         raise DataError(error.message, of_file) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class _NewTable:
-    """Options for reading a file whose columns are known."""
-
-    files: tuple[str, ...]
-    format: Format | None
-    delimiter: str | None
-    columns: tuple[str, ...]
-    types: Mapping[str, Kind]
-    missing_values: tuple[str, ...] | None
-    indicate_missing: tuple[str, ...]
-    levels: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
-    standardise: tuple[str, ...] = ()
-    missing: str = "refuse"
-    needed: tuple[str, ...] | None = None
-    fields: Mapping[str, str | list[str]] = dataclasses.field(default_factory=dict)
-    rows: str = ""
-    # Rows to predict need no weights.
-    weights: str | None = None
-    offset: str | None = None
-    exposure: str | None = None
 
 
 class NewRows:
@@ -131,8 +107,8 @@ class NewRows:
         present = tuple(name for name in described if name in names)
         if not present:
             raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
-        # Which columns must hold a value in every row is decided after they have been read.
-        table = _NewTable(
+        # Rows to predict need no weights; which columns must hold a value in every row is decided after they have been read.
+        table = TableOptions(
             files=(str(path),), format=form, delimiter=delimiter, columns=present, missing_values=options.missing_values,
             types={name: described[name]["kind"] for name in present}, indicate_missing=present,
         )  # fmt: skip
