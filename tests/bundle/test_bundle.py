@@ -107,7 +107,7 @@ def test_a_jax_that_is_there_already_is_used(offline: Offline, bundle: Path, bas
     done = offline(str(bundle / "install.sh"), "--use-present-jax", "--python", python, str(tmp_path / "site"))
     assert done.returncode == 0, done.stderr[-6000:]
     assert f"of {tmp_path / 'present'}" in done.stderr
-    assert not list((tmp_path / "site" / ".venv").glob("lib/python*/site-packages/jax*/__init__.py"))
+    assert not list((tmp_path / "site" / ".venv").glob("lib/python*/site-packages/jax/__init__.py"))
     works(offline, tmp_path / "site")
 
 

@@ -1,12 +1,9 @@
-"""Seeds defects into a copy of the source, one at a time, and says which of them the tests see.
+"""Seed defects into a copy of the source, one at a time, and list which of them the tests detect.
 
-    python tests/mutants/run.py --side after --jobs 4
-    python tests/mutants/run.py --table samplers                # the eight defects that `make verify-samplers` must see
-    python tests/mutants/run.py --side before --tree FOLDER     # the same defects in the code before the reorganisation
-    python tests/mutants/run.py --compare before.csv after.csv  # fails where one was seen before and is not now
+    python tests/mutants/run.py --jobs 4
+    python tests/mutants/run.py --table samplers   # the eight defects that `make verify-samplers` must detect
 
-The tables beside this file hold the mutants: what one breaks, one replacement in one file, and the tests that are to see
-it. Keys under `before` say what was otherwise in commit `BEFORE`; `before: null` marks code that did not exist then.
+The tables beside this file hold the mutants: what each breaks, one replacement in one file, and the tests that must fail.
 """
 
 from __future__ import annotations
@@ -33,10 +30,7 @@ import yaml
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BEFORE = "e8daa49"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "results", "__pycache__", ".snakemake", ".*_cache")
-NEWER = ("samplers", "restarts")
-"""Tables whose tests did not exist then."""
 COLUMNS = ("id", "outcome", "seconds", "seen_by")
 SECONDS = 900
 """Processor time: a mutant may loop for ever; it is then seen, by whoever waits for the tests. A busy machine ends no test."""
@@ -65,19 +59,12 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
-def read_mutants(side: str, table: str = "*") -> list[Mutant]:
-    """Return the mutants of the code before or after, in the order of the tables; those of one table if it is named."""
-    found = []
-    for path in sorted(HERE.glob(f"{table}.yaml")):
-        if side == "before" and path.stem in NEWER:
-            continue
-        for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
-            before = entry.pop("before", {})
-            if side == "before" and before is None:
-                continue
-            values: dict[str, Any] = {**entry, **(before if side == "before" else {})}
-            found.append(Mutant(**{**values, "tests": tuple(values["tests"])}))
-    return found
+def read_mutants(table: str = "*") -> list[Mutant]:
+    """Return the mutants in the order of the tables; those of one table if it is named."""
+    entries = (
+        e for path in sorted(HERE.glob(f"{table}.yaml")) for e in yaml.safe_load(path.read_text(encoding="utf-8"))
+    )
+    return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
 
 
 class Copies:
@@ -173,47 +160,15 @@ def run_all(tree: Path, mutants: Sequence[Mutant], jobs: int, out: Path) -> int:
     return failures
 
 
-def compare(before: Path, after: Path) -> int:
-    """Print what both tables hold side by side, in Markdown; returns how many were seen before and are not now."""
-    first, second = (_read(path) for path in (before, after))
-    lost = 0
-    print("| mutant | what it breaks | before | now | seen by |\n|---|---|---|---|---|")
-    for mutant in (m for m in read_mutants("after") if m.id in first.keys() & second.keys()):
-        one, two = first[mutant.id]["outcome"], second[mutant.id]["outcome"]
-        lost += one == "seen" != two
-        seen_by = second[mutant.id]["seen_by"].partition("::")[2] or second[mutant.id]["seen_by"]
-        print(f"| {mutant.id} | {mutant.breaks} | {one} | {two} | {seen_by} |")
-    print(f"\n{lost} seen before and not now")
-    return lost
-
-
-def _read(path: Path) -> dict[str, dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
-
-
-def _checked_out(folder: Path) -> Path:
-    archive = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-    return folder
-
-
 def main(words: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--side", choices=("before", "after"), default="after")
-    parser.add_argument("--tree", type=Path, help=f"the code; this checkout, or commit {BEFORE} out of its history")
     parser.add_argument("--only", nargs="+", default=[], metavar="ID")
     parser.add_argument("--table", default="*", metavar="NAME", help="only the mutants of NAME.yaml")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="the table; SIDE.csv")
-    parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"))
+    parser.add_argument("--out", type=Path, default=Path("mutants.csv"), help="the table")
     given = parser.parse_args(None if words is None else list(words))
-    if given.compare:
-        return int(compare(*given.compare) > 0)
-    mutants = [m for m in read_mutants(given.side, given.table) if not given.only or m.id in given.only]
-    with tempfile.TemporaryDirectory() as folder:
-        tree = given.tree or (ROOT if given.side == "after" else _checked_out(Path(folder)))
-        return int(run_all(tree.resolve(), mutants, given.jobs, given.out or Path(f"{given.side}.csv")) > 0)
+    mutants = [m for m in read_mutants(given.table) if not given.only or m.id in given.only]
+    return int(run_all(ROOT, mutants, given.jobs, given.out) > 0)
 
 
 if __name__ == "__main__":

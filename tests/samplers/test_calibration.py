@@ -1,6 +1,6 @@
 """Simulation-based calibration of whole programs: starts, warmup and draws, with adaptation for every dataset.
 
-tests/exact/test_joint.py calibrates one kernel of fixed tuning; here the dataset axis of `sampling.program_datasets` runs what a
+tests/exact/test_joint.py calibrates one kernel of fixed tuning; here the dataset axis of `sampling.program.datasets` runs what a
 user would. The defects below are of the kind that moments of a single posterior hardly show.
 """
 

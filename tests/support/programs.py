@@ -74,7 +74,7 @@ def checkpoint(state: Any) -> dict[str, np.ndarray]:
     """Return the leaves of a state by name, on the host, as the store keeps them."""
     import jax
 
-    from bayesmesh.sampling.program.state_leaves import name_leaves
+    from bayesmesh.sampling.program.values import name_leaves
 
     return dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
 

@@ -37,7 +37,10 @@ INPUTS = """FOLDERS, BENCHMARKS = ("digits", "other"), ()\n"""
 
 def test_claims_of_a_finished_run(workspace: Any) -> None:
     source = workspace.root / "src"
-    claims, stage = source / "bayesmesh_reproduction" / "claims", source / "bayesmesh" / "stages" / "analyse.py"
+    claims, stage = (
+        source / "bayesmesh_reproduction" / "claims",
+        source / "bayesmesh" / "workflow" / "stages" / "analyse.py",
+    )
     with workspace.changed(claims / "published.yaml", PUBLISHED), workspace.changed(claims / "inputs.py", INPUTS):
         # Other code of a stage would make its results again, if claims asked for them.
         with workspace.changed(stage, stage.read_text() + "\n# other code\n"):

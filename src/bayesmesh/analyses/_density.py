@@ -19,8 +19,7 @@ from bayesmesh.models._bijectors import bijector_of
 from bayesmesh.models._latents import align_local
 from bayesmesh.models._volume import log_volume
 from bayesmesh.models.base import Latents, Rows
-from bayesmesh.store.posterior.chunks import CHUNK_DRAWS
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, CHUNK_DRAWS, Posterior
 
 POSITION_BYTES = 256 * 2**20
 """Limit on positions in memory; with more coordinates, fewer draws are used."""

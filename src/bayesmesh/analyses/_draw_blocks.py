@@ -18,8 +18,15 @@ from bayesmesh.analyses.base import BoundModel, Shapes, asking_model
 from bayesmesh.data.base import DataSpec
 from bayesmesh.models._latents import align_local
 from bayesmesh.models.base import Latents, Model, Predictive
-from bayesmesh.store.posterior.chunks import CHUNK_DRAWS, Chunks, StoredDraws, in_dtype, iterate_chunks
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import (
+    BLOCK_BYTES,
+    CHUNK_DRAWS,
+    Chunks,
+    Posterior,
+    StoredDraws,
+    in_dtype,
+    iterate_chunks,
+)
 
 CHUNK_CELLS = 2**19
 """Largest number of draws times rows in one call of a program."""

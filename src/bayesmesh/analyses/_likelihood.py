@@ -18,8 +18,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior.chunks import CHUNK_DRAWS
-from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.posterior.reader import CHUNK_DRAWS, Posterior
 
 MIN_DRAWS = 8
 """Fewest draws per chain from which an effective sample size is estimated."""

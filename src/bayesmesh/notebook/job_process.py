@@ -23,7 +23,7 @@ class JobProcess:
         environment: of the process.
 
     Attributes:
-        progress: file with the progress of the job, see `running_progress`.
+        progress: file with the progress of the job, see `sampling.loop.progress`.
         returncode: exit code of the last job; None while it runs; negative if a signal has ended the process.
     """
 

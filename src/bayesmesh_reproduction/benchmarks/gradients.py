@@ -22,7 +22,7 @@ from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.triangle import split
 from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.program.sizes import make_program
-from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.sampling.program.values import place
 from bayesmesh.workflow.components import components_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.programs import program_settings

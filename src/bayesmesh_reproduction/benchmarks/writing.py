@@ -21,8 +21,7 @@ from bayesmesh.sampling.loop.identity import chain_identity
 from bayesmesh.sampling.loop.interruption import Interruption
 from bayesmesh.sampling.loop.segment import Loop
 from bayesmesh.sampling.program.audit import read_lengths
-from bayesmesh.sampling.program.cache import use_cache
-from bayesmesh.sampling.program.compilation import compile_programs
+from bayesmesh.sampling.program.compilation import compile_programs, use_cache
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.store.chains.markers import Commit, Facts

@@ -25,8 +25,7 @@ from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ROW
-from bayesmesh.store.posterior.chunks import iterate_chunks
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior, iterate_chunks
 
 MAX_BLOCK_DRAWS = 16
 """Largest number of draws combined into one matrix product with a tile of rows."""

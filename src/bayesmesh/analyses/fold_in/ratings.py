@@ -2,7 +2,7 @@
 
 Given the films, the mean and the noise, the bias and the embedding of a user with normal ratings are exactly normal and
 are drawn directly. Ordered ratings lead to the log-concave posterior of a cumulative logit regression, to which
-Newton's method and the independence sampler of `fold_in_watches` apply. The films' posterior stays that of the training
+Newton's method and the independence sampler of `fold_in.watches` apply. The films' posterior stays that of the training
 users. Only NumPy is used.
 """
 

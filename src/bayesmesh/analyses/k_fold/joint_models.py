@@ -15,8 +15,7 @@ from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model
-from bayesmesh.store.posterior.chunks import CHUNK_DRAWS, in_dtype, iterate_chunks
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, CHUNK_DRAWS, Posterior, in_dtype, iterate_chunks
 
 KEY = "k_fold"
 

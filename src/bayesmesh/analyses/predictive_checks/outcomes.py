@@ -35,8 +35,7 @@ from bayesmesh.analyses.predictive_checks.terms import Term, list_terms, propose
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.posterior.chunks import CHUNK_DRAWS
-from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.posterior.reader import CHUNK_DRAWS, Posterior
 
 KEY = "predictive_checks"
 

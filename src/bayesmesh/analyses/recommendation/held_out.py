@@ -30,8 +30,7 @@ from bayesmesh.analyses.recommendation.scores import self_information
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior.chunks import Chunks, iterate_chunks
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Chunks, Posterior, iterate_chunks
 
 ACCUMULATOR_BYTES = 256 * 2**20
 """Limit on the summed probabilities (users x films, float32 for float32 models), in bytes; more users take another

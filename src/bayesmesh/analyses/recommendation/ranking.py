@@ -17,8 +17,7 @@ import numpy as np
 from bayesmesh.analyses.recommendation.film_logits import read_users, take_users, watch_logits
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior.chunks import Chunks, iterate_chunks
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import BLOCK_BYTES, Chunks, Posterior, iterate_chunks
 
 WORK_BYTES = 256 * 2**20
 """Limit on sums over draws and one draw's logits on the device, in bytes; more users take another pass."""

@@ -1,6 +1,6 @@
 """Read a file of a table as blocks of columns, at most a few megabytes at a time.
 
-Cells of text formats are texts without surrounding blanks, and `table_columns` decides their meaning: a reader that
+Cells of text formats are texts without surrounding blanks, and `columns` decides their meaning: a reader that
 guessed from its first block might fail, or guess differently, at a later one.
 """
 

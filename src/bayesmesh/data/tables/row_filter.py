@@ -169,7 +169,7 @@ class RowFilter:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Cells]) -> _Value:
         match node:
             case ast.Constant(value=str(text)):
-                # Normalised as levels are, see `table_columns`.
+                # Normalised as levels are, see `columns`.
                 return unicodedata.normalize("NFC", text)
             case ast.Constant(value=int() | float() as number):
                 return float(number)

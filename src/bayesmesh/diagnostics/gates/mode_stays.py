@@ -1,7 +1,7 @@
 """Find modes between which chains seldom move, from the draws of a quantity on the two sides of a threshold.
 
 Modes of equal density, such as those that permute the components of a mixture, do not differ in log density, so
-`mode_gate` cannot tell their chains apart. Here a second mode shows in how long chains stay on one side of the
+`gates.modes` cannot tell their chains apart. Here a second mode shows in how long chains stay on one side of the
 threshold: many times as long as on one side of the median within that mode, where chains agree. A slow chain in a
 single mode stays long on one side of any threshold.
 """
@@ -20,7 +20,7 @@ from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior.coordinates import choose_coordinates
 
 LOG_DENSITIES = ("log_density", "log_likelihood")
-"""Summaries that are not examined: `mode_gate` tells their chains apart."""
+"""Summaries that are not examined: `gates.modes` tells their chains apart."""
 
 FEWEST_DRAWS = 100
 """Fewest draws per chain from which modes are sought."""

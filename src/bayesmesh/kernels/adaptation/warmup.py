@@ -5,8 +5,8 @@ replaced when the window closes; the search for the step size then restarts from
 
 In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that every chain travels to
 the typical set as fast as its surroundings permit. Afterwards all share the median. Such a kernel does not adapt to chains
-far below the others or to chains that do not move: see `warmup_pooling`. A kernel with `restarts_chains` moves chains in a
-mode of negligible mass to the positions of others: see `warmup_restarts`.
+far below the others or to chains that do not move: see `adaptation.pooling`. A kernel with `restarts_chains` moves chains in a
+mode of negligible mass to the positions of others: see `adaptation.restarts`.
 """
 
 from __future__ import annotations

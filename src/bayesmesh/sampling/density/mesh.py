@@ -1,16 +1,17 @@
-"""Configure devices and build the (chain, data) mesh."""
+"""Configure devices, build the (chain, data) mesh, and move arrays between the host and the devices."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from bayesmesh.config.blocks import ComputeSettings, MeshSettings
 from bayesmesh.errors import DeviceError
@@ -218,3 +219,90 @@ def warn_of_idle_gpu(mesh: Mesh, compute: ComputeSettings, environ: Mapping[str,
             " missing. Where the CPU is meant, say `compute: {platform: cpu}`, and ask for no GPU",
             given[0],
         )
+
+
+Index = tuple[slice, ...]
+
+
+def to_host(array: jax.Array) -> np.ndarray:
+    """Return this process's part of an array; the whole array if it is replicated."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    shards = array.addressable_shards
+    starts, stops = _box([s.index for s in shards], array.shape)
+    part = np.empty([b - a for a, b in zip(starts, stops, strict=True)], array.dtype)
+    for shard in shards:
+        part[_within(shard.index, starts, array.shape)] = shard.data
+    return part
+
+
+def to_device(part: np.ndarray, at: Sharding, shape: Sequence[int]) -> jax.Array:
+    """Return the array of `shape` to which every process contributes its part.
+
+    Raises:
+        ValueError: the part does not have the shape of `part_shape`.
+    """
+    shape = tuple(shape)
+    if part.shape != part_shape(at, shape):
+        raise ValueError(f"a part of shape {part.shape}, not {part_shape(at, shape)}")
+    starts, _ = _box(at.addressable_devices_indices_map(shape).values(), shape)
+    return jax.make_array_from_callback(shape, at, lambda index: part[_within(index, starts, shape)])
+
+
+def part_shape(at: Sharding, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of this process's part of an array with this sharding."""
+    starts, stops = _box(at.addressable_devices_indices_map(tuple(shape)).values(), shape)
+    return tuple(b - a for a, b in zip(starts, stops, strict=True))
+
+
+def _box(indices: Iterable[Index | None], shape: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the lower and upper bounds, by axis, of the smallest box around some shards."""
+    bounds = [[s.indices(n)[:2] for s, n in zip(index or (), shape, strict=True)] for index in indices]
+    axes = list(zip(*bounds, strict=True))
+    return [min(a for a, _ in axis) for axis in axes], [max(b for _, b in axis) for axis in axes]
+
+
+def _within(index: Index | None, starts: Sequence[int], shape: Sequence[int]) -> Index:
+    """Return where a shard lies within the box that begins at `starts`."""
+    bounds = [s.indices(n)[:2] for s, n in zip(index or (), shape, strict=True)]
+    return tuple(slice(a - start, b - start) for (a, b), start in zip(bounds, starts, strict=True))
+
+
+def on_each_device(
+    function: Callable[..., Any], mesh: Mesh, lie: tuple[Any, ...], made_lie: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """Return a function that every device evaluates for its own chains.
+
+    Args:
+        function: returns a tree of arrays, and of numbers that all chains share.
+        mesh: mesh with chains along one axis and a single device along the other.
+        lie: partition specifications of each argument.
+        made_lie: partition specifications of the results.
+    """
+    shared: list[bool] = []
+
+    def of_device(*given: Any) -> Any:
+        made = function(*given)
+        shared[:] = [leaf.ndim == 0 for leaf in jax.tree.leaves(made)]
+        return jax.tree.map(lambda leaf: leaf if leaf.ndim else leaf[None], made)
+
+    spread = jax.shard_map(of_device, mesh=mesh, in_specs=lie, out_specs=made_lie, check_vma=False)
+
+    def whole(*given: Any) -> Any:
+        leaves, form = jax.tree.flatten(spread(*given))
+        # A number that all chains share, such as the steps of the longest trajectory, is the maximum over devices.
+        joined = [leaf.max(axis=0) if is_shared else leaf for leaf, is_shared in zip(leaves, shared, strict=True)]
+        return jax.tree.unflatten(form, joined)
+
+    return whole
+
+
+def specs_of(shardings: Any) -> Any:
+    """Return the partition specifications of a tree of shardings."""
+    return jax.tree.map(lambda s: s.spec, shardings, is_leaf=lambda x: isinstance(x, NamedSharding))
+
+
+def lay_by_chain[Buffers](mesh: Mesh, buffers: Buffers) -> Buffers:
+    """Keep buffers (iteration, chain, ...) on the devices of their chains until a program ends."""
+    at = NamedSharding(mesh, PartitionSpec(None, CHAIN_AXIS))
+    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, at), buffers)

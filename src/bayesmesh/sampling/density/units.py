@@ -1,6 +1,6 @@
 """The log density of a model by units that are independent given the rest, over a mesh, for a batch of chains.
 
-As in `sampling_density`, the model is written for one draw and a tile of rows. Tiles are summed one by one, and the compiler
+As in `density.log_density`, the model is written for one draw and a tile of rows. Tiles are summed one by one, and the compiler
 sums over devices. Units of ``local`` lie with their rows; those of a block are shared, and every device adds the terms of its rows.
 """
 

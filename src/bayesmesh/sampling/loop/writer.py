@@ -12,12 +12,11 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 
-from bayesmesh.sampling.density.transfers import to_host
+from bayesmesh.sampling.density.mesh import to_host
 from bayesmesh.sampling.loop.watch import ChainWatch
 from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.packed_statistics import Packed
-from bayesmesh.sampling.program.state_leaves import name_leaves
-from bayesmesh.sampling.program.values import ChainState
+from bayesmesh.sampling.program.values import ChainState, name_leaves
 from bayesmesh.store.chains.markers import Commit, Facts
 from bayesmesh.store.chains.segments import ChainStore
 

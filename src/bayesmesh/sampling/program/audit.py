@@ -19,11 +19,10 @@ from bayesmesh.models.base import Model
 from bayesmesh.sampling.checks.model import Shapes
 from bayesmesh.sampling.density.costs import equations_of, of_chains
 from bayesmesh.sampling.density.log_density import Arrays, Target, device_dtype
-from bayesmesh.sampling.density.mesh import sharding
+from bayesmesh.sampling.density.mesh import part_shape, sharding, to_device
 from bayesmesh.sampling.density.peers import Peers
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.rows import lay_out_rows
-from bayesmesh.sampling.density.transfers import part_shape, to_device
 from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import Lengths

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from bayesmesh.config.blocks import SamplingSettings
@@ -33,15 +34,22 @@ from bayesmesh.sampling.checks.kernel import (
 )
 from bayesmesh.sampling.density.costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.density.log_density import BoundTarget, Target
-from bayesmesh.sampling.density.mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
-from bayesmesh.sampling.density.transfers import part_shape, to_device, to_host
+from bayesmesh.sampling.density.mesh import (
+    CHAIN_AXIS,
+    DATA_AXIS,
+    compute_once,
+    lay_by_chain,
+    on_each_device,
+    part_shape,
+    sharding,
+    specs_of,
+    to_device,
+    to_host,
+)
 from bayesmesh.sampling.program import turns
-from bayesmesh.sampling.program.iteration import iterate, iterate_in_turns
-from bayesmesh.sampling.program.packed_statistics import Packed, unpack
+from bayesmesh.sampling.program.packed_statistics import Packed, label, pack, unpack
 from bayesmesh.sampling.program.start_points import choose_points, num_together, place_starts
-from bayesmesh.sampling.program.state_leaves import is_finite, name_leaves, place
-from bayesmesh.sampling.program.steps import can_step_alone
-from bayesmesh.sampling.program.values import Arguments, ChainState, GroupKey
+from bayesmesh.sampling.program.values import Arguments, ChainState, GroupKey, is_finite, name_leaves, place
 from bayesmesh.store.ledger import Ledger
 
 PROGRAMS = ("initialise", "segment")
@@ -50,6 +58,11 @@ PROGRAMS = ("initialise", "segment")
 SHORT_SECONDS = 5e-3
 """Expected seconds per gradient up to which the start is compiled without optimisation: it takes nine gradients, and optimising
 them takes seconds."""
+
+
+def _can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mesh) -> bool:
+    """Return whether each device can step its own chains: it has all rows, and nothing else sums over devices."""
+    return kernel.steps_alone and mesh.shape[CHAIN_AXIS] > 1 and mesh.shape[DATA_AXIS] == 1 and type(target) is Target
 
 
 class Program:
@@ -83,7 +96,7 @@ class Program:
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.points: Position | None = None
         self.num_reported = kernel.num_chains_reported(num_chains)
-        self.steps_alone = can_step_alone(kernel, target, mesh)
+        self.steps_alone = _can_step_alone(kernel, target, mesh)
 
     def with_slice(self, slice_draws: int) -> Program:
         """Return the programs for calls of at most `slice_draws` iterations, with the trace of the start if there is one."""
@@ -357,3 +370,88 @@ class Program:
 
 
 _INDEX, _COUNT = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.int32)
+
+
+Made = tuple[ChainState, Packed, Position]
+"""A state, and the statistics and positions (iteration, ...) of the iterations that led to it."""
+
+Learn = Callable[[ChainState, Any, Any, jax.Array], tuple[ChainState, Any]]
+"""Function from the chains before an iteration, the kernel's state after it, its info and its number to chains and info after adaptation."""
+
+
+def iterate(
+    program: Program, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, learn: Learn, first: jax.Array,
+    count: jax.Array,
+) -> Made:  # fmt: skip
+    """Make iterations in which chains wait for each other."""
+    keys = program.keys(arguments)
+
+    def make_step(key: Any, chains: ChainState, data: Any, arguments: Arguments, index: jax.Array) -> Any:
+        bound, kernel = program.bind(arguments, data)
+        tuning = kernel.tuning(chains.adaptation, index.astype(jnp.int32) < kernel.num_adaptive)
+        return kernel.step(key, chains.kernel, bound, tuning)
+
+    if program.steps_alone:
+        by_chain, lie = P(CHAIN_AXIS), specs_of(program.state_shardings)
+        make_step = on_each_device(make_step, program.mesh, (by_chain, lie, *[P()] * 3), (lie.kernel, by_chain))
+
+    def step(state: ChainState, index: jax.Array) -> tuple[ChainState, Any]:
+        after, info = make_step(fold(keys, index), state, data, arguments, index)
+        return learn(state, after, info, index)
+
+    # Traced once, both for its shapes and for the loop; inlined, it leaves no call in the program.
+    step = jax.jit(step, inline=True)
+
+    def reported(position: Position) -> Position:
+        return first_chains(position, program.num_reported)
+
+    def one(i: jax.Array, carry: tuple[ChainState, turns.Rows]) -> tuple[ChainState, turns.Rows]:
+        state, rows = carry
+        state, info = step(state, first + i.astype(jnp.uint32))
+        made = turns.Rows(pack(program.kernel, info, program.num_reported), reported(state.kernel.position))
+        rows = jax.tree.map(lambda buffer, x: buffer.at[i].set(x), rows, made)
+        return state, lay_by_chain(program.mesh, rows) if program.steps_alone else rows
+
+    _, info = jax.eval_shape(step, state, first)
+    empty = turns.no_rows(program.kernel, reported(state.kernel.position), program.slice_draws)
+    state, rows = jax.lax.fori_loop(0, count, one, (state, empty))
+    return state, label(program.kernel, info, rows.statistics), rows.position
+
+
+def iterate_in_turns(
+    program: Program, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, learn: Learn, first: jax.Array,
+    count: jax.Array,
+) -> Made:  # fmt: skip
+    """Make iterations in which chains wait for each other only during warmup."""
+    keys = program.keys(arguments)
+
+    def make(
+        keys: Any, chains: ChainState, rows: turns.Rows, data: Any, arguments: Arguments, *which: jax.Array
+    ) -> Any:
+        bound, kernel = program.bind(arguments, data)
+        tuning = kernel.tuning(chains.adaptation, which[0].astype(jnp.int32) < kernel.num_adaptive)
+        return turns.make_draws(kernel, keys, chains.kernel, bound, tuning, rows, *which)
+
+    if program.steps_alone:
+        by_chain, lie, rows = P(CHAIN_AXIS), specs_of(program.state_shardings), P(None, CHAIN_AXIS)
+        make = on_each_device(make, program.mesh, (by_chain, lie, rows, *[P()] * 5), (lie.kernel, by_chain, rows))
+    make = jax.jit(make, inline=True)
+    is_warmup = first.astype(jnp.int32) < arguments.num_warmup
+    each = jnp.where(is_warmup, 1, count)
+
+    def one(i: jax.Array, carry: tuple[ChainState, turns.Rows]) -> tuple[ChainState, turns.Rows]:
+        state, rows = carry
+        index = first + i.astype(jnp.uint32)
+        after, stored, rows = make(keys, state, rows, data, arguments, index, each, i)
+        state, info = learn(state, after, stored, index)
+        # A restart, which happens only in warmup, comes after the draw has been stored.
+        for number, name in enumerate(sorted(program.kernel.statistics)):
+            if (now := getattr(info, name)) is not getattr(stored, name):
+                now = jnp.where(is_warmup, now.astype(jnp.float64), rows.statistics[i, :, number])
+                rows = rows._replace(statistics=rows.statistics.at[i, :, number].set(now))
+        return state, lay_by_chain(program.mesh, rows) if program.steps_alone else rows
+
+    empty = turns.no_rows(program.kernel, state.kernel.position, program.slice_draws)
+    _, info, _ = jax.eval_shape(make, keys, state, empty, data, arguments, first, each, count)
+    state, rows = jax.lax.fori_loop(0, jnp.where(is_warmup, count, 1), one, (state, empty))
+    return state, label(program.kernel, info, rows.statistics), rows.position

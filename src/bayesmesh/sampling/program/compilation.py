@@ -1,18 +1,22 @@
-"""Trace, lower and compile the programs of a chain group, side by side."""
+"""Trace, lower and compile the programs of a chain group, side by side, with JAX's persistent compilation cache."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from jax import monitoring
+from jax.experimental.compilation_cache import compilation_cache
 
 from bayesmesh.sampling.program.audit import count_equations
-from bayesmesh.sampling.program.cache import count_misses
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
 from bayesmesh.store.ledger import Ledger
 
@@ -115,3 +119,37 @@ def _compile(
     with count_misses() as misses:
         compiled = lowered.compile(options)
     return compiled, time.perf_counter() - start, not misses
+
+
+def use_cache(results: str) -> None:
+    """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code.
+
+    JAX compiles a program again, with a warning, if its entry is damaged: entries are compressed with a checksum.
+    """
+    folder = Path(results).resolve() / ".cache" / "xla"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_raise_persistent_cache_errors", False)
+    # XLA would store its choices of GPU kernels in unchecked files beside them.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    # A folder that is already in use would stay.
+    compilation_cache.reset_cache()
+
+
+@contextlib.contextmanager
+def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
+    """Yield a list that gets an entry for every program of this thread, or of all threads, that the persistent cache lacks."""
+    misses, thread = list[str](), threading.get_ident()
+
+    def listen(event: str, **_: str | int) -> None:
+        if event == "/jax/compilation_cache/cache_misses" and (of_all_threads or threading.get_ident() == thread):
+            misses.append(event)
+
+    monitoring.register_event_listener(listen)
+    try:
+        yield misses
+    finally:
+        monitoring.unregister_event_listener(listen)

@@ -17,8 +17,7 @@ from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
 from bayesmesh.sampling.checks.indices import find_rows_beyond, likelihood_of_rows
 from bayesmesh.sampling.density.log_density import device_dtype
 from bayesmesh.sampling.density.traced_fields import fields_used
-from bayesmesh.store.posterior.chunks import StoredDraws
-from bayesmesh.store.posterior.reader import Posterior
+from bayesmesh.store.posterior.reader import Posterior, StoredDraws
 
 BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory at a time."""

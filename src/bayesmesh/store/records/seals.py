@@ -231,7 +231,7 @@ def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> It
     """Yield one line per file that a source declared and that has changed or is missing.
 
     Sizes and times are compared first, so that a file is read only if it was touched or copied, and then found to be the same;
-    a large file is read only once, see `stored_digests`.
+    a large file is read only once, see `records.digests`.
 
     Args:
         results: folder of all results.

@@ -24,10 +24,9 @@ from bayesmesh.models.base import Model, Shown
 from bayesmesh.sampling.checks.model import check_described
 from bayesmesh.sampling.checks.precision import fields_read, rounded_fields
 from bayesmesh.sampling.checks.rounding import is_compared, likelihood_rounding
-from bayesmesh.sampling.density.dataset_summaries import derive_datasets
 from bayesmesh.sampling.density.deterministics import derive_deterministics
-from bayesmesh.sampling.density.summaries import Derived, derive, spread_evenly, summaries_at_truth
-from bayesmesh.sampling.program.cache import use_cache
+from bayesmesh.sampling.density.summaries import Derived, derive, derive_datasets, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.program.compilation import use_cache
 from bayesmesh.store.arrays import write_array, write_texts
 from bayesmesh.store.chains.arrays import DRAWS
 from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest

@@ -28,9 +28,8 @@ from bayesmesh.sampling.density.summaries import Extent, lower_derived
 from bayesmesh.sampling.loop.memory import check_disk, check_memory, check_programs
 from bayesmesh.sampling.loop.monitor import compile_monitored
 from bayesmesh.sampling.program import audit as program_audit
-from bayesmesh.sampling.program.cache import use_cache
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
-from bayesmesh.sampling.program.compilation import Compilation, compile_programs
+from bayesmesh.sampling.program.compilation import Compilation, compile_programs, use_cache
 from bayesmesh.sampling.program.sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import available_memory

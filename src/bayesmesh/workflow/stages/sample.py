@@ -23,9 +23,8 @@ from bayesmesh.sampling.loop.memory import check_disk
 from bayesmesh.sampling.loop.new_chains import explain_new_chains
 from bayesmesh.sampling.loop.segment import Loop
 from bayesmesh.sampling.program.audit import read_lengths
-from bayesmesh.sampling.program.cache import use_cache
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
-from bayesmesh.sampling.program.compilation import compile_programs
+from bayesmesh.sampling.program.compilation import compile_programs, use_cache
 from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import draw_bytes, make_program
 from bayesmesh.sampling.program.starts import NoFiniteStart, explain_start, training_row

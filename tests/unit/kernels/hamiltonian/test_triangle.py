@@ -9,7 +9,7 @@ from jax.sharding import AxisType
 
 from bayesmesh.kernels.base import Axes
 from bayesmesh.kernels.hamiltonian import triangle as hamiltonian_triangle
-from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.sampling.program.values import place
 
 NUM_CHAINS = 3
 

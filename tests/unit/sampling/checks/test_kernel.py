@@ -214,5 +214,5 @@ def test_right_parts_are_taken(trace) -> None:
 @pytest.mark.parametrize("wrong", PARTS)
 def test_wrong_parts_of_a_step_are_refused(trace, wrong: str) -> None:
     changed, message = PARTS[wrong]
-    with pytest.raises(ConfigError, match=rf"test_sampling_kernel_check\.py: kernel Mine: {message}"):
+    with pytest.raises(ConfigError, match=rf"test_kernel\.py: kernel Mine: {message}"):
         trace(parent=Nuts, **changed)

@@ -62,7 +62,7 @@ def covariance(latents: Any, data: Any) -> Any:
 @pytest.mark.parametrize("num_rows", [20, 30])
 def test_a_shape_that_broadcasts_over_pairs_of_rows_is_named(said: Callable[..., str], num_rows: int) -> None:
     found = said(broadcast, {"x": (num_rows, 3), "y": (num_rows, 1)})
-    assert "test_sampling_pair_check.py, line " in found
+    assert "test_pairs.py, line " in found
     assert f"sums an array of shape ({num_rows}, {num_rows})" in found
 
 

@@ -19,7 +19,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.kernels.base import POSITION
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density.log_density import Target
-from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.sampling.program.values import place
 
 tfd = tfp.distributions
 

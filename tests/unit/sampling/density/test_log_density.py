@@ -11,7 +11,7 @@ import pytest
 
 from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import POSITION, Position
-from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.sampling.program.values import place
 
 NUM_CHAINS = 4
 PRECISION = {"float64": 1e-12, "float32": 1e-5}

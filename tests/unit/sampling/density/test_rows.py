@@ -14,7 +14,7 @@ from jax.scipy.stats import norm
 from bayesmesh.kernels.base import POSITION
 from bayesmesh.sampling.density.costs import row_tile
 from bayesmesh.sampling.density.rows import RowLayout, lay_out_rows
-from bayesmesh.sampling.program.state_leaves import place
+from bayesmesh.sampling.program.values import place
 from levels import GROUP_SIZES, groups_case
 
 NUM_CHAINS = 4

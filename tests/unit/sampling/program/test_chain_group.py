@@ -12,8 +12,7 @@ import pytest
 
 from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Axes
-from bayesmesh.sampling.program.state_leaves import name_leaves, place
-from bayesmesh.sampling.program.values import ChainState
+from bayesmesh.sampling.program.values import ChainState, name_leaves, place
 from kernel_options import kernels_of_any_target
 from levels import groups_case, levels_case
 from programs import checkpoint

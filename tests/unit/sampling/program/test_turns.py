@@ -53,7 +53,7 @@ class Told(NamedTuple):
 
 
 def gradients_in_turns(lengths: Any) -> int:
-    """Play the schedule of `chain_turns` for lengths of transitions, (draw, chain); return the gradients of all chains."""
+    """Play the schedule of `program.turns` for lengths of transitions, (draw, chain); return the gradients of all chains."""
     import numpy as np
 
     num_draws, num_chains = lengths.shape

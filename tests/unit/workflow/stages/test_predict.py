@@ -20,7 +20,6 @@ from bayesmesh.errors import DataError
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.store.posterior import chunks
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
 from bayesmesh.workflow.stages.predict import predict_table
@@ -113,8 +112,8 @@ def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
     spread = np.sqrt(mean.var(0) + (0.4 * old["y"].std(ddof=0)) ** 2)
     np.testing.assert_allclose((found["y_high"] - found["y_low"]) / spread, 2 * 1.2816, rtol=0.25)
     # Small blocks of rows, and a posterior that is read again for each, give the same but for simulated noise.
-    monkeypatch.setattr(chunks, "KEPT_BYTES", 0)
-    monkeypatch.setattr(chunks, "CHUNK_DRAWS", 64)
+    monkeypatch.setattr("bayesmesh.store.posterior.reader.KEPT_BYTES", 0)
+    monkeypatch.setattr("bayesmesh.store.posterior.reader.CHUNK_DRAWS", 64)
     monkeypatch.setattr("bayesmesh.workflow.stages.predict.BLOCK_CELLS", 300 * 7)
     predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.8)
     again = pd.read_csv("blocks.csv")
