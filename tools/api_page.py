@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
 FUNCTIONS = ("bayesmesh:sample", "bayesmesh:open", "bayesmesh:verdict", "bayesmesh:compare")
 CLASSES = (
-    "bayesmesh.notebook.result:Result", "bayesmesh.notebook.result:ShownVerdict", "bayesmesh.notebook.shown_comparison:ShownComparison",
+    "bayesmesh.notebook.result:Result", "bayesmesh.notebook.result:ShownVerdict", "bayesmesh.notebook.comparison:ShownComparison",
     "bayesmesh.models.base:Model",
     "bayesmesh.kernels.base:Kernel", "bayesmesh.kernels.hamiltonian.metrics.base:Metric", "bayesmesh.data.base:Source",
     "bayesmesh.analyses.base:Analysis",

@@ -15,7 +15,7 @@ from workspace import FILMS, ROOT, Workspace, bring_programs, hashes, keep_progr
 CALL = f"""
 import json, os
 import bayesmesh as bm
-from bayesmesh.notebook.progress import ProgressBar
+from bayesmesh.notebook.stages import ProgressBar
 
 def call():
     blocks = json.loads({json.dumps(json.dumps(FILMS))})

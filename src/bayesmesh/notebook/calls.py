@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from bayesmesh.notebook.comparison import ShownComparison
     from bayesmesh.notebook.films import ShownFilms
     from bayesmesh.notebook.result import Result, ShownVerdict
-    from bayesmesh.notebook.shown_comparison import ShownComparison
 
 
 def sample(
@@ -57,7 +57,7 @@ def sample(
         UserError: a stage failed; the message comes from its job.
         KeyboardInterrupt: the call was interrupted; committed draws are kept.
     """
-    from bayesmesh.notebook.sample_call import run_call
+    from bayesmesh.notebook.sample import run_call
 
     short = {"draws": draws, "chains": chains, "warmup": warmup, "seed": seed}
     return run_call(model, data, kernel, name, Path(results), {**short, **blocks}, cores, is_shown=progress)
@@ -115,8 +115,8 @@ def compare(
     """
     import numpy as np
 
+    from bayesmesh.notebook.comparison import ShownComparison
     from bayesmesh.notebook.result import layout_of
-    from bayesmesh.notebook.shown_comparison import ShownComparison
     from bayesmesh.report.comparison.model_comparison import Feature
     from bayesmesh.report.comparison.scores import compare_experiments
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import NOT_AGAIN, ConfigError, NotFinished
-from bayesmesh.notebook.call_settings import describe
+from bayesmesh.notebook.sample import describe
 from bayesmesh.notebook.stages import Planned, error_of, pass_on_warnings, plan
 
 

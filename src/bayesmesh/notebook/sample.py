@@ -1,26 +1,33 @@
-"""Turn the arguments of `bayesmesh.sample` into the settings of an experiment, as its file would hold them."""
+"""Carry out a call of `bayesmesh.sample`: turn its arguments into the settings of an experiment, run its stages, open its posterior."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.loading import check_experiment, check_name
-from bayesmesh.config.registry import PACKAGES, component_path, list_components
+from bayesmesh.config.registry import PACKAGES, component_path, forget_files, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_code import PACKAGE, syntax_digest
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.errors import ConfigError, UserError, explain_os_error, suggest
+from bayesmesh.files import write_text
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
 from bayesmesh.notebook.data import data_settings
-from bayesmesh.store.layout import NotebookLayout
+from bayesmesh.notebook.result import Result, open_result
+from bayesmesh.notebook.stages import ProgressBar, StageRunner, plan
+from bayesmesh.store.layout import ExperimentLayout, NotebookLayout
 
 WHERE = Path("bayesmesh.sample")
 """Takes the place of an experiment's file in messages."""
@@ -239,3 +246,72 @@ def _with_module(value: object, module: str) -> dict[str, object]:
     text = json.dumps(value)
     found: dict[str, object] = json.loads(text.replace(f'"{_CELLS}:', f'"{module}:'))
     return found
+
+
+def run_call(
+    model: object, data: object, kernel: object, name: str | None, results: Path, blocks: Mapping[str, object],
+    cores: int | None, *, is_shown: bool,
+) -> Result:  # fmt: skip
+    """Sample, and return the posterior; see `bayesmesh.sample` for the arguments.
+
+    Args:
+        blocks: top-level keys of the experiment, and keys of ``sampling`` that are arguments.
+
+    Raises:
+        UserError: see `bayesmesh.sample`.
+    """
+    try:
+        return _run(describe(model, data, kernel, name, results, blocks), results, cores, is_shown=is_shown)
+    except UserError as error:
+        # Raised without the frames of this package.
+        raise error.with_traceback(None) from None
+    except (OSError, MemoryError) as error:
+        if explained := explain_os_error(error):
+            raise explained from None
+        raise
+
+
+def _run(described: Described, results: Path, cores: int | None, *, is_shown: bool) -> Result:
+    """Run the stages of an experiment and open its posterior."""
+    layout = ExperimentLayout(results, described.name)
+    _refuse_name_of_project(described.name, results)
+    code = NotebookLayout(results).code.absolute()
+    if described.code:
+        write_text(code / described.module / "__init__.py", described.code)
+    with _importable(code):
+        # Files may have been edited since the last call.
+        forget_files()
+        experiment = described.check()
+        stages = plan(described.name, experiment, results)
+        _write_settings(layout, described)
+        with ProgressBar(len(stages), is_shown=is_shown) as bar:
+            StageRunner(experiment, cores, [str(code)], bar).run(described.name, stages)
+    return open_result(layout)
+
+
+def _refuse_name_of_project(name: str, results: Path) -> None:
+    """Refuse the name of one of the project's experiments, whose results would be replaced."""
+    file = Path("config", "experiments", f"{name}.yaml")
+    if file.exists() and results.absolute() == Path("results").absolute():
+        raise ConfigError(
+            f"{WHERE}: name '{name}' belongs to {file}, whose results are in {results}", "choose another name"
+        )
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Put the code of cells on the Python path, where planning looks for it; last, so that it hides nothing."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _write_settings(layout: ExperimentLayout, described: Described) -> None:
+    """Write the settings as the workflow would read them."""
+    text = yaml.safe_dump(described.values, sort_keys=False, allow_unicode=True)
+    write_text(
+        layout.settings,
+        f"# Written by bayesmesh.sample. As config/experiments/NAME.yaml, the workflow runs it.\n{text}",
+    )

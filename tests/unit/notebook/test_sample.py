@@ -11,7 +11,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.notebook.call_settings import Described, describe
+from bayesmesh.notebook.sample import Described, describe
 from notebook_cells import Cells
 
 FRAME = pd.DataFrame({"x": [0.5, 1.5], "y": [1, 2]}, index=[7, 8])
