@@ -6,11 +6,12 @@ traceback and exits with ``exit_code``.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NOT_AGAIN = "another attempt would end in the same way"
@@ -55,6 +56,15 @@ class ConfigError(UserError):
     """The configuration is invalid; nothing was started."""
 
     exit_code = 2
+
+
+@contextlib.contextmanager
+def locating(where: str) -> Iterator[None]:
+    """Put a file and a key before the message of a `ConfigError` that is raised within."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", error.remedy) from error
 
 
 class DataError(UserError):

@@ -111,17 +111,12 @@ class AnalysisDeclaration(Settings):
 
 
 def list_analyses() -> list[AnalysisDeclaration]:
-    """Return the analyses of this package that can be read, sorted by name: a mistake in one affects only experiments that request it.
-
-    Raises:
-        ConfigError: a name is taken.
-    """
-    readable = []
+    """Return the analyses of this package, sorted by name; those with a mistake are missing, which only experiments that request them are told."""
+    found = []
     for name in list_components("analysis"):
         with contextlib.suppress(ConfigError):
-            _read(name, component_path("analysis", name))
-            readable.append(name)
-    return [declared(name) for name in readable]
+            found.append(declared(name))
+    return found
 
 
 def key_of(name: str) -> str:
@@ -137,20 +132,13 @@ def declared(name: str) -> AnalysisDeclaration:
     """Return the declarations of an analysis.
 
     Raises:
-        ConfigError: no such analysis, or a declaration is missing or not a literal.
+        ConfigError: no such analysis; a declaration is missing or not a literal; or a name is taken.
     """
     return _declared(name, component_path("analysis", name))
 
 
 @functools.cache
 def _declared(name: str, path: Path) -> AnalysisDeclaration:
-    declaration = _read(name, path)
-    _check_names(declaration)
-    return declaration
-
-
-@functools.cache
-def _read(name: str, path: Path) -> AnalysisDeclaration:
     node = _class_of(name, path)
     found = {k: v for k, v in _literals(node).items() if k in AnalysisDeclaration.model_fields}
     word = _snake_case(name.partition(":")[2]) or name
@@ -167,6 +155,7 @@ def _read(name: str, path: Path) -> AnalysisDeclaration:
     if declaration.outputs[0].endswith(".zarr"):
         remedy = 'for example `outputs = ("scores.csv", "draws.zarr")`'
         raise ConfigError(f"{path}, line {found['outputs'][1]}: outputs: the first must be a file", remedy)
+    _check_names(declaration)
     return declaration
 
 

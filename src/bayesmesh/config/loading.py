@@ -1,4 +1,4 @@
-"""Load the configuration and check every file, alone and against the others, before any job starts."""
+"""Find and load the files of the configuration, each checked alone and against the others, before any job starts."""
 
 from __future__ import annotations
 
@@ -9,35 +9,23 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bayesmesh.config.analyses import check_own_analyses, check_readable, find_clashes
-from bayesmesh.config.declarations import (
-    AnalysisDeclaration,
-    declared,
-    key_of,
-    read_conditions,
-    read_offers,
+from bayesmesh.config.checks import (
+    check_experiment,
+    check_name,
+    check_named,
+    check_offers,
+    check_readable,
+    find_clashes,
 )
+from bayesmesh.config.declarations import has_refits, key_of
 from bayesmesh.config.errors import explain
-from bayesmesh.config.experiment import (
-    RESERVED_NAMES,
-    ExperimentBase,
-    ExternalKernel,
-    ExternalModel,
-    ExternalSource,
-    NamedBlock,
-    RunSettings,
-    SourceBlock,
-    experiment_class,
-)
-from bayesmesh.config.files import list_experiment_files
-from bayesmesh.config.kernel import check_kernel, resolve_start
-from bayesmesh.config.refits import make_refits
-from bayesmesh.config.registry import component_path, list_components
-from bayesmesh.config.settings import NAME_PATTERN, code_names
-from bayesmesh.config.source_code import code_digest
+from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings
+from bayesmesh.config.refit_settings import LeftOut, Refits
+from bayesmesh.config.registry import list_components, options_class
+from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.sweep import Sweep, load_members
-from bayesmesh.config.yaml_reader import read_yaml
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
+from bayesmesh.errors import ConfigError, locating, suggest
 
 
 class Configuration(NamedTuple):
@@ -103,184 +91,33 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
     return load_members(path, content, check_experiment)
 
 
-def check_name(path: Path, name: str) -> None:
-    """Check that a name is valid for an experiment.
+def experiment_file(config: Path, name: str) -> Path:
+    """Return the file of an experiment; a member of a sweep shares the sweep's file, whose name is a prefix of its own.
 
     Args:
-        path: where it was written, for the message.
-        name: the name.
-
-    Raises:
-        ConfigError: it is not valid, or belongs to a target, a rule or a folder.
+        config: the folder with ``experiments/``.
+        name: name of the experiment.
     """
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise ConfigError(f"{path}: '{name}' is not a valid name for an experiment", f"names match {NAME_PATTERN}")
-    if name in RESERVED_NAMES:
-        raise ConfigError(f"{path}: '{name}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
+    words = name.split("-")
+    files = (config / "experiments" / f"{'-'.join(words[:n])}.yaml" for n in range(len(words), 0, -1))
+    return next((file for file in files if file.is_file()), config / "experiments" / f"{name}.yaml")
 
 
-def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
-    """Return the experiment that some keys and values describe.
-
-    Args:
-        path: where they were written, for messages.
-        value: the keys and values.
-
-    Raises:
-        ConfigError: an unknown key or component, a value out of range, or conflicting keys.
-    """
-    try:
-        experiment = experiment_class().model_validate(value)
-    except ValidationError as error:
-        raise explain(path, error, experiment_class()) from error
-    for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
-        _check_code(path, kind, key, getattr(experiment, key))
-    check_own_analyses(path, experiment)
-    experiment = resolve_start(experiment)
-    check_kernel(path, experiment)
-    _check_offers(path, experiment, {})
-    return experiment
-
-
-def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock) -> None:
-    """Check that the modules of the user's own code exist: of a component `module:attribute`, or of functions that options name.
-
-    They are imported by the jobs that use them: sources by `fetch`, all others by `compile`.
-    """
-    named = [("function", option, name) for option, name in code_names(type(block), block.model_dump())]
-    if isinstance(block, ExternalSource):
-        named = [(kind, "source", block.source)]
-    if isinstance(block, ExternalModel | ExternalKernel):
-        named = [(kind, "name", block.name)]
-    for of, option, name in named:
-        try:
-            file = component_path(of, name)
-            if of != "function":
-                code_digest([file])
-        except ConfigError as error:
-            raise ConfigError(f"{path}: key '{key}.{option}': {error.message}", error.remedy) from error
-
-
-def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:
-    """Refuse analyses that data or model declare not to support; the compile stage checks what they leave undeclared.
-
-    Args:
-        path: file of the experiment.
-        experiment: the experiment.
-        others: valid experiments that its analyses may name.
-    """
-    for analysis in map(declared, experiment.requested_analyses()):
-        named = [name for name in experiment.named_experiments(analysis.name) if name in others]
-        looked_at = {f"key '{analysis.key}.experiments': '{name}'": others[name] for name in named}
-        for where, each in {f"key '{analysis.key}'": experiment, **looked_at}.items():
-            if problem := _misfit(analysis, each):
-                raise ConfigError(f"{path}: {where}: {problem}", _other_components(analysis))
-
-
-def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
-    """Return a message about the component that does not offer what an analysis needs; empty if there is none."""
-    for kind, name in {"source": experiment.data.source, "model": experiment.model.name}.items():
-        offers, needs = read_offers(kind, name), analysis.needs(kind)
-        if offers is not None and not set(needs) <= set(offers):
-            offered = f"it offers {' and '.join(offers)}" if offers else f"it does not offer {' and '.join(needs)}"
-            return f"not with {kind} '{name}': {offered}"
-        for option, value in read_conditions(kind, name, needs).items():
-            given = getattr(experiment.model if kind == "model" else experiment.data, option, value)
-            if given != value:
-                return f"not with {kind} '{name}' and {option} '{given}': only {option} '{value}' offers it"
-    return ""
-
-
-def _other_components(analysis: AnalysisDeclaration) -> str:
-    fitting = {
-        kind: [n for n in list_components(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
-        for kind in ("source", "model")
-    }
-    if not all(fitting.values()):
-        return f"remove the key '{analysis.key}'"
-    return (
-        f"remove the key '{analysis.key}', or use data and a model that offer it"
-        f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
-        f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
-    )
-
-
-def check_named(
-    path: Path, name: str, experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
-) -> None:
-    """Check that the experiments that an experiment's analyses name are valid, without duplicates or cycles.
-
-    Args:
-        path: file of the experiment.
-        name: its name.
-        experiments: name -> experiment.
-        broken: name -> error of those that are not valid.
-
-    Raises:
-        ConfigError: a named experiment has no file or is not valid, is named twice, or leads back to the experiment.
-    """
-    for analysis in experiments[name].requested_analyses():
-        named = experiments[name].named_experiments(analysis)
-        where = f"{path}: key '{key_of(analysis)}.experiments'"
-        for other in named:
-            if other in broken:
-                raise ConfigError(f"{where}: '{other}' is not valid: {broken[other].message}", broken[other].remedy)
-            if other not in experiments:
-                raise ConfigError(f"{where}: no experiment '{other}'", suggest(other, set(experiments) - {name}))
-            if named.count(other) > 1:
-                raise ConfigError(f"{where}: '{other}' is named twice", "name each experiment once")
-        if circle := _circle(analysis, [name], experiments):
-            raise ConfigError(
-                f"{where}: the request is circular: {' -> '.join(circle)}",
-                f"an analysis always reads its own experiment; name only others in '{key_of(analysis)}',"
-                " and none that names this one",
+def list_experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, ConfigError]]:
+    """Return name -> file of all experiments, and name -> error of files with a similar ending."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder", f"create it, and write one file per experiment\n{EXAMPLE}")
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    paths = {path.stem: path for path in files if path.suffix == ".yaml"}
+    misnamed: dict[str, ConfigError] = {}
+    for path in files:
+        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
+            name = path.name.partition(".")[0]
+            misnamed[path.name if name in paths or name in misnamed else name] = ConfigError(
+                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
+                f"rename it to {name}.yaml, or move it out of {folder}",
             )
-
-
-def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentBase]) -> list[str]:
-    """Return a cycle from an experiment through named ones back to itself, empty if there is none."""
-    for other in experiments[way[-1]].named_experiments(analysis):
-        if other == way[0]:
-            return [*way, other]
-        if other in experiments and other not in way and (found := _circle(analysis, [*way, other], experiments)):
-            return found
-    return []
-
-
-def refuse_folder(folder: Path) -> None:
-    """Refuse a project folder whose name a shell, a search path or Snakemake would interpret as more than a name.
-
-    Installers write the folder in double quotes into scripts, Slurm's executor writes it into its command, and Snakemake
-    replaces braces in paths.
-
-    Raises:
-        ConfigError: the path holds such a character; the message shows it.
-    """
-    if found := "".join(sorted(set('$`"\\{}:\n') & set(str(folder)))):
-        message = f"{str(folder)!r}: the path of the project holds {found!r}, which shells or Snakemake would interpret"
-        raise ConfigError(message, "rename the folder; spaces and letters of any script are fine")
-
-
-def refuse_overrides(given: Any, own: Path, loaded: Mapping[str, object]) -> None:
-    """Refuse Snakemake's `--config` and `--configfile`, also in a profile, because nothing would read them.
-
-    Args:
-        given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
-        own: the project's ``config.yaml``, which is allowed because it is read anyway.
-        loaded: what Snakemake has loaded, from ``configfile:`` of a Snakefile or ``config:`` of a module.
-
-    Raises:
-        ConfigError: anything else was given; the message names it.
-    """
-    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: files are checked and compared with the last run"
-    if given.config:
-        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in given.config.items())}: is not read", remedy)
-    other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
-    if other:
-        raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
-    if loaded and loaded != read_yaml(own):
-        keys = ", ".join(map(str, loaded))
-        raise ConfigError(f"config with keys {keys}, of a Snakefile or a module: is not read; only {own} is", remedy)
+    return paths, misnamed
 
 
 def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
@@ -317,7 +154,7 @@ def load_configuration(config: Path) -> Configuration:
             if sweep is not None:
                 _check_names(paths[name], "sweep", "member", sweep.members, {*paths, *broken})
                 sweeps[name] = sweep
-            made = {each: make_refits(paths[name], each, about) for each, about in found.items()}
+            made = {each: _make_refits(paths[name], each, about) for each, about in found.items()}
             for each in made.values():
                 _check_names(paths[name], "data.left_out", "refit", each, {*paths, *broken, *found})
         except ConfigError as error:
@@ -367,7 +204,108 @@ def _wrong_together(
     for name, experiment in experiments.items():
         try:
             check_named(paths[name], name, experiments, broken)
-            _check_offers(paths[name], experiment, experiments)
+            check_offers(paths[name], experiment, experiments)
         except ConfigError as error:
             wrong[name] = error
     return wrong
+
+
+def _make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, ExperimentBase]:
+    """Return name -> refit, for the refits that an experiment's analyses request, and tell the experiment their names.
+
+    Each has the settings of the experiment without its analyses.
+
+    Args:
+        path: file of the experiment.
+        name: its name.
+        experiment: its settings.
+
+    Raises:
+        ConfigError: a name is too long or shared by two refits, or the experiment is itself a refit.
+    """
+    made: dict[str, ExperimentBase] = {}
+    named: dict[str, tuple[str, ...]] = {}
+    for analysis in filter(has_refits, experiment.requested_analyses()):
+        where, left_out = f"{path}: key '{key_of(analysis)}'", _left_out(path, analysis, experiment)
+        if not left_out:
+            continue
+        if experiment.data.replicates is not None:
+            raise ConfigError(
+                f"{where}: samples again without some rows, of one dataset and not of the many of data.replicates",
+                "remove one of the two",
+            )
+        if experiment.data.left_out is not None:
+            raise ConfigError(
+                f"{path}: key 'data.left_out': not together with {key_of(analysis)}", "remove one of the two"
+            )
+        named[analysis] = tuple(f"{name}-{ending}" for ending in left_out)
+        for refit, rows in zip(named[analysis], left_out.values(), strict=True):
+            if not re.fullmatch(NAME_PATTERN, refit):
+                raise ConfigError(
+                    f"{where}: '{refit}' would be the name of a refit; names match {NAME_PATTERN}",
+                    "give the file a shorter name, or the members of its sweep, as `cases` with a `name`",
+                )
+            if refit in made:
+                raise ConfigError(
+                    f"{where}: another analysis has refits of the same name, '{refit}'",
+                    "give one of them another number of folds, or other rows",
+                )
+            made[refit] = experiment.without_analyses(
+                {
+                    "title": f"{experiment.title[:150]}, {rows.words}",
+                    "data": experiment.data.model_copy(
+                        update={"left_out": rows.model_copy(update={"asked_by": key_of(analysis)})}
+                    ),
+                }
+            )
+    experiment.name_refits(named)
+    return made
+
+
+def _left_out(path: Path, analysis: str, experiment: ExperimentBase) -> Mapping[str, LeftOut]:
+    """Return what the refits of an analysis leave out; the analysis of a user's own package is imported to know them."""
+    try:
+        with locating(f"{path}: key '{key_of(analysis)}'"):
+            settings = experiment.analysis_settings(analysis)
+    except ValidationError as error:
+        raise explain(path, error, options_class("analysis", analysis), under=key_of(analysis)) from error
+    return settings.left_out() if isinstance(settings, Refits) else {}
+
+
+# -- what a start of the workflow refuses ----------------------------------------------------------------------------------
+
+
+def refuse_folder(folder: Path) -> None:
+    """Refuse a project folder whose name a shell, a search path or Snakemake would interpret as more than a name.
+
+    Installers write the folder in double quotes into scripts, Slurm's executor writes it into its command, and Snakemake
+    replaces braces in paths.
+
+    Raises:
+        ConfigError: the path holds such a character; the message shows it.
+    """
+    if found := "".join(sorted(set('$`"\\{}:\n') & set(str(folder)))):
+        message = f"{str(folder)!r}: the path of the project holds {found!r}, which shells or Snakemake would interpret"
+        raise ConfigError(message, "rename the folder; spaces and letters of any script are fine")
+
+
+def refuse_overrides(given: Any, own: Path, loaded: Mapping[str, object]) -> None:
+    """Refuse Snakemake's `--config` and `--configfile`, also in a profile, because nothing would read them.
+
+    Args:
+        given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
+        own: the project's ``config.yaml``, which is allowed because it is read anyway.
+        loaded: what Snakemake has loaded, from ``configfile:`` of a Snakefile or ``config:`` of a module.
+
+    Raises:
+        ConfigError: anything else was given; the message names it.
+    """
+    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: files are checked and compared with the last run"
+    if given.config:
+        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in given.config.items())}: is not read", remedy)
+    other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
+    if other:
+        raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
+    if loaded and loaded != read_yaml(own):
+        keys = ", ".join(map(str, loaded))
+        raise ConfigError(f"config with keys {keys}, of a Snakefile or a module: is not read; only {own} is", remedy)

@@ -117,15 +117,12 @@ def _as_tuple(annotation: object, value: object) -> object:
 
 def numeric_options(options: Settings) -> dict[str, float | int]:
     """Return the options that are arguments of a program, by name."""
-    fields = type(options).model_fields.items()
-    return {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsArgument) for m in field.metadata)}
+    return {name: getattr(options, name) for name in _marked(type(options), _IsArgument)}
 
 
 def file_options(options: Settings) -> dict[str, tuple[str, ...]]:
     """Return the options that name at least one file, by name."""
-    fields = type(options).model_fields.items()
-    named = {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsFiles) for m in field.metadata)}
-    return {key: value for key, value in named.items() if value}
+    return {name: value for name in _marked(type(options), _IsFiles) if (value := getattr(options, name))}
 
 
 def code_names(options: type[Settings], values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -142,12 +139,18 @@ def code_names(options: type[Settings], values: Mapping[str, object]) -> Iterato
     >>> list(code_names(Options, {"function": "mine:arma", "other": None, "title": "a:b"}))
     [('function', 'mine:arma')]
     """
-    for name, field in options.model_fields.items():
-        kinds = [field, *(arm for arm in get_args(field.annotation) if get_origin(arm) is Annotated)]
-        marks = [mark for kind in kinds for mark in getattr(kind, "metadata", getattr(kind, "__metadata__", ()))]
-        value = values.get(name)
-        if isinstance(value, str) and any(isinstance(mark, _IsCode) for mark in marks):
+    for name in _marked(options, _IsCode):
+        if isinstance(value := values.get(name), str):
             yield name, value
+
+
+def _marked(options: type[Settings], mark: type) -> Iterator[str]:
+    """Yield the options whose type, or a member of a union in it, carries a mark."""
+    for name, field in options.model_fields.items():
+        arms = [arm for arm in get_args(field.annotation) if get_origin(arm) is Annotated]
+        marks = [*field.metadata, *(each for arm in arms for each in arm.__metadata__)]
+        if any(isinstance(each, mark) for each in marks):
+            yield name
 
 
 def replace_options[S: Settings](options: S, values: Mapping[str, Any], dtype: Any) -> S:

@@ -9,7 +9,8 @@ import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from bayesmesh.errors import ConfigError
@@ -111,3 +112,21 @@ def syntax_digest(tree: ast.Module) -> str:
 def _is_text(node: ast.AST) -> bool:
     """Return whether a node is a docstring, or another string that is a statement of its own."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def columns_called(name: str, columns: Collection[str]) -> list[str]:
+    """Return the columns that a name in a parsed expression may stand for, usually one.
+
+    Python's parser returns names in the normal form NFKC (Unicode Standard Annex 31), in which the micro sign is the
+    Greek letter mu.
+
+    >>> [ascii(each) for each in columns_called("\u03bcg", ["\u00b5g", "mg"])]
+    ["'\\\\xb5g'"]
+    >>> columns_called("x2", ["x\u00b2", "x2"]), columns_called("y", ["x"])
+    (['x2'], [])
+    """
+    return [
+        column
+        for column in columns
+        if column == name or (column.isidentifier() and unicodedata.normalize("NFKC", column) == name)
+    ]

@@ -23,9 +23,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.named_code import check_arguments, load_function
 from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.config.settings import Settings
+from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._bijectors import Maps
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from bayesmesh.config.checks import check_experiment, check_name
 from bayesmesh.config.experiment import ExperimentBase, experiment_class
-from bayesmesh.config.loading import check_experiment, check_name
 from bayesmesh.config.registry import PACKAGES, component_path, forget_files, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_code import PACKAGE, syntax_digest

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from bayesmesh.config.declarations import OWN_KEY, has_refits, list_analyses
 from bayesmesh.config.errors import explain
 from bayesmesh.config.experiment import component_options, requested
-from bayesmesh.config.files import experiment_file
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.registry import load_component, options_class, resolve_component
 from bayesmesh.errors import ConfigError

@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from bayesmesh.config.blocks import check_start_file
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.files import experiment_file
-from bayesmesh.config.loading import load_configuration
+from bayesmesh.config.loading import experiment_file, load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.versions import VERSIONS
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from bayesmesh.config.files import experiment_file
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.files import find_files

@@ -31,7 +31,7 @@ from bayesmesh.config.experiment import (
     experiment_class,
     requested,
 )
-from bayesmesh.config.files import experiment_file
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.registry import component_files, options_class
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.config.normalised_names import columns_called
+from bayesmesh.config.source_code import columns_called
 from bayesmesh.data.tables.columns import level_of
 from bayesmesh.errors import DataError, suggest
 

@@ -16,7 +16,7 @@ import numpy as np
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 
-from bayesmesh.config.normalised_names import columns_called
+from bayesmesh.config.source_code import columns_called
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.glm.formula_idioms import instead_of
 

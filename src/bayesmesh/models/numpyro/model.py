@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from numpyro.distributions import CategoricalLogits, CategoricalProbs
 
-from bayesmesh.config.named_code import load_function
+from bayesmesh.config.user_code import load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise

@@ -35,8 +35,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from bayesmesh.config.named_code import check_arguments, load_function
 from bayesmesh.config.settings import Settings
+from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise

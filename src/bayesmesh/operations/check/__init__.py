@@ -9,9 +9,8 @@ from typing import Any
 
 from bayesmesh.config.blocks import METRICS, ComputeSettings
 from bayesmesh.config.experiment import component_options
-from bayesmesh.config.named_code import load_named
 from bayesmesh.config.registry import component_path, list_components
-from bayesmesh.config.user_code import explaining
+from bayesmesh.config.user_code import explaining, load_named
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.line import FAILS, Line, resolve
 from bayesmesh.workflow.plan import Plan

@@ -19,10 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 import pydantic
 
-from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import Settings, numeric_options, replace_options
 from bayesmesh.config.source_code import PACKAGE_ROOT
-from bayesmesh.config.user_code import EXPLAINED, explaining, place_of
+from bayesmesh.config.user_code import EXPLAINED, explaining, load_function, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.config.named_code import load_function
-from bayesmesh.config.user_code import explaining, place_of
+from bayesmesh.config.user_code import explaining, load_function, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._bijectors import bijector_of

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from snakemake.jobs import Job
 
-from bayesmesh.config.files import experiment_file
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.errors import UserError, last_error
 
 _MOST = 10

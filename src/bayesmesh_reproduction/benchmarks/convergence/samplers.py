@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.files import experiment_file
-from bayesmesh.config.loading import load_experiment
+from bayesmesh.config.loading import experiment_file, load_experiment
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS
 from bayesmesh_reproduction.benchmarks.harness import Options
 from bayesmesh_reproduction.benchmarks.process import ON_CPU, Contender, on_platforms

@@ -1,15 +1,20 @@
-"""An analysis of a user's package is asked for by `module:attribute`, and what is wrong with it is said in one sentence."""
+"""What is checked beyond single keys: users' analyses, named experiments, and features that do not go together."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
+from bayesmesh.config.checks import check_experiment, check_named
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.loading import load_configuration, load_experiment
 from bayesmesh.config.registry import forget_files
+from bayesmesh.errors import ConfigError
+from bayesmesh.workflow.specs import make_spec
 
 CODE = """
 from bayesmesh.analyses.base import Analysis, Subject
@@ -33,6 +38,11 @@ def function(subject):
 """
 EXPERIMENT = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
 NAME = "my_study.tails:TailIndex"
+
+REPLICATED: dict[str, Any] = {
+    "title": "Many", "data": {"source": "table", "files": ["sites.csv"], "replicates": "site"},
+    "model": {"name": "gaussian"}, "kernel": {"name": "hmc"},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -119,3 +129,100 @@ def test_a_name_that_is_taken_is_refused(project: Path, more: str, said: str, re
     assert error.message.startswith(f"config/experiments/one.yaml: key 'analyses.{NAME}': ")
     assert said in error.message
     assert remedy in error.remedy
+
+
+def experiments(**named: list[str]) -> dict[str, Any]:
+    """Experiments whose analysis `comparison` names others; one that names none does not ask for it."""
+    return {
+        name: SimpleNamespace(
+            requested_analyses=lambda others=others: {"comparison": None} if others else {},
+            named_experiments=lambda analysis, others=others: tuple(others),
+        )
+        for name, others in named.items()
+    }
+
+
+def check(**named: list[str]) -> None:
+    for name in named:
+        check_named(Path(f"{name}.yaml"), name, experiments(**named), {})
+
+
+@pytest.mark.parametrize(
+    ("named", "said", "remedy"),
+    [
+        ({"a": ["bb"], "b": []}, r"a\.yaml: key 'comparison\.experiments': no experiment 'bb'", "did you mean 'b'"),
+        ({"a": ["b", "b"], "b": []}, "'b' is named twice", "once"),
+        ({"a": ["a"]}, "the request is circular: a -> a", "name only others"),
+        ({"a": ["b"], "b": ["c"], "c": ["a"]}, "the request is circular: a -> b -> c -> a", "name only others"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_file_and_key(named: dict[str, list[str]], said: str, remedy: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        check(**named)
+    assert remedy in caught.value.remedy
+
+
+def test_a_circle_is_told_to_those_who_are_in_it() -> None:
+    with pytest.raises(ConfigError, match=r"^b\.yaml: .*circular: b -> c -> b"):
+        check(a=["b"], b=["c"], c=["b"])
+
+
+def test_what_names_an_invalid_experiment_is_not_valid_either() -> None:
+    broken = {"b": ConfigError("b.yaml: unknown key 'x'", "valid: y")}
+    with pytest.raises(
+        ConfigError, match=r"a\.yaml: key 'comparison\.experiments': 'b' is not valid: b\.yaml: unknown"
+    ):
+        check_named(Path("a.yaml"), "a", experiments(a=["b"]), broken)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, good: str) -> Path:
+    """A configuration with a good experiment, one with a wrong key, and one of the wrong name."""
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "config.yaml").write_text("experiments: [one]\n")
+    (tmp_path / "experiments" / "one.yaml").write_text(good)
+    (tmp_path / "experiments" / "two.yaml").write_text(good + "smapling: {}\n")
+    (tmp_path / "experiments" / "three.yml").write_text(good)
+    return tmp_path
+
+
+def test_an_invalid_file_leaves_the_others_as_they_are(folder: Path) -> None:
+    found = load_configuration(folder)
+    assert list(found.experiments) == ["one"]
+    assert {name: error.message for name, error in found.broken.items()} == {
+        "two": f"{folder}/experiments/two.yaml: unknown key 'smapling'",
+        "three": f"{folder}/experiments/three.yml: an experiment is a file NAME.yaml; this one would be ignored",
+    }
+
+
+def with_(block: str, values: Any) -> dict[str, Any]:
+    return {**REPLICATED, block: {**REPLICATED.get(block, {}), **values}}
+
+
+@pytest.mark.parametrize(
+    ("block", "values", "key"),
+    [
+        ("sampling", {"stop": {"min_ess_bulk": 100}}, "sampling.stop"),
+        ("sampling", {"initial": {"method": "model"}}, "sampling.initial.method"),
+        ("compute", {"processes": 2}, "compute.processes"),
+        ("compute", {"mesh": {"data": 2}}, "compute.mesh.data"),
+        ("compute", {"sharding": "shard_map"}, "compute.sharding"),
+        ("compute", {"row_tile": 8}, "compute.row_tile"),
+        ("data", {"held_out_fraction": 0.2}, "data.replicates"),
+        ("averaging", {}, "averaging"),
+    ],
+)
+def test_what_needs_one_dataset_is_refused(block: str, values: Any, key: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_experiment(Path("many.yaml"), with_(block, values))
+    assert "many.yaml" in raised.value.message
+    assert f"key '{key}'" in raised.value.message
+    assert raised.value.remedy
+
+
+def test_the_same_shards_serve_with_and_without_it() -> None:
+    many = check_experiment(Path("many.yaml"), REPLICATED)
+    one = check_experiment(Path("one.yaml"), with_("data", {"replicates": None}))
+    for stage in ("fetch", "shard"):
+        assert make_spec(stage, "many", many, "results").digest == make_spec(stage, "one", one, "results").digest
+    assert make_spec("sample", "many", many, "results").digest != make_spec("sample", "one", one, "results").digest
