@@ -17,10 +17,9 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.density.mesh import warn_of_idle_gpu
 from bayesmesh.sampling.density.peers import Peers, resume_together
-from bayesmesh.sampling.loop.identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.loop.identity import chain_identity, check_environment, environment, explain_new_chains
 from bayesmesh.sampling.loop.interruption import Interruption
 from bayesmesh.sampling.loop.memory import check_disk
-from bayesmesh.sampling.loop.new_chains import explain_new_chains
 from bayesmesh.sampling.loop.segment import Loop
 from bayesmesh.sampling.program.audit import read_lengths
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program

@@ -14,7 +14,14 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.loop import identity
-from bayesmesh.sampling.loop.identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.loop.identity import (
+    chain_identity,
+    check_environment,
+    environment,
+    explain_new_chains,
+)
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.records.sealed import write_sealed
 from bayesmesh.workflow.specs import make_spec
 from cases import OPTIONS
 
@@ -169,3 +176,25 @@ def test_a_file_beside_a_model_of_ones_own_changes_the_identity(
     assert identity_of(change) == before
     (package / "scales.py").write_text("SCALE = 2\n")
     assert identity_of(change) != before
+
+
+BEFORE = {"config": {"sampling": {"seed": 1, "draws": 5}}, "data": "a", "draws": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"config": {"sampling": {"seed": 2, "draws": 5}}}, "sampling.seed was 1 and is 2"),
+        ({"data": "b"}, "the data have changed"),
+        ({"draws": 3}, "an earlier version of bayesmesh sampled them"),
+        ({"draws": 3, "data": "b"}, "the data have changed, an earlier version of bayesmesh sampled them"),
+        ({}, "the code of the model or the kernel has changed"),
+        ({"config": {"sampling": {"seed": 1, "draws": 9}}}, "the code of the model or the kernel has changed"),
+    ],
+)
+def test_the_reason_is_what_has_changed(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    assert explain_new_chains(layout, "b" * 16, {**BEFORE, **change}) == ""
+    write_sealed(layout.identity_record("a" * 16), {**BEFORE, "segment_draws": 5})
+    assert explain_new_chains(layout, "a" * 16, {**BEFORE, **change}) == ""
+    assert f"anew: {reason};" in explain_new_chains(layout, "b" * 16, {**BEFORE, **change})
