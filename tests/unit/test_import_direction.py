@@ -101,10 +101,15 @@ def test_what_does_not_compute_does_not_load_jax() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("folder", ["sampling", "models", "kernels", "store", "analyses"])
+@pytest.mark.parametrize(
+    "folder", ["data", "models", "kernels", "store", "sampling", "diagnostics", "analyses", "report"]
+)
 def test_components_and_settings_are_passed_and_not_looked_up(folder: str) -> None:
-    """Stages read the specification and construct the components; what they call gets these as arguments."""
-    known = {"StageSpec", "load_component", "resolve_component", "options_class"}
+    """The command constructs the components; what stages call gets these, or their declarations, as arguments."""
+    finding = ("bayesmesh.config.registry", "bayesmesh.config.declarations", "bayesmesh.workflow")
     for path in sorted((ROOT / "src" / "bayesmesh" / folder).rglob("*.py")):
-        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-        assert not names & known, path
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(finding):
+                assert {each.name for each in node.names} == {"AnalysisDeclaration"}, path
+            if isinstance(node, ast.Import):
+                assert not any(each.name.startswith(finding) for each in node.names), path

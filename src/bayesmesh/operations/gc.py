@@ -20,6 +20,7 @@ from bayesmesh.store.chains.markers import read_markers
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.store.records.seals import check_output, read_seal, seal_files
+from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import make_spec
 
@@ -97,7 +98,7 @@ def _identity(plan: Plan, name: str) -> str:
     check_output(Path(plan.results), plan.data_layout(name).sharded)
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     data = Shards(plan.data_layout(name).shards).fingerprint
-    return chain_identity(spec.config, data, spec.num_chains)
+    return chain_identity(spec.config, component_code(spec), data, spec.num_chains)
 
 
 def _describe(folder: Path) -> Unnamed:

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
+from bayesmesh.analyses.base import Analysis
 from bayesmesh.analyses.figures.sections import KeyNumber, Section
-from bayesmesh.config.declarations import AnalysisDeclaration, declared
-from bayesmesh.config.experiment import requested
-from bayesmesh.config.registry import load_component, options_class
-from bayesmesh.errors import ConfigError, UserError
+from bayesmesh.config.declarations import AnalysisDeclaration
+from bayesmesh.errors import UserError
 from bayesmesh.store.layout import ExperimentLayout
 
 _log = logging.getLogger("bayesmesh")
+
+
+RequestedAnalysis = tuple[AnalysisDeclaration, Callable[[], Analysis]]
+"""An analysis that an experiment requests, and what constructs it: a mistake in a user's package concerns its section alone."""
 
 
 class ShownAnalysis(NamedTuple):
@@ -34,47 +37,34 @@ class ShownAnalysis(NamedTuple):
     section: Section
 
 
-def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> list[ShownAnalysis]:
+def build_analyses(layout: ExperimentLayout, analyses: Iterable[RequestedAnalysis]) -> list[ShownAnalysis]:
     """Build the sections of the analyses of an experiment, leaving out empty ones.
-
-    Args:
-        layout: files of the experiment.
-        config: whole configuration of the experiment, plain values.
 
     Raises:
         UserError: a file of an analysis is damaged, or an analysis of Bayesmesh itself violates the contract.
     """
     shown = []
-    asked = requested(config)
-    for analysis in map(declared, asked):
-        section = _show("section", analysis, layout, asked, Section, _failed_section)
-        shown += (
-            [ShownAnalysis(analysis.verb if analysis.is_own else analysis.name, analysis.pretty_name, section)]
-            if section
-            else []
-        )
+    for each, make in analyses:
+        section = _show("section", (each, make), layout, Section, _failed_section)
+        if section:
+            shown.append(ShownAnalysis(each.verb if each.is_own else each.name, each.pretty_name, section))
     return shown
 
 
-def describe_analyses(layout: ExperimentLayout, asked: Mapping[str, object]) -> str:
+def describe_analyses(layout: ExperimentLayout, analyses: Iterable[RequestedAnalysis]) -> str:
     """Return the text of an experiment's analyses for the index.
-
-    Args:
-        layout: files of the experiment.
-        asked: name of each requested analysis -> its settings.
 
     Raises:
         UserError: see `build_analyses`.
     """
-    cells = [_show("cell", declared(name), layout, asked, str, _failed_cell) for name in asked]
+    cells = [_show("cell", each, layout, str, _failed_cell) for each in analyses]
     return ", ".join(cell for cell in cells if cell)
 
 
 def _show[T](
     method: str,
-    analysis: AnalysisDeclaration,
+    analysis: RequestedAnalysis,
     layout: ExperimentLayout,
-    asked: Mapping[str, object],
     kind: type[T],
     replace: Callable[[AnalysisDeclaration, str], T],
 ) -> T | None:
@@ -82,18 +72,17 @@ def _show[T](
 
     Args:
         method: ``section`` or ``cell``.
-        analysis: declarations of the analysis.
+        analysis: the analysis.
         layout: files of the experiment.
-        asked: name of each requested analysis -> its settings.
         kind: type that the method must return, unless it returns None.
         replace: function that returns the note, given the analysis and a description of the problem.
 
     Raises:
         UserError: see `build_analyses`.
     """
+    declaration, make = analysis
     try:
-        settings = options_class("analysis", analysis.name).model_validate(asked[analysis.name])
-        shown = getattr(_load(analysis)(settings), method)(analysis.files(layout.folder))
+        shown = getattr(make(), method)(declaration.files(layout.folder))
         if shown is not None and not isinstance(shown, kind):
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
     except UserError:
@@ -101,26 +90,11 @@ def _show[T](
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; the other sections do not depend on it
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
-        remedy = f"correct {analysis.section_file}; a change of it writes the page again"
+        remedy = f"correct {declaration.section_file}; a change of it writes the page again"
         message = "error: the %s of analysis '%s' of %s failed: %s\n  remedy: %s"
-        _log.error(message, method, analysis.name, layout.experiment, problem, remedy)
-        return replace(analysis, problem)
+        _log.error(message, method, declaration.name, layout.experiment, problem, remedy)
+        return replace(declaration, problem)
     return shown
-
-
-def _load(analysis: AnalysisDeclaration) -> type[Any]:
-    """Return the class of an analysis.
-
-    Raises:
-        ImportError: a module of a user's package cannot be imported; only its own section fails.
-        ConfigError: an analysis of Bayesmesh itself cannot be loaded.
-    """
-    try:
-        return load_component("analysis", analysis.name)
-    except ConfigError as error:
-        if analysis.is_own:
-            raise ImportError(error.message) from error
-        raise
 
 
 def _failed_section(analysis: AnalysisDeclaration, problem: str) -> Section:

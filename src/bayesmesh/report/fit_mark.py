@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
-from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.store.posterior.description import ModelDescription
 
 _BADGES = {
@@ -87,7 +87,7 @@ class FitMark:
 
 def mark_fit(
     checks: Sequence[FitCheck],
-    asked: Collection[str],
+    asked: Collection[AnalysisDeclaration],
     description: ModelDescription,
     possible: Collection[str] | None = None,
 ) -> FitMark:
@@ -95,13 +95,13 @@ def mark_fit(
 
     Args:
         checks: results of all checks.
-        asked: names of the requested analyses.
+        asked: declarations of the requested analyses.
         description: the model's description of itself, which may name remedies.
         possible: names of the checks that model and data allow; None if not known.
     """
-    more = [name for name in _judging() if name not in asked and (possible is None or name in possible)]
+    more = sorted(set(possible or ()) - {each.name for each in asked})
     if not checks:
-        return FitMark(*_BADGES["none"], _not_checked(asked, more))
+        return FitMark(*_BADGES["none"], _not_checked(asked, possible, more))
     missed = [each for each in checks if each.state != "pass"]
     worst = "fail" if any(each.state == "fail" for each in missed) else "warn" if missed else "pass"
     refuted: dict[Aspect, float] = {}
@@ -171,11 +171,6 @@ def _consequence(aspect: Aspect, spread: float) -> str:
     return _CONSEQUENCES[aspect].format(times=f"about {by} times as widely as", rule=rule)
 
 
-def _judging() -> list[str]:
-    """Return the names of the analyses that check whether the data refute the model."""
-    return [each.name for each in list_analyses() if each.checks_model]
-
-
 def _lead(worst: str, checks: Sequence[FitCheck]) -> str:
     names = {
         state: _listed([each.name for each in checks if each.state == state]) for state in ("fail", "warn", "pass")
@@ -196,9 +191,11 @@ def _keys(names: Sequence[str]) -> str:
     return _listed([f"`{name}: {{}}`" for name in names])
 
 
-def _not_checked(asked: Collection[str], more: Sequence[str]) -> str:
-    if any(name in asked for name in _judging()):
+def _not_checked(asked: Collection[AnalysisDeclaration], possible: Collection[str] | None, more: Sequence[str]) -> str:
+    if any(each.checks_model for each in asked):
         return "The requested checks have no results."
+    if possible is None:
+        return "No check of the model's fit was requested."
     if not more:
         return "No check of the model's fit was requested, and none is possible: they need rows with outcomes that the model predicts one by one."
     return (

@@ -13,7 +13,7 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
-from bayesmesh.report.analysis_sections import describe_analyses
+from bayesmesh.report.analysis_sections import RequestedAnalysis, describe_analyses
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.fit_badge import read_fit
 from bayesmesh.report.page import render
@@ -42,7 +42,7 @@ class IndexedPage(TypedDict):
         experiment: name of the experiment.
         title: title in the table; the name by default.
         category: heading of its group; ``Experiments`` by default.
-        analyses: name of each requested analysis -> its settings.
+        analyses: the requested analyses.
         damage: description of a damaged file; if given, no numbers are shown.
         older: first job whose results are older than the configuration or their inputs.
     """
@@ -50,7 +50,7 @@ class IndexedPage(TypedDict):
     experiment: str
     title: NotRequired[str]
     category: NotRequired[str]
-    analyses: NotRequired[Mapping[str, object]]
+    analyses: NotRequired[Sequence[RequestedAnalysis]]
     damage: NotRequired[str]
     older: NotRequired[str]
 
@@ -75,9 +75,6 @@ def write_index(results: Path, pages: Iterable[IndexedPage], sweeps: Iterable[In
 
     Returns:
         The path of the index, which is replaced atomically.
-
-    Raises:
-        ConfigError: a requested analysis does not exist, or its declarations are invalid.
     """
     rows = [*(read_index_row(results, page) for page in pages), *(_sweep_row(results, sweep) for sweep in sweeps)]
     groups: dict[str, list[dict[str, str]]] = {}
@@ -127,9 +124,6 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
     """Return the line of one experiment: column -> text; the verdict is pass, warn, fail, none or damaged.
 
     A damaged or unreadable file of the experiment does not raise; the line describes it.
-
-    Raises:
-        ConfigError: a requested analysis does not exist, or its declarations are invalid.
     """
     layout = ExperimentLayout(results, str(page["experiment"]))
     row = {
@@ -163,7 +157,7 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
         StoreError: a file of the experiment is damaged.
     """
     origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
-    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin))
+    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, (), origin))
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must not be hidden.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
@@ -177,7 +171,7 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
         "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
         "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         "divergences": formats.count(verdict.num_divergences),
-        "score": describe_analyses(layout, page.get("analyses") or {}),
+        "score": describe_analyses(layout, page.get("analyses", ())),
         "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
         "missed": ", ".join(verdict_text.missed_names(verdict)),
     }

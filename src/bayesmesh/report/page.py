@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -15,13 +15,11 @@ from markupsafe import Markup
 from bayesmesh.analyses.figures import formats, sections
 from bayesmesh.analyses.figures.sections import KeyNumber
 from bayesmesh.config.blocks import ReportSettings
-from bayesmesh.config.declarations import read_image_shape
-from bayesmesh.config.experiment import requested
 from bayesmesh.diagnostics.gates.messages import wording
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
-from bayesmesh.report.analysis_sections import build_analyses
+from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
 from bayesmesh.report.background_section import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
@@ -79,6 +77,8 @@ def write_page(
     data_manifest: Path | None,
     settings: ReportSettings,
     project: Project = Project(),  # noqa: B008 - immutable
+    analyses: Sequence[RequestedAnalysis] = (),
+    image_shape: tuple[int, int] | None = None,
 ) -> Path:
     """Write ``ledger.csv`` and then ``report.html`` of an experiment.
 
@@ -90,6 +90,8 @@ def write_page(
         data_manifest: manifest of the shard stage, or None.
         settings: limits of the page.
         project: project in which the page is written.
+        analyses: the requested analyses.
+        image_shape: rows and columns of the image whose pixels are the features of the source; None if they are not pixels.
 
     Returns:
         The path of the page, which is replaced atomically.
@@ -105,15 +107,16 @@ def write_page(
         dataclasses.replace(each, shown=description.names.get(each.variable, ""))
         for each in read_summary(layout.summary, verdict.num_coordinates.summaries)
     ]
-    time = read_time(layout, config, reader.attributes if reader else {})
+    declarations = [declaration for declaration, _ in analyses]
+    time = read_time(layout, [each.verb for each in declarations], reader.attributes if reader else {})
     if time.phases:
         write_ledger(layout, time.phases)
-    analyses = build_analyses(layout, config)
-    numbers = [number for each in analyses for number in each.section.numbers]
-    checks = [check for each in analyses for check in each.section.fit]
+    shown = build_analyses(layout, analyses)
+    numbers = [number for each in shown for number in each.section.numbers]
+    checks = [check for each in shown for check in each.section.fit]
     possible = reader.attributes.get(CHECKS) if reader else None
-    fit = mark_fit(checks, [*requested(config)], description, possible if isinstance(possible, list) else None)
-    doubts = tuple(doubt for each in analyses for doubt in each.section.doubts)
+    fit = mark_fit(checks, declarations, description, possible if isinstance(possible, list) else None)
+    doubts = tuple(doubt for each in shown for doubt in each.section.doubts)
     document = render(
         "page.html",
         title=title,
@@ -129,17 +132,17 @@ def write_page(
         kernel=reader.attributes.get("kernel", "") if reader else "",
         stored_fit=FitBadge(fit.state, fit.badge, doubts).stored(),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
-        learned=build_learned(coordinates, verdict, reader, _image_shape(config), fit.widening),
-        outcomes=choose_outcomes([each.section for each in analyses], config),
+        learned=build_learned(coordinates, verdict, reader, image_shape, fit.widening),
+        outcomes=choose_outcomes([each.section for each in shown], config),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces, description.meanings),
         least_efficient=read_least_efficient(layout.efficiency, NUM_WORST),
         datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],
         stopping=build_stopping(layout, config),
-        analyses=analyses,
+        analyses=shown,
         timing=build_timing(time),
         data=read_facts(data_manifest),
         config=dump_settings(config),
-        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, project),
+        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, project, declarations),
         **_describe_programs(layout),
         **_describe_origin(layout, reader),
     )
@@ -161,13 +164,6 @@ def _counts(data_manifest: Path | None) -> Mapping[str, object]:
     manifest = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
     parts = (manifest.get("source"), manifest.get("counts"))
     return {name: value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
-
-
-def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:
-    """Return rows and columns of the image whose pixels are the features of the source; None if they are not pixels."""
-    data = config.get("data")
-    name = data.get("source") if isinstance(data, Mapping) else None
-    return read_image_shape(name) if isinstance(name, str) else None
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:

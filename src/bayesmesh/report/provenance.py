@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from bayesmesh.config.declarations import declared
-from bayesmesh.config.experiment import requested
+from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.files import hash_file, read_json
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.receipts import receipt_file
@@ -144,6 +143,7 @@ def build_repeat(
     data_manifest: Path | None,
     origin: Mapping[str, object],
     project: Project,
+    analyses: Iterable[AnalysisDeclaration],
 ) -> dict[str, object]:
     """Return the content of ``repeat.html``.
 
@@ -153,6 +153,7 @@ def build_repeat(
         data_manifest: manifest of the shard stage, or None.
         origin: attributes of the posterior.
         project: project in which the page is written.
+        analyses: declarations of the requested analyses.
 
     Returns:
         ``steps``, empty for an experiment that was run from Python; ``repeat``, names and values of facts about the
@@ -188,7 +189,7 @@ def build_repeat(
         if layout.settings.exists()
         else _steps(layout.experiment, data, _data_files(config), versions, locks, project),
         "repeat": [(name, str(value)) for name, value in facts.items() if value not in (None, "")],
-        "files": _files(layout, config),
+        "files": _files(layout, analyses),
     }
 
 
@@ -272,10 +273,11 @@ def _data_files(config: Mapping[str, object]) -> str:
     )
 
 
-def _files(layout: ExperimentLayout, config: Mapping[str, object]) -> list[tuple[str, str]]:
+def _files(layout: ExperimentLayout, analyses: Iterable[AnalysisDeclaration]) -> list[tuple[str, str]]:
     """Return names and links of the tables beside the page."""
-    asked = map(declared, requested(config))
-    made = [path for each in asked for path in each.files(layout.folder).values() if path.suffix in (".csv", ".json")]
+    made = [
+        path for each in analyses for path in each.files(layout.folder).values() if path.suffix in (".csv", ".json")
+    ]
     found = [layout.summary, layout.verdict, layout.verdicts, layout.efficiency, *made, layout.ledger]
     names = [path.relative_to(layout.folder).as_posix() for path in found if path.exists()]
     return [(name, name) for name in names]

@@ -8,14 +8,12 @@ committed, so the figures are those of a run in an empty folder. All other attem
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from bayesmesh.analyses.figures.documents import render_csv
-from bayesmesh.config.declarations import declared
-from bayesmesh.config.experiment import requested
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_bytes, write_text
 from bayesmesh.store.layout import ExperimentLayout
@@ -115,12 +113,12 @@ class TimeSpent(NamedTuple):
     missing: list[str]
 
 
-def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Mapping[str, object]) -> TimeSpent:
+def read_time(layout: ExperimentLayout, analyses: Iterable[str], origin: Mapping[str, object]) -> TimeSpent:
     """Return the phases that made the present results, attempts that did not, and jobs whose times are missing.
 
     Args:
         layout: files of the experiment.
-        config: configuration of the experiment, which names its analyses.
+        analyses: verbs of the requested analyses.
         origin: attributes of the posterior: ``identity`` and ``groups``. Without them, no sampling job counts.
 
     Returns:
@@ -132,7 +130,7 @@ def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Ma
     attempts: dict[tuple[str, str], list[Phase]] = {}
     for phase in _read_phases(layout):
         attempts.setdefault((phase.job, phase.attempt), []).append(phase)
-    wanted = _wanted_jobs(config, origin)
+    wanted = _wanted_jobs(analyses, origin)
     reasons = {key: _reason(wanted.get(key[0]), rows) for key, rows in attempts.items()}
     present = {job: attempt for (job, attempt), reason in reasons.items() if not reason}
     time = TimeSpent([], [], sorted(wanted.keys() - present.keys()))
@@ -147,12 +145,11 @@ def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Ma
     return time
 
 
-def _wanted_jobs(config: Mapping[str, object], origin: Mapping[str, object]) -> dict[str, str]:
+def _wanted_jobs(analyses: Iterable[str], origin: Mapping[str, object]) -> dict[str, str]:
     """Return job -> identity of its chains, for jobs that made the present results; empty for jobs without chains."""
-    verbs = [declared(name).verb for name in requested(config)]
     groups = origin.get("groups")
     names = [str(folder).rpartition("/")[2] for folder in groups] if isinstance(groups, list) else []
-    return dict.fromkeys(("compile", "assemble", "diagnose", *verbs), "") | {
+    return dict.fromkeys(("compile", "assemble", "diagnose", *analyses), "") | {
         f"sample-{name}": str(origin.get("identity")) for name in names
     }
 

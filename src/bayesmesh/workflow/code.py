@@ -18,7 +18,16 @@ def stage_code(spec: StageSpec) -> str:
     Raises:
         ConfigError: a file of a component is not valid Python.
     """
-    return f"{VERSIONS.get(spec.stage, ANALYSE)}-{code_digest(named_files(spec))}"
+    return f"{VERSIONS.get(spec.stage, ANALYSE)}-{component_code(spec)}"
+
+
+def component_code(spec: StageSpec) -> str:
+    """Return a digest of the files of the components that a stage runs.
+
+    Raises:
+        ConfigError: a file of a component is not valid Python.
+    """
+    return code_digest(named_files(spec))
 
 
 def named_files(spec: StageSpec) -> tuple[Path, ...]:

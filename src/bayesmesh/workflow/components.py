@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from bayesmesh.config.declarations import OWN_KEY, has_refits, list_analyses
+from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, has_refits, list_analyses
 from bayesmesh.config.errors import explain
 from bayesmesh.config.experiment import component_options, requested
 from bayesmesh.config.loading import experiment_file
@@ -55,15 +56,20 @@ def make_analysis(spec: StageSpec) -> Analysis:
     """
     declaration = analysis_of(spec.stage)
     assert declaration is not None, "ensured by `parse_spec`"
-    given, cls = requested(spec.config).get(declaration.name), options_class("analysis", declaration.name)
+    given = requested(spec.config).get(declaration.name)
     if given is None:
         example = f"{declaration.name}: {{}}"
         example = f"{OWN_KEY}:\n      {example}" if declaration.is_own else example
         raise ConfigError(f"{spec.file}: key '{declaration.key}' is missing", f"add\n    {example}")
+    return _make(declaration, given, spec.file)
+
+
+def _make(declaration: AnalysisDeclaration, given: object, file: Path) -> Analysis:
+    cls = options_class("analysis", declaration.name)
     try:
         options = cls.model_validate(given)
     except ValidationError as error:
-        raise explain(spec.file, error, cls, under=declaration.key) from error
+        raise explain(file, error, cls, under=declaration.key) from error
     if isinstance(options, Refits) and options.left_out() and not has_refits(declaration.name):
         raise ConfigError(
             f"{declaration.path}: its class Options does not say that there are refits",
@@ -71,6 +77,26 @@ def make_analysis(spec: StageSpec) -> Analysis:
         )
     analysis: Analysis = load_component("analysis", declaration.name)(options)
     return analysis
+
+
+def requested_analyses(
+    asked: Mapping[str, object], file: Path
+) -> list[tuple[AnalysisDeclaration, Callable[[], Analysis]]]:
+    """Return the analyses that an experiment requests, each with a function that constructs it, for its page.
+
+    Args:
+        asked: name of each requested analysis -> its settings.
+        file: file of the experiment, for messages.
+    """
+
+    def make(declaration: AnalysisDeclaration, given: object) -> Analysis:
+        try:
+            return _make(declaration, given, file)
+        except ConfigError as error:
+            # Only the section of a user's own analysis fails with it.
+            raise ImportError(error.message) if declaration.is_own else error from error
+
+    return [(each, functools.partial(make, each, given)) for name, given in asked.items() for each in [declared(name)]]
 
 
 def make_checks() -> dict[str, Analysis]:

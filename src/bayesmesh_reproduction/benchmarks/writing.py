@@ -29,6 +29,7 @@ from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import components_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import make_spec
@@ -73,7 +74,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     use_cache(spec.results)
     components = components_of(spec)
     layout, shards = plan.layout(name), shards_of(spec, components["model"])[0].condensed()
-    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
+    group = layout.group(chain_identity(spec.config, component_code(spec), shards.fingerprint, spec.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     slice_draws = read_lengths(layout.audit).slice_draws

@@ -25,6 +25,7 @@ from bayesmesh.analyses.predictive_checks.quantities import Kind, p_value, quant
 from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.analyses.predictive_checks.section import fit_check
 from bayesmesh.analyses.predictive_checks.terms import list_terms
+from bayesmesh.config.declarations import declared
 from bayesmesh.models.glm.description import REMEDIES
 from bayesmesh.report.fit_mark import FitMark, mark_fit
 from bayesmesh.store.posterior.description import ModelDescription
@@ -243,7 +244,7 @@ def criticise(case: Case, y: np.ndarray, columns: Columns, generator: np.random.
         scores = RowScores(statistics[0], "", False, NUM_DRAWS // 3, *statistics[1:4], pit)
         checks += fit_checks(summarise(scores, None), (), share_inside(scores))
     own = {"bias": "", **REMEDIES.get(case.family, {})}
-    return mark_fit(checks, ["loo", "predictive_checks"], ModelDescription(remedies=own))
+    return mark_fit(checks, [declared("loo"), declared("predictive_checks")], ModelDescription(remedies=own))
 
 
 @pytest.mark.parametrize("name", CASES)

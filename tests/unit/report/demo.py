@@ -22,8 +22,11 @@ from bayesmesh.report.page import write_page
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
+from bayesmesh.workflow.components import requested_analyses
 
 CHAINS, DRAWS, WARMUP = 4, 600, 200
+
+ASKED: dict[str, Any] = {"averaging": {}, "recommendation": {}}
 
 IDENTITY = "5f1c0a9e7b42"
 
@@ -260,8 +263,9 @@ def write_everything(layout: ExperimentLayout, *, is_stuck: bool = False, chains
 def write_demo_page(layout: ExperimentLayout, manifest: Path | None, title: str, caption: str) -> Path:
     """Write the page of a demo experiment."""
     config = {"title": title, "model": {"name": "softmax_regression"}, "sampling": {"chains": CHAINS, "draws": DRAWS},
-              "averaging": {}, "recommendation": {}}  # fmt: skip
-    return write_page(layout, config, title, caption, manifest, ReportSettings(caption=caption))
+              **ASKED}  # fmt: skip
+    settings, asked = ReportSettings(caption=caption), requested_analyses(ASKED, Path("mnist.yaml"))
+    return write_page(layout, config, title, caption, manifest, settings, analyses=asked)
 
 
 def write_demo(results: Path) -> list[Path]:
@@ -277,7 +281,7 @@ def write_demo(results: Path) -> list[Path]:
         manifest = write_everything(layout, is_stuck=is_stuck, chains=chains)
         (write_recommendations if name == "movielens" else write_averaging)(layout)
         pages.append(write_demo_page(layout, manifest, title, caption))
-    asked = {"averaging": {}, "recommendation": {}}
+    asked = requested_analyses(ASKED, Path("mnist.yaml"))
     listed = [{"experiment": name, "title": case[0], "analyses": asked} for name, case in cases.items()]
     return [
         *pages,

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
+from bayesmesh.config.declarations import declared
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.store.posterior.description import ModelDescription
 
@@ -14,7 +15,7 @@ POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`.
 NARROW = FitCheck(
     "predictive checks", "fail", "Variance / mean 8 observed.", {"narrow": 9.0}, frozenset({"bias", "tails"})
 )
-BOTH = ("predictive_checks", "loo")
+BOTH = [declared("predictive_checks"), declared("loo")]
 
 
 def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:

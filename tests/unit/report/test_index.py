@@ -11,9 +11,10 @@ import pytest
 
 from bayesmesh.report.index import read_index_row
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.workflow.components import requested_analyses
 from bayesmesh.workflow.stages.report import run_index
 
-ASKED = {"averaging": {}, "recommendation": {}}
+ASKED = requested_analyses({"averaging": {}, "recommendation": {}}, Path("everything.yaml"))
 
 
 def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) -> None:

@@ -22,6 +22,7 @@ from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.receipts import receipt_file, write_receipts
+from bayesmesh.workflow.components import requested_analyses
 
 Minimal = Callable[..., ExperimentLayout]
 
@@ -36,7 +37,8 @@ def write(
     analyses: tuple[str, ...] = ANALYSES,
 ) -> str:  # fmt: skip
     config = {"title": title, "report": {"caption": caption}} | {name: {} for name in analyses}
-    path = write_page(layout, config, title, caption, manifest, ReportSettings(num_traces=2))
+    asked = requested_analyses({name: {} for name in analyses}, Path("some.yaml"))
+    path = write_page(layout, config, title, caption, manifest, ReportSettings(num_traces=2), analyses=asked)
     return path.read_text(encoding="utf-8")
 
 

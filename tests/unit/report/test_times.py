@@ -24,7 +24,7 @@ from bayesmesh.report.times import (
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
 
-CONFIG = {"averaging": {}}
+ANALYSES = ["average"]
 ORIGIN = {"identity": "new", "groups": ["chains/new/group-000", "chains/new/group-001"]}
 
 Rows = dict[str, float]
@@ -104,7 +104,7 @@ def test_the_figures_are_those_of_an_empty_folder(tmp_path: Path, disturb: Calla
     clean, disturbed = ExperimentLayout(tmp_path, "clean"), ExperimentLayout(tmp_path, "disturbed")
     undisturbed(clean)
     disturb(disturbed)
-    expected, found = (read_time(layout, CONFIG, ORIGIN) for layout in (clean, disturbed))
+    expected, found = (read_time(layout, ANALYSES, ORIGIN) for layout in (clean, disturbed))
     assert figures(found.phases) == figures(expected.phases)
     assert sampling_seconds(found) == 20 + 40 + 20 + 41
     timings = [build_timing(time) or {} for time in (expected, found)]
@@ -119,7 +119,7 @@ def test_attempts_that_do_not_count_are_added_up_by_reason(tmp_path: Path) -> No
     layout = ExperimentLayout(tmp_path, "some")
     for seconds in (1.0, 2.0):
         attempt(layout, "compile", {"queue": 100.0, "compile": seconds}, is_finished=False)
-    time = read_time(layout, CONFIG, ORIGIN)
+    time = read_time(layout, ANALYSES, ORIGIN)
     wanted = ["assemble", "average", "compile", "diagnose", "sample-group-000", "sample-group-001"]
     assert time == TimeSpent([], [OtherAttempts("compile", "failed, stopped or still running", 2, 3.0)], wanted)
     timing = build_timing(time)
@@ -134,7 +134,7 @@ def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampl
     layout = ExperimentLayout(tmp_path, "some")
     undisturbed(layout)
     layout.ledger_part(lost).unlink()
-    time = read_time(layout, CONFIG, ORIGIN)
+    time = read_time(layout, ANALYSES, ORIGIN)
     assert time.missing == [lost]
     assert math.isfinite(sampling_seconds(time)) == has_sampling
     timing = build_timing(time)
@@ -145,7 +145,7 @@ def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampl
 def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None:
     groups = [f"chains/x/group-{k:03d}" for k in range(4)]
     origin = {"identity": demo.IDENTITY, "groups": groups}  # type: ignore[attr-defined]
-    time = read_time(complete, {}, origin)
+    time = read_time(complete, [], origin)
     phases = time.phases
     write_ledger(complete, phases)
     rows = list(csv.DictReader(complete.ledger.read_text(encoding="utf-8").splitlines()))

@@ -17,7 +17,7 @@ from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
 from bayesmesh.sampling.loop.identity import chain_identity
 from bayesmesh.workflow import code as code_of_stages
-from bayesmesh.workflow.code import check_code, stage_code
+from bayesmesh.workflow.code import check_code, component_code, stage_code
 from bayesmesh.workflow.flow import stages_of
 from bayesmesh.workflow.specs import make_spec
 
@@ -70,7 +70,7 @@ def digests(config: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     sample = specs["sample"]
     # The identity has the digest of the data, which follows from the settings of these two stages.
     data = found["fetch"][0] + found["shard"][0]
-    return {**found, "chains": (chain_identity(sample.config, data, sample.num_chains),)}
+    return {**found, "chains": (chain_identity(sample.config, component_code(sample), data, sample.num_chains),)}
 
 
 def differences(one: dict[str, tuple[str, ...]], other: dict[str, tuple[str, ...]]) -> set[str]:

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.analyses.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
-from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.refit_settings import Folds
-from bayesmesh.config.registry import options_class
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.report.comparison.evidence import ModelProbability, model_probabilities
@@ -152,9 +149,7 @@ def find_output(layout: ExperimentLayout, output: str) -> Path | None:
 
 
 def _outputs(layout: ExperimentLayout, output: str) -> list[Path]:
-    shipped = [layout.folder / each.folder / output for each in list_analyses() if output in each.outputs]
-    own = sorted(layout.folder.glob(f"*/{output}"))
-    return [path for path in dict.fromkeys((*shipped, *own)) if path.exists()]
+    return sorted(layout.folder.glob(f"*/{output}"))
 
 
 def pointwise_of(layout: ExperimentLayout) -> Path:
@@ -165,9 +160,8 @@ def pointwise_of(layout: ExperimentLayout) -> Path:
     """
     path = find_pointwise(layout)
     if path is None:
-        name, scoring = layout.experiment, [each for each in list_analyses() if POINTWISE in each.outputs]
-        # Prefer an analysis that does not sample again.
-        first = min(scoring, key=lambda each: issubclass(options_class("analysis", each.name), Folds))
-        added = f"add `{first.name}: {{}}` to the experiment and run it again: its draws stay"
-        raise ConfigError(f"experiment '{name}' has no scores by row in {layout.folder}", added)
+        raise ConfigError(
+            f"experiment '{layout.experiment}' has no scores by row in {layout.folder}",
+            "add `loo: {}` to the experiment and run it again: its draws stay",
+        )
     return path

@@ -14,8 +14,6 @@ from typing import Any
 
 import jax
 
-from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_code import code_digest
 from bayesmesh.config.versions import DRAWS
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.density.mesh import describe_devices
@@ -29,24 +27,24 @@ _NOT_PART = (
 """Settings of `sampling` that change no draw of a chain, or that the number of chains of a program already represents."""
 
 
-def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
+def chain_identity(config: Mapping[str, Any], code: str, data_fingerprint: str, num_chains: int) -> str:
     """Return a digest of data, model, kernel, mesh, arithmetic, seed and code, as 16 hexadecimal digits.
 
-    Code is that of the model, the kernel, its metric and the functions that their options name, and `DRAWS` for the sampler's
-    own. The number of draws is not part of it, because more draws extend the same chains.
+    The number of draws is not part of it, because more draws extend the same chains.
 
     Args:
         config: the stage's part of the configuration.
+        code: digest of the files of the model, the kernel, its metric and the functions that their options name; `DRAWS`
+            stands for the sampler's own.
         data_fingerprint: fingerprint of the sharded data.
         num_chains: chains of one program; their number affects rounding.
     """
-    components = [*component_files("model", config["model"]), *component_files("kernel", config["kernel"])]
     parts = {
         **{key: config[key] for key in ("model", "kernel", "compute")},
         "data": data_fingerprint,
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
         "num_chains": num_chains,
-        "code": code_digest(components),
+        "code": code,
         "draws": DRAWS,
         # Left out if there are none, which is the usual case.
         **({"replicates": field} if (field := config.get("data", {}).get("replicates")) else {}),

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bayesmesh.config.declarations import OWN_VERB, declared
-from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.experiment import ExperimentBase, requested
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
 from bayesmesh.sampling.density.ranks import check_num_processes
 from bayesmesh.store.layout import group_name
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.code import check_code
-from bayesmesh.workflow.components import components_of, make_analysis, make_checks
+from bayesmesh.workflow.components import components_of, make_analysis, make_checks, requested_analyses
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.gpus import hold_gpus
 from bayesmesh.workflow.job_files import job_of
@@ -102,6 +102,8 @@ def _construct(spec: StageSpec, later: Sequence[StageSpec]) -> dict[str, Any]:
     if spec.stage == "compile":
         parts["later"] = [each for each in later if analysis_of(each.stage) is None]
         parts["analyses"] = [make_analysis(each) for each in later if analysis_of(each.stage) is not None]
+    if spec.stage == "report":
+        parts["analyses"] = requested_analyses(requested(spec.config), spec.file)
     if spec.stage == "assemble":
         parts["checks"] = make_checks()
     return parts

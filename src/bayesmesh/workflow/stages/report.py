@@ -6,30 +6,35 @@ import argparse
 import contextlib
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.config.loading import load_run
+from bayesmesh.config.declarations import read_image_shape
+from bayesmesh.config.loading import experiment_file, load_run
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
+from bayesmesh.report.analysis_sections import RequestedAnalysis
 from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import describe_project
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.workflow.components import requested_analyses
 from bayesmesh.workflow.condition import Condition, condition_of
 from bayesmesh.workflow.overhead import add_ends
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import StageSpec
 
 
-def run(spec: StageSpec, ledger: Ledger) -> str:
+def run(spec: StageSpec, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
     """Write the page and return a line for the log."""
     settings, layout = spec.settings("report"), spec.layout
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
         title, counts = spec.settings("title"), spec.data_layout.sharded
-        page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_project(Path.cwd()))
+        project, shape = describe_project(Path.cwd()), read_image_shape(spec.data.source)
+        page = write_page(layout, spec.config, title, settings.caption, counts, settings, project, analyses, shape)
     # Without the ledgers of the jobs, because this job's own is written after it.
     write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
     # Nearly the last line of a run, so that a failure shows here and not only on the page.
@@ -68,7 +73,7 @@ def describe(plan: Plan, name: str) -> IndexedPage:
     experiment, condition = plan.experiments[name], _condition(plan, name)
     return {
         "experiment": name, "title": experiment.title, "category": experiment.report.category,
-        "analyses": experiment.requested_analyses(), "damage": condition.damage, "older": condition.older,
+        "analyses": requested_analyses(experiment.requested_analyses(), experiment_file(plan.config, name)), "damage": condition.damage, "older": condition.older,
     }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.sealed import write_sealed, write_sealed_once
+from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.inputs import shards_of
@@ -72,8 +73,9 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
             sampled_spec, parts = sampled.spec(spec.compute.dtype), program_settings(spec, model, kernel)
             program = make_program(parts, sampled_spec, lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, spec.compute)
-            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
-            made_from = {"config": spec.config, "data": shards.fingerprint, "draws": DRAWS}
+            code, data = component_code(spec), shards.fingerprint
+            identity = ledger.identity = chain_identity(spec.config, code, data, spec.num_chains)
+            made_from = {"config": spec.config, "data": data, "draws": DRAWS}
             if anew := explain_new_chains(spec.layout, identity, made_from):
                 _log.info("%s", anew)
             folder = process_folder(spec.layout.group(identity, group), peers.index)
@@ -85,7 +87,7 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))
             leave()
-            data = program.read_data(sampled.read_rows, ledger)
+            rows = program.read_data(sampled.read_rows, ledger)
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
         # With many datasets, a group has the chains of all of them.
         key = GroupKey(settings.seed, group * program.num_chains)
@@ -96,7 +98,7 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
         rule = _stop_rule(spec, model, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
-        loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
+        loop = Loop(program, compiled, key, rows, store, ledger, interruption, **asked)
         with _explaining_starts(spec, program, key, sampled):
             loop.run(settings.draws if rule is None else rule.num_draws, last)
         num_draws = settings.draws if rule is None else rule.num_draws

@@ -22,6 +22,7 @@ from bayesmesh.sampling.loop.identity import (
 )
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.specs import make_spec
 from cases import OPTIONS
 
@@ -43,7 +44,7 @@ def identity_of(changes: dict[str, Any] | None = None, data: str = "0123", stage
             block = block.setdefault(name, {})
         block[last] = value
     spec = make_spec(stage, "some", experiment_class().model_validate(config), "results")
-    return chain_identity(spec.config, data, spec.num_chains)
+    return chain_identity(spec.config, component_code(spec), data, spec.num_chains)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_chains_that_are_not_finite_are_named(
         for stage in (diagnose, report):
             verb = stage.__name__.rpartition(".")[2]
             spec = make_spec(verb, name, plan.experiments[name], plan.results, plan.experiments)
-            line = stage.run(spec, Ledger(layout.ledger_part(verb), verb))
+            line = stage.run(spec, Ledger(layout.ledger_part(verb), verb), *([()] if stage is report else []))
             made_with = {"specification": spec.digest, "code": plan.code_of_stage(verb, name)}
             seal_as(layout.results, name, verb, job_of(spec).outputs, **made_with)
             if (name, stage) == ("bad", diagnose):
