@@ -53,13 +53,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Its permissions follow the umask, like those of any new file.
 
     Raises:
-        StoreError: `path` is a folder.
+        StoreError: `path` is not a regular file, or its folder takes no files, as in ``/proc``.
     """
-    if path.is_dir():
-        raise StoreError(f"{path}: is a folder, not a file", "move it away and run again")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: is a folder, a pipe or a device, not a file", "choose another path, or move it away")
     temporary = _temporary(path)
-    temporary.touch(exist_ok=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: no file can be written in this folder", "choose another folder") from error
     try:
         yield temporary
         sync(temporary)

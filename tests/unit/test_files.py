@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.errors import StoreError
 from bayesmesh.files import (
     atomic_folder,
     atomic_path,
@@ -45,6 +46,13 @@ def test_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path, erro
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/proc/a.csv", "/proc/a/b.csv"])
+def test_devices_and_folders_of_the_kernel_take_no_files(place: str) -> None:
+    # Only root gets as far as the second error.
+    with pytest.raises((StoreError, PermissionError), match=place[:5]), atomic_path(Path(place)):
+        pass
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
