@@ -57,7 +57,8 @@ def judge_populations(
 ) -> tuple[GateResult | None, list[GateResult]]:
     """Return a gate on the populations if they disagree or there is only one, and the results of the other gates.
 
-    If populations agree, few effective draws only warn: the masses of modes are known roughly.
+    If populations agree, few effective draws only warn: the masses of modes are known roughly. Between the chains of a single
+    population, R-hat does not exist, and its gate is left out.
 
     Args:
         results: of the gates that every run has.
@@ -86,7 +87,7 @@ def judge_populations(
     groups = f"chain_groups: {FEWEST}, chains: {FEWEST * num_chains}"
     return _gate(
         r_hat, "warn", found, f"compare independent populations: `sampling: {{mode: independent, {groups}}}`"
-    ), milder
+    ), [each for each in milder if each.name != r_hat.name]
 
 
 def _gate(r_hat: GateResult, verdict: str, found: str, hint: str) -> GateResult:
