@@ -13,6 +13,7 @@ import inspect
 import logging
 import os
 import re
+import signal
 import sys
 import sysconfig
 import traceback
@@ -116,9 +117,12 @@ def explaining(
             raise ConfigError(
                 f"{where}: changes the working folder, to {now}", "open files by their full paths instead"
             )
-    except (UserError, KeyboardInterrupt, GeneratorExit):
+    except (UserError, GeneratorExit):
         raise
     except BaseException as error:
+        # Jobs have handlers of their own, so that an interruption can only be the code's.
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            raise
         # The first frame is this one, the second that of our caller.
         place = _users_line(error, files, 2) or (method and _own_place(method)) or _wrapped_line(error, files)
         if explained := _of_circumstances(error, place):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,21 @@ def test_an_exception_that_passes_no_line_of_a_user_is_internal_where_there_is_a
         json.loads("{")
     assert "Traceback" in caplog.text
     assert "json/decoder.py" in caplog.text
+
+
+def test_an_interruption_is_the_codes_own_where_signals_do_not_raise_it() -> None:
+    def interrupt() -> None:
+        with explaining():
+            _raise(KeyboardInterrupt())
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        with pytest.raises(ConfigError, match="_raise: KeyboardInterrupt"):
+            interrupt()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_change_of_the_working_folder_is_refused_and_undone(
