@@ -95,14 +95,16 @@ class Plan(Overview):
             cores they have; None outside Snakemake, where no spec is written.
         is_partial: whether to warn of invalid experiment files, and refuse such an experiment only when it is requested;
             otherwise the first invalid file is an error. Always true within Snakemake.
-        asked: names of experiments that the caller needs. The error of the first invalid one ends the command, so there is no warning of it. Within Snakemake they come from its command line.
+        asked: names of experiments that the caller needs. The error of the first invalid one ends the command, so there is no
+            warning of it. Within Snakemake they come from its command line. None warns of no file, in a job: planning did.
 
     Raises:
         ConfigError: the configuration is invalid.
     """
 
     def __init__(
-        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False, asked: Iterable[str] = (),
+        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False,
+        asked: Iterable[str] | None = (),
     ) -> None:  # fmt: skip
         self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, experiments, self.broken, self.sweeps, self.refits = load_configuration(self.config)
@@ -110,7 +112,7 @@ class Plan(Overview):
         for error in () if is_partial or workflow is not None else self.broken.values():
             raise error
         # Not in each job, because every job reads the configuration again.
-        if self.broken and (workflow is None or workflow.is_main_process):
+        if self.broken and asked is not None and (workflow is None or workflow.is_main_process):
             known = {*experiments, *self.broken}
             warn_of_invalid(self.broken, asked_of_snakemake(known, self.run.experiments) if workflow else asked)
         self._checked: set[Path] = set()

@@ -30,13 +30,16 @@ def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) 
     assert read_index_row(complete.results, {"experiment": "everything"})["score"] == "", "files of an earlier request"
 
 
-def test_an_experiment_that_cannot_be_read_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     results = tmp_path / "results"
     text = "title: T\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
     (tmp_path / "config" / "experiments").mkdir(parents=True)
     (tmp_path / "config" / "config.yaml").write_text("experiments: [locked, closed, later]\n")
     for name in ("locked", "closed", "later"):
         (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(text)
+    (tmp_path / "config" / "experiments" / "other.yaml").write_text(f"{text}nothing: 1\n")
     (results / "seals" / "locked" / ".diagnose.lock").mkdir(parents=True)
     closed, exists = Path("results", "closed"), Path.exists
 
@@ -51,6 +54,7 @@ def test_an_experiment_that_cannot_be_read_stops_no_other(tmp_path: Path, monkey
     assert run_index(argparse.Namespace(code="")) == 0
     shown = (results / "index.html").read_text()
     assert "2 damaged" in shown
+    assert "other.yaml" not in caplog.text, "planning has warned of it"
     assert "seals/locked/.diagnose.lock: is a folder, not a lock" in shown
     assert "closed/report.html: cannot be read: Permission denied" in shown
 
