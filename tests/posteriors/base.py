@@ -10,8 +10,7 @@ import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.models.base import Latents, Model, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, FieldSpec, Latents, Model, Predictive, Rows
 from cases import Case
 
 tfd = tfp.distributions
@@ -70,21 +69,21 @@ def joint(**latents: Any) -> Any:
     return tfd.JointDistributionNamed(latents)
 
 
-def normal(spec: SpecLike, mean: float, sd: float, *shape: int) -> Any:
+def normal(spec: DataSpec, mean: float, sd: float, *shape: int) -> Any:
     """Return N(mean, sd^2) for each number of an array."""
     return tfd.Sample(tfd.Normal(jnp.asarray(mean, spec.dtype), jnp.asarray(sd, spec.dtype)), shape)
 
 
-def half_normal(spec: SpecLike, scale: float, *shape: int) -> Any:
+def half_normal(spec: DataSpec, scale: float, *shape: int) -> Any:
     """Return the half-normal distribution for each number of an array."""
     return tfd.Sample(tfd.HalfNormal(jnp.asarray(scale, spec.dtype)), shape)
 
 
-def flat(spec: SpecLike, *shape: int) -> Any:
+def flat(spec: DataSpec, *shape: int) -> Any:
     """Return what stands for a flat prior."""
     return normal(spec, 0.0, 1e6, *shape)
 
 
-def flat_positive(spec: SpecLike) -> Any:
+def flat_positive(spec: DataSpec) -> Any:
     """Return what stands for a flat prior on positive numbers."""
     return half_normal(spec, 1e6)

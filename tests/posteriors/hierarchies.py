@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Predictive, Rows
 from posteriors.base import Posterior, flat, half_normal, joint, normal
 
 tfd = tfp.distributions
@@ -25,7 +25,7 @@ class EightSchools(Posterior):
         effects = np.array([[28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]])
         return {"y": effects, "sd": np.array([[15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]])}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         spread = tfd.HalfCauchy(jnp.zeros((), data_spec.dtype), 5.0)
         return joint(mean=normal(data_spec, 0.0, 5.0), spread=spread, standardised=normal(data_spec, 0.0, 1.0, 8))
 
@@ -40,7 +40,7 @@ class EightSchoolsCentred(EightSchools):
     name = pretty_name = "eight schools, centred"
     hazard = "funnel"
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         zero = jnp.zeros((), data_spec.dtype)
         return joint(
             mean=normal(data_spec, 0.0, 5.0),
@@ -65,7 +65,7 @@ class Radon(Posterior):
         y = rng.normal(1.5, 0.35, 40)[county] - 0.65 * floor + rng.normal(0, 0.75, 460)
         return {"y": y, "county": county, "floor": floor}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         return joint(
             mean=flat(data_spec),
             slope=flat(data_spec),
@@ -90,7 +90,7 @@ class BetaBinomial(Posterior):
         size = rng.integers(10, 50, 70)
         return {"y": rng.binomial(size, rng.beta(2.4, 14.0, 70)).astype(float), "size": size.astype(float)}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         zero = jnp.zeros((), data_spec.dtype)
         return joint(rate=tfd.Uniform(zero, zero + 1), concentration=half_normal(data_spec, 100.0))
 

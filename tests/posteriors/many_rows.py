@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Predictive, Rows
 from posteriors.base import Posterior, half_normal, joint, normal
 
 tfd = tfp.distributions
@@ -34,7 +34,7 @@ class _ManyRows(Posterior):
         """Return outcomes, (row,)."""
         raise NotImplementedError
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         noise = {"noise": half_normal(data_spec, 2.5)} if self.has_noise else {}
         return joint(
             intercept=normal(data_spec, 0.0, 2.5),
@@ -43,7 +43,7 @@ class _ManyRows(Posterior):
             **self.more(data_spec),
         )
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         """Return further latents."""
         del spec
         return {}
@@ -93,7 +93,7 @@ class ManyScales(ManyNormal):
 
     name = pretty_name = "many rows, two scales"
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         return {"widening": normal(spec, 0.0, 1.0)}
 
     def around(self, eta: Any, latents: Latents, inputs: Rows) -> Predictive:
@@ -109,7 +109,7 @@ class ManyGroups(ManyNormal):
     def rows(cls) -> Mapping[str, np.ndarray]:
         return {**super().rows(), "group": (np.arange(NUM_ROWS) % 40).astype(np.int32)}
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         return {"spread": half_normal(spec, 1.0), "of_group": normal(spec, 0.0, 1.0, 40)}
 
     def around(self, eta: Any, latents: Latents, inputs: Rows) -> Predictive:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Predictive, Rows
 from posteriors.base import Posterior, flat, flat_positive, half_normal, joint, normal
 
 tfd = tfp.distributions
@@ -25,10 +25,10 @@ class _Regression(Posterior):
 
     num_slopes = 3
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         return joint(intercept=flat(data_spec), slope=flat(data_spec, self.num_slopes), **self.more(data_spec))
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         """Return further latents."""
         del spec
         return {}
@@ -46,7 +46,7 @@ class LinearFlat(_Regression):
         y = 1 + x @ [0.5, -1.0, 2.0] + rng.normal(size=100)
         return {"x": x, "y": y}
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         return {"noise": flat_positive(spec)}
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
@@ -128,7 +128,7 @@ class NegativeBinomial(PoissonFlat):
         mean = np.exp(2.5 + x @ [0.7, -0.5, -0.4])
         return {"x": x, "y": rng.poisson(mean * rng.gamma(0.8, 1 / 0.8, size=262)).astype(np.float64)}
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         return {"size": flat_positive(spec)}
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
@@ -166,7 +166,7 @@ class Ordinal(Posterior):
         latent = x @ [1.0, -0.6] + rng.logistic(size=250)
         return {"x": x, "y": np.searchsorted([-1.0, 0.5, 2.0], latent).astype(np.int32)}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         return joint(slope=flat(data_spec, 2), first=normal(data_spec, 0.0, 10.0), gap=half_normal(data_spec, 10.0, 2))
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:

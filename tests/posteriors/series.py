@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Predictive, Rows
 from posteriors.base import Posterior, flat, flat_positive, half_normal, joint, normal
 
 tfd = tfp.distributions
@@ -29,7 +29,7 @@ class Arma(Posterior):
             y[t] = 0.1 + 0.75 * y[t - 1] + shock[t] + 0.4 * shock[t - 1]
         return {"y": y[None, 1:]}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         noise = tfd.HalfCauchy(jnp.zeros((), data_spec.dtype), 2.5)
         wide = {name: normal(data_spec, 0.0, sd) for name, sd in (("mean", 10.0), ("ar", 2.0), ("ma", 2.0))}
         return joint(noise=noise, **wide)
@@ -61,7 +61,7 @@ class Garch(Posterior):
             variance = 0.4 + 0.35 * (y[t] - 5) ** 2 + 0.4 * variance
         return {"y": y[None]}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         weights = tfd.Dirichlet(jnp.ones(3, data_spec.dtype))
         return joint(mean=flat(data_spec), base=flat_positive(data_spec), weights=weights)
 
@@ -89,7 +89,7 @@ class TwoStates(Posterior):
             states.append(state)
         return {"y": rng.normal(np.where(states, 9.0, 3.0), 1.5)[None]}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         rows = tfd.Sample(tfd.Dirichlet(jnp.ones(2, data_spec.dtype)), 2)
         return joint(
             transition=rows,
@@ -121,7 +121,7 @@ class GaussianProcess(Posterior):
         x = np.linspace(-5, 5, 25)
         return {"x": x[None], "y": (2 * np.sin(0.8 * x) + np.random.default_rng(14).normal(0, 0.4, 25))[None]}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         length = tfd.Gamma(jnp.asarray(5.0, data_spec.dtype), 2.0)
         return joint(length=length, amplitude=half_normal(data_spec, 3.0), noise=half_normal(data_spec, 1.0))
 
@@ -165,7 +165,7 @@ class LotkaVolterra(Posterior):
         pelts = np.array([[*hare, 14.6, 16.2, 24.7], [*lynx, 9.7, 10.1, 8.6]])
         return {"y": np.log(pelts.T)[None]}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         def log_normal(*medians: float, sd: float) -> Any:
             loc = jnp.log(jnp.asarray(medians, data_spec.dtype))
             return tfd.Independent(tfd.LogNormal(loc, jnp.full_like(loc, sd)), 1)

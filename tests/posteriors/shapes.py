@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Predictive, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Predictive, Rows
 from posteriors.base import Posterior, half_normal, joint, normal
 
 tfd = tfp.distributions
@@ -26,7 +26,7 @@ class Mixture(Posterior):
         rng = np.random.default_rng(15)
         return {"y": np.where(rng.uniform(size=200) < 0.4, rng.normal(-2.75, 1, 200), rng.normal(2.75, 1, 200))}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         five = jnp.asarray(5.0, data_spec.dtype)
         return joint(
             lower=normal(data_spec, 0.0, 2.0),
@@ -60,7 +60,7 @@ class Funnel(_Prior):
     name = pretty_name = "funnel"
     hazard = "funnel"
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         return joint(
             v=normal(data_spec, 0.0, 3.0),
             x=lambda v: tfd.Sample(tfd.Normal(jnp.zeros_like(v), jnp.exp(v / 2)), 9),
@@ -83,7 +83,7 @@ class IllConditioned(_Prior):
         """Return the normal with twice the covariance, whose density times itself has the covariance."""
         return tfd.MultivariateNormalTriL(jnp.zeros(100, dtype), jnp.asarray(2**0.5 * self.factor(), dtype))
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: DataSpec) -> Any:
         return joint(x=self._half(data_spec.dtype))
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.config.data_spec import Condensed, DataSpec, FieldSpec, HostRows, Preparation, Prepare
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError, suggest
@@ -22,21 +22,7 @@ GATHERED_ROWS = 65_536
 KEPT_BYTES = 2**28
 """Largest size of sorted rows kept in memory; beyond it, each range of rows reads all blocks again."""
 
-Rows = Mapping[str, np.ndarray]
-ReadBlocks = Callable[[], Iterator[Rows]]
-
 _KEY = "key 'data.replicates': "
-
-
-class CondensedLike(Protocol):
-    """See `bayesmesh.models.base.Condensed`."""
-
-    @property
-    def fields(self) -> dict[str, np.ndarray]: ...
-    @property
-    def entry_counts(self) -> tuple[int, ...]: ...
-    @property
-    def are_sums(self) -> bool: ...
 
 
 class CondensedShards(Shards):
@@ -51,7 +37,7 @@ class CondensedShards(Shards):
         StoreError: as for `Shards`.
     """
 
-    def __init__(self, path: Path, rows: CondensedLike, about: DataSpec) -> None:
+    def __init__(self, path: Path, rows: Condensed, about: DataSpec) -> None:
         super().__init__(path)
         self._rows, self._about = rows.fields, about
         self._counts, self._are_sums = rows.entry_counts, rows.are_sums
@@ -76,29 +62,8 @@ class CondensedShards(Shards):
         return {name: values[start:stop] for name, values in self._rows.items()}
 
 
-class PreparationLike(Protocol):
-    """See `bayesmesh.models.base.Preparation`."""
-
-    @property
-    def of_rows(self) -> Callable[[Rows, int], dict[str, np.ndarray]]: ...
-    @property
-    def constants(self) -> Mapping[str, float | int]: ...
-    @property
-    def group_field(self) -> str | None: ...
-    @property
-    def num_groups(self) -> int: ...
-    @property
-    def arrays(self) -> Mapping[str, np.ndarray]: ...
-    @property
-    def condense(self) -> Callable[[], CondensedLike | None] | None: ...
-
-
-Prepare = Callable[[DataSpec, ReadBlocks], PreparationLike | None]
-"""A model's `prepare`, with its options."""
-
-
 class PreparedShards(Shards):
-    """Rows with the fields that a model has prepared from those of the source.
+    """HostRows with the fields that a model has prepared from those of the source.
 
     Args:
         path: folder of the Zarr group.
@@ -108,7 +73,7 @@ class PreparedShards(Shards):
         StoreError: as for `Shards`.
     """
 
-    def __init__(self, path: Path, preparation: PreparationLike) -> None:
+    def __init__(self, path: Path, preparation: Preparation) -> None:
         super().__init__(path)
         self._how, self._source_fields = preparation, self.fields
         self.constants = {**self.constants, **preparation.constants}
@@ -179,7 +144,7 @@ class PreparedShards(Shards):
 
     @functools.cached_property
     def _order(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Rows in the order of their groups, and the number of rows of each group; None if rows are not sorted."""
+        """HostRows in the order of their groups, and the number of rows of each group; None if rows are not sorted."""
         if self._how.group_field is None:
             return None
         codes = np.asarray(self._read(f"rows/{self._how.group_field}", ...))
@@ -208,7 +173,7 @@ def prepared(path: Path, prepare: Prepare) -> Shards:
     return shards if preparation is None else PreparedShards(path, preparation)
 
 
-def prepare_rows(prepare: Prepare, spec: DataSpec, rows: Rows) -> tuple[DataSpec, dict[str, np.ndarray]]:
+def prepare_rows(prepare: Prepare, spec: DataSpec, rows: HostRows) -> tuple[DataSpec, dict[str, np.ndarray]]:
     """Return the description and the rows that a model needs, prepared from rows in memory.
 
     Args:
@@ -271,7 +236,7 @@ class WholeShards(Shards):
 
 
 class ReplicatedShards(Shards):
-    """Rows of many datasets, one dataset after the other; within each, rows keep their order.
+    """HostRows of many datasets, one dataset after the other; within each, rows keep their order.
 
     Args:
         shards: the rows as the model reads them.
@@ -327,7 +292,7 @@ class ReplicatedShards(Shards):
 
     @property
     def num_observations(self) -> int:
-        """Rows of all datasets, as the source counts them."""
+        """HostRows of all datasets, as the source counts them."""
         return len(self._order)
 
     def spec(self, dtype: str = "float32") -> DataSpec:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import HostRows
+from bayesmesh.models.base import ReadBlocks
 
 
-def check_labels(field: str, num_classes: int, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+def check_labels(field: str, num_classes: int, read_blocks: ReadBlocks) -> None:
     """Check that all labels are whole numbers from 0 to the number of classes less 1.
 
     Args:

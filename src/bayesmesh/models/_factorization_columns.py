@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import SpecLike
+from bayesmesh.models.base import DataSpec
 
 MOST_LEVELS = 50
 """Largest number of distinct ordered ratings."""
@@ -17,7 +17,7 @@ UNKNOWN = 255
 """Code of a rating that is not one of the ordered ones: a placeholder in rows to predict, or a held-out rating."""
 
 
-def user_and_film_levels(spec: SpecLike, user: str, film: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def user_and_film_levels(spec: DataSpec, user: str, film: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the users and of the films."""
     named = {"user": user, "film": film}
     for key, name in named.items():
@@ -36,7 +36,7 @@ def user_and_film_levels(spec: SpecLike, user: str, film: str) -> tuple[tuple[st
     return users, films
 
 
-def check_rating(spec: SpecLike, name: str) -> None:
+def check_rating(spec: DataSpec, name: str) -> None:
     if name not in spec.fields:
         raise ConfigError(f"key 'model.rating': the data have no field '{name}'", suggest(name, spec.fields))
     about, field = spec.variables.get(name), spec.fields[name]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -12,6 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
+from bayesmesh.config.data_spec import Condensed as Condensed
+from bayesmesh.config.data_spec import DataSpec as DataSpec
+from bayesmesh.config.data_spec import FieldSpec as FieldSpec
+from bayesmesh.config.data_spec import HostRows as HostRows
+from bayesmesh.config.data_spec import Preparation as Preparation
+from bayesmesh.config.data_spec import ReadBlocks as ReadBlocks
+from bayesmesh.config.data_spec import Variable as Variable
 from bayesmesh.config.settings import Settings
 from bayesmesh.models._gpu import OnGpu
 from bayesmesh.models._units import ByUnit
@@ -21,60 +27,6 @@ Latents = Mapping[str, Array]
 
 Rows = Mapping[str, Shaped[Array, "rows ..."]]
 """Field -> one entry per row."""
-
-
-@runtime_checkable
-class FieldLike(Protocol):
-    """Shape and dtype of one row of a field, and number of its codes: see `bayesmesh.data.base.FieldSpec`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def num_codes(self) -> int: ...
-
-
-@runtime_checkable
-class VariableLike(Protocol):
-    """The meaning of the numbers in a column of a table: see `bayesmesh.data.base.Variable`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def levels(self) -> tuple[str, ...]: ...
-    @property
-    def mean(self) -> float: ...
-    @property
-    def scale(self) -> float: ...
-    @property
-    def is_ordered(self) -> bool: ...
-
-
-@runtime_checkable
-class SpecLike(Protocol):
-    """A model's view of the data before it sees a row: see `bayesmesh.data.base.DataSpec`."""
-
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_entries(self) -> int: ...
-    @property
-    def fields(self) -> Mapping[str, FieldLike]: ...
-    @property
-    def constants(self) -> Mapping[str, float | int]: ...
-    @property
-    def arrays(self) -> Mapping[str, np.ndarray]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def variables(self) -> Mapping[str, VariableLike]: ...
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]: ...
-    @property
-    def roles(self) -> Mapping[str, str]: ...
-    @property
-    def source_fields(self) -> Mapping[str, FieldLike]: ...
 
 
 class Axis(NamedTuple):
@@ -104,45 +56,6 @@ class Shown(NamedTuple):
     heading: str
     reference: float | None = None
     apart: tuple[str, ...] = ()
-
-
-HostRows = Mapping[str, np.ndarray]
-"""Field -> (row, ...), on the host."""
-
-
-class Condensed(NamedTuple):
-    """Rows that stand for many others and have the same total log likelihood; models read them in `log_likelihood` alone.
-
-    Attributes:
-        fields: field -> (row, ...), in the order of the entries of local latents.
-        entry_counts: rows of each entry; empty without local latents, or where each has one row.
-        are_sums: whether each row holds sums over the rows that it stands for. Its log likelihood, which may be 1e8 nats,
-            is computed in float64, from latents that have not been rounded.
-    """
-
-    fields: dict[str, np.ndarray]
-    entry_counts: tuple[int, ...]
-    are_sums: bool = False
-
-
-class Preparation(NamedTuple):
-    """How the rows of a source are prepared for a model; see `Model.prepare`.
-
-    Attributes:
-        of_rows: maps any rows of the source, and their number, to the fields that the model reads.
-        constants: scalars added to the constants of the dataset.
-        arrays: further constants that are whole arrays, for `DataSpec.arrays`.
-        group_field: field of the source whose codes 0, 1, ... are the entries of local latents; rows are sorted by it.
-        num_groups: number of codes.
-        condense: returns rows from which to sample instead, or None if those of the source serve as well.
-    """
-
-    of_rows: Callable[[HostRows, int], dict[str, np.ndarray]]
-    constants: Mapping[str, float | int]
-    group_field: str | None = None
-    num_groups: int = 0
-    arrays: Mapping[str, np.ndarray] = MappingProxyType({})
-    condense: Callable[[], Condensed | None] | None = None
 
 
 @runtime_checkable
@@ -210,7 +123,7 @@ class Model(OnGpu, ByUnit, ABC):
     options: Settings
     """A subclass declares its own class of options."""
 
-    def __init__(self, options: Settings, spec: SpecLike) -> None:
+    def __init__(self, options: Settings, spec: DataSpec) -> None:
         self.options = options
         self.spec = spec
 
@@ -220,9 +133,7 @@ class Model(OnGpu, ByUnit, ABC):
         return cls.takes_all_rows or getattr(options, "whole", False) is True
 
     @classmethod
-    def prepare(
-        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
-    ) -> Preparation | None:
+    def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
         """Return how to turn the rows of a source into the fields that the model reads; None to use them unchanged.
 
         Override it for computations that the host makes once instead of in every gradient, and for numbers of the whole
@@ -237,7 +148,7 @@ class Model(OnGpu, ByUnit, ABC):
         return None
 
     @classmethod
-    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+    def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
         """Refuse data that the model cannot use; called once, before anything is compiled. By default, all data are accepted.
 
         Args:
@@ -250,7 +161,7 @@ class Model(OnGpu, ByUnit, ABC):
         """
         del options, spec, read_blocks
 
-    def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
+    def starting_point(self, read_blocks: ReadBlocks) -> Mapping[str, np.ndarray] | None:
         """Return latents at which chains may start, computed from the data, for ``sampling.initial.method: model``.
 
         Each has the prior's shape, optionally with a leading axis of points. None, the default, if the model has no such point.
@@ -306,7 +217,7 @@ class Model(OnGpu, ByUnit, ABC):
         return False
 
     @abstractmethod
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the joint prior, a TFP joint distribution whose samples are dicts of named latents.
 
         Its dtype is ``data_spec.dtype``; local latents span ``data_spec.num_entries``. The map to unconstrained space is the

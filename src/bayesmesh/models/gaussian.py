@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Real
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows
 from bayesmesh.models.options import GaussianOptions as Options
 
 tfd = tfp.distributions
@@ -22,7 +22,7 @@ class Gaussian(Model):
     offers = ()
     options: Options
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of the latent ``mean``, shape (dimension,)."""
         shape = data_spec.fields["x"].shape
         zero = jnp.zeros((), data_spec.dtype)

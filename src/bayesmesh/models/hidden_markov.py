@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows
 from bayesmesh.models.options import HiddenMarkovOptions as Options
 
 tfd = tfp.distributions
@@ -61,7 +61,7 @@ class HiddenMarkov(Model):
     offers = ()
     options: Options
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return signal ~ N(0, signal_scale^2), half-normal noise, initial and transition rows uniform on the simplex."""
         if len(data_spec.fields["emissions"].shape) != 1:
             raise ValueError("a row of emissions is one process, shape (time,)")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -30,7 +30,17 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._bijectors import Maps
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
 from bayesmesh.models._priors import distribution_of
-from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import (
+    Axis,
+    Bijector,
+    DataSpec,
+    Latents,
+    Model,
+    Predictive,
+    Prior,
+    ReadBlocks,
+    Rows,
+)
 from bayesmesh.models.options import LogDensityOptions as Options
 
 tfd, tfb = tfp.distributions, tfp.bijectors
@@ -67,7 +77,7 @@ class LogDensity(Model):
     takes_all_rows = True
     options: Options
 
-    def __init__(self, options: Settings, spec: SpecLike) -> None:
+    def __init__(self, options: Settings, spec: DataSpec) -> None:
         super().__init__(options, spec)
         own = self.options
         priors = {"prior": own.prior, "prior_function": own.prior_function, "test_point": own.test_point}
@@ -117,7 +127,7 @@ class LogDensity(Model):
         about = self.spec.variables.get(name)
         return Axis(name, (about.levels if about is not None else ()) or self.spec.labels.get(name))
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior by name, the one from the user's function, or a flat density around the test point."""
         options = self.options
         if options.test_point is not None:
@@ -167,7 +177,7 @@ class LogDensity(Model):
         """Return the field of the option `outcome_field`."""
         return self.options.outcome_field
 
-    def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
+    def starting_point(self, read_blocks: ReadBlocks) -> Mapping[str, np.ndarray] | None:
         """Return the point from the user's function, if there is one."""
         if self.options.start_function is None:
             return None

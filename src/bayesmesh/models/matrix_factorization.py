@@ -17,7 +17,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._factor_symmetry import redraw_factors
 from bayesmesh.models._gpu import GpuPath
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows, Shown
 from bayesmesh.models.options import MatrixFactorizationOptions as Options
 
 tfd = tfp.distributions
@@ -37,7 +37,7 @@ class MatrixFactorization(Model):
     unit_groups = ("local", "films")
     gpu_path = GpuPath(9.0, 9.0, num_devices=1)
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
         (num_films,) = data_spec.fields["watched"].shape
         num_users, width = data_spec.num_entries, self.options.width

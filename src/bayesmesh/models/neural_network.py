@@ -8,7 +8,7 @@ units may be permuted, so that weights are not identified, but predictions are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import jax
@@ -19,7 +19,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._class_labels import check_labels
-from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, ReadBlocks, Rows
 from bayesmesh.models.options import NeuralNetworkOptions as Options
 
 tfd = tfp.distributions
@@ -38,7 +38,7 @@ class NeuralNetwork(Model):
     offers_only_with: ClassVar[Mapping[str, Mapping[str, str]]] = {"averaging": {"task": "classification"}}
     options: Options
 
-    def __init__(self, options: Settings, spec: SpecLike) -> None:
+    def __init__(self, options: Settings, spec: DataSpec) -> None:
         super().__init__(options, spec)
         own = self.options
         for key, name in (*(("features", name) for name in own.features), ("outcome", own.outcome)):
@@ -53,7 +53,7 @@ class NeuralNetwork(Model):
         self.sizes = (inputs, *own.widths, outputs)
 
     @classmethod
-    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+    def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
         """Check that every label is one of the classes."""
         model = cls(options, spec)
         if model.options.task == "classification":
@@ -69,7 +69,7 @@ class NeuralNetwork(Model):
             raise ConfigError(problem, "declare its column as a category, or write\n    model:\n      task: regression")
         return int(self.spec.constants["num_classes"])
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return independent normal priors; that of a weight is narrower the more inputs its unit has."""
         own, zero = self.options, jnp.zeros((), data_spec.dtype)
         parts = {}

@@ -8,7 +8,7 @@ stars, of the logistic noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast
 
 import jax
@@ -32,7 +32,19 @@ from bayesmesh.models._factorization_columns import (
 from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
 from bayesmesh.models._ordered import OrderedValues, log_mass
 from bayesmesh.models._units import Regression
-from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.base import (
+    Axis,
+    DataSpec,
+    HostRows,
+    Latents,
+    Model,
+    Predictive,
+    Preparation,
+    Prior,
+    ReadBlocks,
+    Rows,
+    Shown,
+)
 from bayesmesh.models.options import RatingFactorizationOptions as Options
 
 tfd = tfp.distributions
@@ -58,9 +70,7 @@ class RatingFactorization(Model):
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}
 
     @classmethod
-    def prepare(
-        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
-    ) -> Preparation | None:
+    def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
         """Sort rows by user, and compute the mean and standard deviation of the ratings.
 
         Raises:
@@ -94,7 +104,7 @@ class RatingFactorization(Model):
         return Preparation(of_rows, about, own.user, len(users), arrays={"levels": levels} if len(levels) else {})
 
     @classmethod
-    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+    def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
         """Refuse two ratings of one film by the same user, even if the split separates them: one would predict the other.
 
         Raises:
@@ -128,7 +138,7 @@ class RatingFactorization(Model):
     def _labels(self, name: str) -> tuple[str, ...]:
         return self.spec.variables[name].levels
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of ``mean`` and ``sigma``, or ``baseline``, and of biases and embeddings of users and films."""
         own, width = self.options, self.options.width
         num_users, num_films = data_spec.num_entries, len(self._labels(own.film))

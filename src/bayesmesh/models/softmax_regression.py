@@ -6,7 +6,7 @@ divided by 255), for any table of non-negative features and class labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.settings import Settings
 from bayesmesh.models import _byte_products
 from bayesmesh.models._class_labels import check_labels
-from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.base import Axis, DataSpec, Latents, Model, Predictive, Prior, ReadBlocks, Rows, Shown
 from bayesmesh.models.options import SoftmaxRegressionOptions as Options
 
 tfd = tfp.distributions
@@ -34,7 +34,7 @@ class SoftmaxRegression(Model):
     options: Options
 
     @classmethod
-    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+    def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
         """Check that every label is one of the classes."""
         del options
         check_labels("label", int(spec.constants["num_classes"]), read_blocks)
@@ -60,7 +60,7 @@ class SoftmaxRegression(Model):
         }
         return {"facts": facts, "meanings": {"logits": "logits of the classes of single rows, less their mean; the first number counts the probe rows, which are spread evenly over the data"}}  # fmt: skip
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
         (num_features,) = data_spec.fields["features"].shape
         num_classes = int(data_spec.constants["num_classes"])

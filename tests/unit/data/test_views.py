@@ -15,8 +15,8 @@ from bayesmesh.data import views
 from bayesmesh.data.base import Dataset, DataSpec, Variable
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.views import PreparedShards, ReadBlocks, ReplicatedShards, WholeShards, prepared
-from bayesmesh.models.base import Condensed, Preparation
+from bayesmesh.data.views import PreparedShards, ReplicatedShards, WholeShards, prepared
+from bayesmesh.models.base import Condensed, Preparation, ReadBlocks
 from bayesmesh.store.layout import DataLayout
 
 GROUP = np.array([2, 0, 2, 4, 0, 2, 1], np.int32)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayesmesh.models.base import Axis, SpecLike
+from bayesmesh.models.base import Axis, DataSpec
 from bayesmesh.models.glm.coefficients import NAME, Original
 from bayesmesh.models.glm.design import Source, latent_name, levels_of
 from bayesmesh.models.glm.rows import Plan, effect_columns
 
 
-def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[str, tuple[Axis | None, ...]]:
+def axes_of(plan: Plan, spec: DataSpec, original: Original | None) -> Mapping[str, tuple[Axis | None, ...]]:
     """Return latent or summary -> its axes.
 
     Args:

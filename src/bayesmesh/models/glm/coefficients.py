@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bayesmesh.models.base import Latents, SpecLike, VariableLike
+from bayesmesh.models.base import DataSpec, Latents, Variable
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.formula import Factor
@@ -57,7 +57,7 @@ class Original(NamedTuple):
         return found
 
 
-def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
+def original_of(plan: Plan, spec: DataSpec, family: str) -> Original | None:
     """Return the map to coefficients in the units of the table; None if no column of the formula was standardised.
 
     A factor that is a transform stays a transform of standardised numbers, as its label says. For an ordinal outcome, the
@@ -75,11 +75,11 @@ def original_of(plan: Plan, spec: SpecLike, family: str) -> Original | None:
     return Original(tuple(products), matrix, shift, scale)
 
 
-def _is_standardised(about: VariableLike) -> bool:
+def _is_standardised(about: Variable) -> bool:
     return (about.mean, about.scale) != (0.0, 1.0)
 
 
-def _expand(columns: Columns, spec: SpecLike) -> Iterator[Mapping[Product, float]]:
+def _expand(columns: Columns, spec: DataSpec) -> Iterator[Mapping[Product, float]]:
     """Yield, for each column of a term, product -> factor, from ``(x - mean) / scale`` of each of its numbers."""
     for coding in columns.codings:
         made: list[dict[Product, float]] = [{(): 1.0}]
@@ -117,13 +117,13 @@ def _in_one_order(parts: Sequence[Mapping[Product, float]]) -> list[dict[Product
     return made
 
 
-def _transform(factor: Factor, spec: SpecLike) -> str:
+def _transform(factor: Factor, spec: DataSpec) -> str:
     """Return the label of a transform, with the columns that were standardised before it."""
     within = [name for name in factor.names if (about := spec.variables.get(name)) and _is_standardised(about)]
     return f"{factor.text} of standardised {', '.join(within)}" if within else factor.text
 
 
-def _of_number(name: str, about: VariableLike | None) -> dict[Product, float]:
+def _of_number(name: str, about: Variable | None) -> dict[Product, float]:
     if about is None or not _is_standardised(about):
         return {(name,): 1.0}
     return {(name,): 1 / about.scale, (): -about.mean / about.scale}

@@ -20,7 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from bayesmesh.models._bijectors import Maps
-from bayesmesh.models.base import Latents, SpecLike
+from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.families import Family
 from bayesmesh.models.glm.fit import arrays_of
 from bayesmesh.models.glm.groups import Group
@@ -40,7 +40,7 @@ class Coordinates:
         positive: latents with a prior on all positive numbers.
     """
 
-    def __init__(self, plan: Plan, family: Family, spec: SpecLike, maps: Mapping[str, Any], positive: set[str]) -> None:
+    def __init__(self, plan: Plan, family: Family, spec: DataSpec, maps: Mapping[str, Any], positive: set[str]) -> None:
         self._plan, self._family, self._arrays, self._dtype = plan, family, spec.arrays, spec.dtype
         self._groups = {group.effects: group for group in plan.groups}
         self._logs = {name: pair for name, pair in self._scales().items() if name in positive}

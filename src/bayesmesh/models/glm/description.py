@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesmesh.models.base import Shown, SpecLike
+from bayesmesh.models.base import DataSpec, Shown
 from bayesmesh.models.glm.coefficients import NAME, SIGMA, Original
 from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
@@ -119,7 +119,7 @@ def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Sho
     return found
 
 
-def describe(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> dict[str, object]:
+def describe(plan: Plan, options: Any, spec: DataSpec, original: Original | None) -> dict[str, object]:
     """Return the parts of a `bayesmesh.store.posterior.description.ModelDescription`.
 
     Args:
@@ -161,12 +161,12 @@ def _remedies(plan: Plan, options: Any) -> dict[str, str]:
     return {each: text.replace("log(y)", f"log({y})") for each, text in REMEDIES.get(options.family, {}).items()}
 
 
-def _unused_columns(plan: Plan, spec: SpecLike) -> list[str]:
+def _unused_columns(plan: Plan, spec: DataSpec) -> list[str]:
     labels = [label for columns in plan.columns for label in columns.labels]
     return [label for i, label in enumerate(labels) if spec.constants.get(f"is_unused_{i}")]
 
 
-def _unused(plan: Plan, spec: SpecLike) -> dict[str, str]:
+def _unused(plan: Plan, spec: DataSpec) -> dict[str, str]:
     """Return a remark on columns of levels without training rows; empty if there are none."""
     if not (unused := _unused_columns(plan, spec)):
         return {}
@@ -178,7 +178,7 @@ _BY_THE_PRIOR = 1e-4
 """Information about a direction of coefficients, as a share of that of the default prior, below which it is taken as none."""
 
 
-def _collinear(plan: Plan, family: str, spec: SpecLike) -> dict[str, str]:
+def _collinear(plan: Plan, family: str, spec: DataSpec) -> dict[str, str]:
     """Return a remark on columns that are combinations of others; empty if the data distinguish all of them."""
     if not plan.columns or "root" not in spec.arrays:
         return {}
@@ -200,7 +200,7 @@ def _collinear(plan: Plan, family: str, spec: SpecLike) -> dict[str, str]:
     }
 
 
-def _changes(plan: Plan, spec: SpecLike, original: Original | None) -> Iterator[dict[str, object]]:
+def _changes(plan: Plan, spec: DataSpec, original: Original | None) -> Iterator[dict[str, object]]:
     """Yield the changes of predictors that one coefficient describes: those of columns in no other term."""
     for columns, part in zip(plan.columns, plan.parts.values(), strict=True):
         own = {name for factor in columns.term for name in factor.names}
@@ -213,7 +213,7 @@ def _changes(plan: Plan, spec: SpecLike, original: Original | None) -> Iterator[
                 yield {"summary": place[0], "entry": place[1], "words": words, "factor": factor}
 
 
-def _changes_of(columns: Columns, entry: str, sd: float, spec: SpecLike) -> Iterator[tuple[str, float]]:
+def _changes_of(columns: Columns, entry: str, sd: float, spec: DataSpec) -> Iterator[tuple[str, float]]:
     """Yield changes of a column in words, with the factor by which its coefficient in the unit of the table is multiplied."""
     (factor,) = columns.term
     about = spec.variables.get(factor.text) if factor.is_plain else None
@@ -240,7 +240,7 @@ def _doubling(factor: Factor) -> float:
     return logs.get(name, 0.0) if factor.text.replace("`", "") == f"{name}({factor.names[0]})" else 0.0
 
 
-def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None) -> Iterator[str]:
+def _priors(plan: Plan, options: Any, spec: DataSpec, original: Original | None) -> Iterator[str]:
     """Yield the priors in words; default priors are in the unit of the outcome."""
     family, given = FAMILIES[options.family], options.priors
     outcome_scale, constants = float(spec.constants["outcome_scale"]), spec.constants

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import FieldLike, VariableLike
+from bayesmesh.models.base import FieldSpec, Variable
 from bayesmesh.models.glm.formula import KEY, Factor, Term
 
 LARGEST = 1e100
@@ -33,8 +33,8 @@ class Source(NamedTuple):
         labels: vector-valued column -> names of its entries.
     """
 
-    fields: Mapping[str, FieldLike]
-    variables: Mapping[str, VariableLike]
+    fields: Mapping[str, FieldSpec]
+    variables: Mapping[str, Variable]
     labels: Mapping[str, tuple[str, ...]]
 
 

@@ -6,14 +6,25 @@ Columns are computed once on the host and standardised there; coefficients and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.base import (
+    Axis,
+    DataSpec,
+    Latents,
+    Model,
+    Predictive,
+    Preparation,
+    Prior,
+    ReadBlocks,
+    Rows,
+    Shown,
+)
 from bayesmesh.models.glm.axes import axes_of
 from bayesmesh.models.glm.coefficients import original_of
 from bayesmesh.models.glm.condensed import ROOT, make_layout
@@ -38,7 +49,7 @@ class Glm(Model):
     reads_roles = ROLES
     options: Options
 
-    def __init__(self, options: Settings, spec: SpecLike) -> None:
+    def __init__(self, options: Settings, spec: DataSpec) -> None:
         super().__init__(options, spec)
         own = self.options
         self.family = FAMILIES[own.family]
@@ -48,9 +59,7 @@ class Glm(Model):
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
 
     @classmethod
-    def prepare(
-        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
-    ) -> Preparation | None:
+    def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
         """Replace fields by the columns that are computed from them, with their means and standard deviations.
 
         Raises:
@@ -76,7 +85,7 @@ class Glm(Model):
         groups = self.plan.groups
         return "location" in self.spec.arrays and len(groups) < 2 and all(g.is_centred is None for g in groups)
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the priors by name; those that are not given are scaled to the data."""
         return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)
 

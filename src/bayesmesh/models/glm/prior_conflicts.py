@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.models.base import SpecLike
+from bayesmesh.models.base import DataSpec
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
 from bayesmesh.models.glm.formula import KEY
@@ -27,7 +27,7 @@ _MOST_NAMED = 4
 """Largest number of coefficients that a warning names."""
 
 
-def find_conflicts(plan: Plan, options: Any, spec: SpecLike) -> list[str]:
+def find_conflicts(plan: Plan, options: Any, spec: DataSpec) -> list[str]:
     """Return a warning of coefficients whose default priors forbid what the data say, if there are any."""
     if not plan.columns or "coefficients" in options.priors or "least_squares" not in spec.arrays:
         return []
@@ -57,7 +57,7 @@ def find_conflicts(plan: Plan, options: Any, spec: SpecLike) -> list[str]:
     ]
 
 
-def _to_standardise(columns: Columns, spec: SpecLike) -> Iterator[str]:
+def _to_standardise(columns: Columns, spec: DataSpec) -> Iterator[str]:
     """Yield the columns of numbers from which a term is computed by arithmetic alone, unless they are standardised."""
     for factor in columns.term:
         calls = {ast.unparse(node.func) for node in ast.walk(factor.tree) if isinstance(node, ast.Call)}

@@ -20,7 +20,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.prior_texts import Prior, parse_prior
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._priors import distribution_of, has_location, scaled, split_parameters
-from bayesmesh.models.base import Bijector, Latents, SpecLike
+from bayesmesh.models.base import Bijector, DataSpec, Latents
 from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
 from bayesmesh.models.glm.formula import KEY
@@ -40,7 +40,7 @@ class GlmPrior:
         plan, family, spec: those of the model, which determine the coordinates.
     """
 
-    def __init__(self, parts: Mapping[str, Any], plan: Plan, family: Family, spec: SpecLike) -> None:
+    def __init__(self, parts: Mapping[str, Any], plan: Plan, family: Family, spec: DataSpec) -> None:
         self._parts, self._plan, self._family, self._spec = dict(parts), plan, family, spec
 
     def _of(self, name: str, latents: Latents) -> Any:
@@ -83,7 +83,7 @@ def _is_of_all_positive(distribution: Any) -> bool:
     return isinstance(distribution, _POSITIVE)
 
 
-def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
+def make_prior(plan: Plan, options: Any, spec: DataSpec) -> dict[str, Any]:
     """Return latent -> distribution, in the dtype of `spec`.
 
     Raises:
@@ -116,7 +116,7 @@ def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
 class _Maker:
     """Makes the distributions of one model."""
 
-    def __init__(self, plan: Plan, options: Any, spec: SpecLike) -> None:
+    def __init__(self, plan: Plan, options: Any, spec: DataSpec) -> None:
         self._plan, self._given, self._spec, self._dtype = plan, options.priors, spec, spec.dtype
         self._family = FAMILIES[options.family]
         self._outcome_scale = float(spec.constants["outcome_scale"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import HostRows, VariableLike
+from bayesmesh.models.base import HostRows, Variable
 from bayesmesh.models.glm.design import Columns, latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.formula import KEY, Formula
@@ -42,7 +42,7 @@ def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> No
         raise ConfigError(problem, f"write a term, or an intercept: {formula.outcome.text} ~ 1")
 
 
-def check_order(name: str, about: VariableLike) -> None:
+def check_order(name: str, about: Variable) -> None:
     """Refuse an ordinal outcome whose levels were not given in an order; the order of only two decides no more than a sign.
 
     Raises:
@@ -61,7 +61,7 @@ def check_order(name: str, about: VariableLike) -> None:
         ) from None
 
 
-def check_kind(name: str, family: str, variables: Mapping[str, VariableLike]) -> None:
+def check_kind(name: str, family: str, variables: Mapping[str, Variable]) -> None:
     """Refuse a column of numbers as an outcome of levels: in a table, 1, 2, 3 are numbers unless they are declared.
 
     Raises:

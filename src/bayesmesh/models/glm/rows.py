@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
+from bayesmesh.models.base import DataSpec, FieldSpec, HostRows, Latents, Preparation, ReadBlocks
 from bayesmesh.models.glm import refusals
 from bayesmesh.models.glm.design import (
     LARGEST,
@@ -30,8 +30,6 @@ from bayesmesh.models.glm.groups import Group
 from bayesmesh.models.glm.moments import Moments, moments_of
 from bayesmesh.models.glm.reduction import Reduction, choose_local
 from bayesmesh.models.glm.unused_levels import find_unused, warn_of_unused
-
-ReadBlocks = Callable[[], Iterator[HostRows]]
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
@@ -94,7 +92,7 @@ class Plan(NamedTuple):
         return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
 
 
-def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> Plan:
+def make_plan(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Plan:
     """Return the plan for prepared data.
 
     Args:
@@ -127,7 +125,7 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
     )  # fmt: skip
 
 
-def with_roles(options: Any, spec: SpecLike) -> Any:
+def with_roles(options: Any, spec: DataSpec) -> Any:
     """Return the options, completed by the columns to which the data give a role, where the model names none.
 
     Raises:
@@ -153,7 +151,7 @@ def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
     return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
 
 
-def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tuple[Formula, list[Columns]]:
+def _read(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> tuple[Formula, list[Columns]]:
     """Return the formula and its columns, after checking the columns that other options name."""
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
@@ -199,7 +197,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     return formula, columns
 
 
-def prepare_table(options: Any, spec: SpecLike, read_blocks: ReadBlocks) -> Preparation:
+def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation:
     """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
     options = with_roles(options, spec)
     formula, columns = _read(options, spec, spec.fields)
@@ -237,7 +235,7 @@ class _Reader(NamedTuple):
     columns: tuple[Columns, ...]
     effects: tuple[tuple[Columns, ...], ...]
     family: Family
-    spec: SpecLike
+    spec: DataSpec
 
     def describe(self, read_blocks: ReadBlocks) -> dict[str, float | int]:
         """Return moments and numbers of levels, after checking every row.

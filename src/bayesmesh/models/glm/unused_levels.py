@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.models.base import HostRows
+from bayesmesh.models.base import ReadBlocks
 from bayesmesh.models.glm.design import Columns
 from bayesmesh.models.glm.formula import KEY
 
@@ -33,9 +33,7 @@ class Unused(NamedTuple):
     size: float
 
 
-def find_unused(
-    columns: Sequence[Columns], constant: Collection[int], read_blocks: Callable[[], Iterator[HostRows]]
-) -> dict[int, Unused]:
+def find_unused(columns: Sequence[Columns], constant: Collection[int], read_blocks: ReadBlocks) -> dict[int, Unused]:
     """Return those of the constant columns whose levels no row has, or all rows have, by number.
 
     Args:

@@ -26,7 +26,7 @@ from bayesmesh.config.user_code import load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Rows
 from bayesmesh.models.numpyro.sites import MANY, VALUES, Site, Sites
 from bayesmesh.models.options import NumpyroOptions as Options
 
@@ -128,7 +128,7 @@ class NumpyroFunction(Model):
         """Whether draws of the latents follow their density: false with improper priors or factors."""
         return self._sites.has_proper_prior
 
-    def prior(self, data_spec: SpecLike) -> base.Prior:
+    def prior(self, data_spec: DataSpec) -> base.Prior:
         """Return NumPyro's latent sites as a prior."""
         return Prior(self._sites, data_spec.dtype)
 

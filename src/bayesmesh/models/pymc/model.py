@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
@@ -40,7 +40,7 @@ from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
-from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Preparation, ReadBlocks, Rows
 from bayesmesh.models.options import PymcOptions as Options
 from bayesmesh.models.pymc.graphs import Graphs
 
@@ -170,7 +170,7 @@ class PymcModel(Model):
         """Whether draws of the latents follow their density: false with flat priors or potentials."""
         return self._graphs.has_proper_prior
 
-    def prior(self, data_spec: SpecLike) -> base.Prior:
+    def prior(self, data_spec: DataSpec) -> base.Prior:
         """Return PyMC's free variables as a prior."""
         return Prior(self._graphs, data_spec.dtype)
 
@@ -223,9 +223,7 @@ class PymcFunction(PymcModel):
         return getattr(options, "whole", False) or getattr(options, "given", "symbols") != "symbols"
 
     @classmethod
-    def prepare(
-        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
-    ) -> Preparation | None:
+    def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
         """Build a model that holds its data; the constant `MODEL` then stands for it."""
         # The options are made from the text of the class, so they are not an instance of the class itself.
         own = cast(Options, options)
@@ -296,7 +294,7 @@ def _model_of(function: str, found: object) -> pymc.Model:
     return found
 
 
-def _frame(rows: Mapping[str, np.ndarray], spec: SpecLike) -> Any:
+def _frame(rows: Mapping[str, np.ndarray], spec: DataSpec) -> Any:
     """Return a data frame of the fields with one number per row; categories have the names of their levels."""
     import pandas as pd
 

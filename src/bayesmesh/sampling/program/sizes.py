@@ -18,6 +18,7 @@ from bayesmesh.config.blocks import (
     check_chains,
     check_start,
 )
+from bayesmesh.config.data_spec import ReadBlocks
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
@@ -38,7 +39,7 @@ from bayesmesh.sampling.density.rows import lay_out_rows
 from bayesmesh.sampling.density.sharding import make_target
 from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.datasets import DatasetPrograms
-from bayesmesh.sampling.program.start_points import ReadBlocks, find_points
+from bayesmesh.sampling.program.start_points import find_points
 
 _log = logging.getLogger("bayesmesh")
 

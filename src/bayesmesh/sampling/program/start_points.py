@@ -8,7 +8,7 @@ import json
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, UInt32
 
 from bayesmesh.config.blocks import InitialSettings
+from bayesmesh.config.data_spec import ReadBlocks
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.trajectory import over_chains
 from bayesmesh.sampling.density.log_density import Target
-
-ReadBlocks = Callable[[], Iterator[Mapping[str, np.ndarray]]]
-"""Returns an iterator over all training rows in blocks, field -> (row, ...)."""
 
 MOST_BYTES = 2**30
 """Bytes of a file of points, once it is decompressed."""

@@ -6,9 +6,10 @@ import functools
 from pathlib import Path
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.config.data_spec import Prepare
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.views import Prepare, ReplicatedShards, WholeShards, prepared
+from bayesmesh.data.views import ReplicatedShards, WholeShards, prepared
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.workflow.components import Component, in_file_of

@@ -17,7 +17,7 @@ import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows
 from bayesmesh_reproduction.benchmarks.convergence import published
 from bayesmesh_reproduction.benchmarks.metropolis import target as four_normals
 
@@ -51,12 +51,12 @@ class Outcomes(Model):
         return dict(latents)
 
 
-def _normal(spec: SpecLike, scale: float, *shape: int, mean: float = 0.0) -> Any:
+def _normal(spec: DataSpec, scale: float, *shape: int, mean: float = 0.0) -> Any:
     zero = jnp.zeros((), spec.dtype)
     return tfd.Sample(tfd.Normal(zero + mean, zero + scale), shape)
 
 
-def _half_normal(spec: SpecLike, scale: float) -> Any:
+def _half_normal(spec: DataSpec, scale: float) -> Any:
     return tfd.HalfNormal(jnp.asarray(scale, spec.dtype))
 
 
@@ -71,13 +71,13 @@ def _joint(**latents: Any) -> Prior:
 class Linear(Outcomes):
     """y ~ N(intercept + x . slope, noise^2): normal priors of scales 5 and 2.5, half-normal noise of scale 5."""
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of intercept, slopes and further latents."""
         (width,) = data_spec.fields["x"].shape
         fixed = {"intercept": _normal(data_spec, 5.0), "slope": _normal(data_spec, 2.5, width)}
         return _joint(**fixed, **self.more(data_spec))
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         """Return further latents."""
         return {"noise": _half_normal(spec, 5.0)}
 
@@ -102,7 +102,7 @@ class Student(Linear):
 class Logistic(Linear):
     """y ~ Bernoulli(sigmoid(intercept + x . slope))."""
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         """Return no further latents."""
         del spec
         return {}
@@ -125,7 +125,7 @@ class Hierarchical(Linear):
 
     NUM_GROUPS = 20
 
-    def more(self, spec: SpecLike) -> Mapping[str, Any]:
+    def more(self, spec: DataSpec) -> Mapping[str, Any]:
         """Return noise, spread and the standardised intercepts."""
         scales = {"noise": _half_normal(spec, 5.0), "spread": _half_normal(spec, 2.0)}
         return {**scales, "group": _normal(spec, 1.0, self.NUM_GROUPS)}
@@ -170,7 +170,7 @@ def simulate_regression(family: str, num_rows: int, width: int, correlation: flo
 class GermanCredit(Outcomes):
     """Bad credit by 24 standardised columns and an intercept behind them, all with standard normal priors."""
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior of the slopes."""
         return _joint(slope=_normal(data_spec, 1.0, *data_spec.fields["x"].shape))
 
@@ -199,7 +199,7 @@ class EightSchools(Outcomes):
 
     EFFECTS, ERRORS = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0), (15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0)
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the prior: N(0, 5^2), half-Cauchy of scale 5, and standard normals."""
         spread = tfd.HalfCauchy(jnp.zeros((), data_spec.dtype), 5.0)
         return _joint(mean=_normal(data_spec, 5.0), spread=spread, standardised=_normal(data_spec, 1.0, 8))
@@ -230,7 +230,7 @@ class Shape(Outcomes):
 class Funnel(Shape):
     """Neal's funnel in ten dimensions (2003)."""
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return v ~ N(0, 3^2), and nine x ~ N(0, e^v)."""
         return _joint(
             v=_normal(data_spec, 3.0), x=lambda v: tfd.Sample(tfd.Normal(jnp.zeros_like(v), jnp.exp(v / 2)), 9)
@@ -247,7 +247,7 @@ class IllConditioned(Shape):
         covariance = (rotation * np.logspace(-2, 2, 100)) @ rotation.T
         return np.linalg.cholesky((covariance + covariance.T) / 2)
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return the normal."""
         factor = jnp.asarray(self.factor(), data_spec.dtype)
         return _joint(x=tfd.MultivariateNormalTriL(jnp.zeros(100, data_spec.dtype), factor))
@@ -258,7 +258,7 @@ class FourNormals(Shape):
 
     PRIOR_SCALE = 30.0
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return a normal."""
         return _joint(x=_normal(data_spec, self.PRIOR_SCALE))
 
@@ -288,7 +288,7 @@ class TenModes(Shape):
 
     RADIUS, SCALE, PRIOR_SCALE = 6.0, 0.5, 10.0
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Return independent normals."""
         return _joint(x=_normal(data_spec, self.PRIOR_SCALE, 2))
 

@@ -27,7 +27,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.scores import read_pointwise
@@ -55,7 +55,7 @@ class Effects(Model):
     pretty_name = "Effects of groups"
     offers = ()
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         effects = tfd.Sample(tfd.Normal(0.0, SPREAD), NUM_GROUPS)
         return tfd.JointDistributionNamed({"mean": tfd.Normal(0.0, 1.0), "effect": effects})
 

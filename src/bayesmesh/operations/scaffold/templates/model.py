@@ -8,7 +8,7 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows
 
 __all__ = ["NewModel", "Options"]
 
@@ -31,7 +31,7 @@ class NewModel(Model):
     offers = ()
     options: Options
 
-    def prior(self, data_spec: SpecLike) -> Prior:
+    def prior(self, data_spec: DataSpec) -> Prior:
         """Latents ``mean`` (dimension,) and ``scale`` (), which is positive."""
         zero = jnp.zeros((), data_spec.dtype)
         deviation = zero + self.options.prior_scale
