@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import hash_file
+from bayesmesh.store.records.seals import FOLDER as RECORDS
 from bayesmesh.workflow.gpus import has_accelerator
 from bayesmesh.workflow.plan import Plan
 from bayesmesh_reproduction.benchmarks.command import list_benchmarks
@@ -89,7 +90,8 @@ def _is_accelerated(plan: Plan) -> bool:
 
 
 def claims_digest(plan: Plan) -> str:
-    """Return a digest of the results that claims may read, for `params`: tables, receipts, and the hashes of draws."""
+    """Return a digest of the results that claims may read, for `params`: tables, records of jobs, and the hashes of draws."""
     endings = (".csv", ".json", ".sha256")
     patterns = (f"{name}/{depth}*{ending}" for name in FOLDERS for depth in ("", "*/") for ending in endings)
-    return _digest(Path(plan.results), patterns)
+    records = (f"{RECORDS}/{name}/[!.]*.json" for name in FOLDERS)
+    return _digest(Path(plan.results), (*patterns, *records))

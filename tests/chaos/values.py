@@ -27,7 +27,7 @@ def values_of(results: Path, owner: str = "") -> dict[str, str]:
             continue
         if not name.startswith((owner, f"data/{owner}")):
             continue
-        is_timed = set(path.parts) & TIMED or path.name in TIMED_FILES or ".receipt." in path.name
+        is_timed = set(path.parts) & TIMED or path.name in TIMED_FILES
         found[name] = "" if is_timed else digest
     return found
 

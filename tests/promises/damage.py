@@ -267,11 +267,7 @@ def tables(folder: Path) -> dict[str, str]:
     """Return the digests of all results that do not depend on when they were made."""
     volatile = ("ledger", "seals", "logs", ".cache")
     files = (p for p in folder.rglob("*") if p.is_file() and not set(volatile) & set(p.relative_to(folder).parts))
-    kept = (
-        p
-        for p in files
-        if not p.name.startswith(("ledger.csv", ".")) and p.suffix != ".html" and "receipt" not in p.name
-    )
+    kept = (p for p in files if not p.name.startswith(("ledger.csv", ".")) and p.suffix != ".html")
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
 
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.workflow.plan import Plan
 from bayesmesh_reproduction import rules
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS
+from resealing import seal_as
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -85,7 +85,7 @@ def test_reproduce_runs_the_benchmarks_that_claims_read(config: Path) -> None:
     assert {path.stem for path in tables["benchmarks"]} == set(rules.list_benchmarks())
 
 
-def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) -> None:
+def test_the_digest_of_claims_follows_tables_and_records(config: Path) -> None:
     plan = _plan(config, "claims")
     results = Path(plan.results)
     table, draws = results / "mnist" / "averaging" / "scores.csv", results / "mnist" / "posterior.sha256"
@@ -94,12 +94,12 @@ def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) ->
     def write_elsewhere() -> None:
         (results / "other").mkdir()
         (results / "other" / "table.csv").write_text("a")
-        write_receipts(results, "test", [results / "other" / "table.csv"])
+        seal_as(results, "other", "test", [results / "other" / "table.csv"])
 
     seen = [rules.claims_digest(plan)]
     for change in (
         lambda: table.write_text("a"),
-        lambda: write_receipts(results, "test", [table]),
+        lambda: seal_as(results, "mnist", "average", [table]),
         lambda: table.write_text("edited"),
         lambda: draws.write_text("hashes"),
         write_elsewhere,

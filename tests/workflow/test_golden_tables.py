@@ -28,7 +28,7 @@ MOST_ROWS = 40
 def tables(results: Path) -> dict[str, Path]:
     """Return the tables of all experiments by their path below the results."""
     found = [p for kind in ("csv", "json") for folder in STAGES for p in results.glob(f"*/{folder}/*.{kind}")]
-    shown = (path for path in sorted(found) if path.name not in MEASURED and ".receipt." not in path.name)
+    shown = (path for path in sorted(found) if path.name not in MEASURED)
     return {path.relative_to(results).as_posix(): path for path in shown}
 
 

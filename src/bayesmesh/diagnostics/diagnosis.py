@@ -46,7 +46,6 @@ from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, POPULATIONS, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
 from bayesmesh.store.posterior.reader import open_posterior
-from bayesmesh.store.records.receipts import receipt_file
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, num_threads: int = 1) -> Verdict:
@@ -89,8 +88,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
     with writing_summary(layout.summary, num_threads, efficiency, num_populations) as summary:
         verdict = _judge(posterior, gates, layout, summary, num_populations)
     if efficiency is None:
-        for left in (layout.efficiency, receipt_file(layout.efficiency)):
-            left.unlink(missing_ok=True)
+        layout.efficiency.unlink(missing_ok=True)
     write_verdict(layout.verdict, verdict)
     return verdict
 
@@ -138,8 +136,7 @@ def _judge(
         seen, drawn = (non_finite, movement, apart), (groups[1], latents, layout.summary.parent)
         results = _assess(varying, seen, energies, recorded, sample_stats, drawn, gates, num_populations)
         counts = None
-        for left in (layout.verdicts, receipt_file(layout.verdicts)):
-            left.unlink(missing_ok=True)
+        layout.verdicts.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
     is_float32 = any(array.dtype == np.float32 for array in latents.values())
     of_likelihood = likelihood_gate(reader.rounded_likelihood, is_float32, reader.fast_path)

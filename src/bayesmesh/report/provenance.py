@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from bayesmesh.config.declarations import AnalysisDeclaration
-from bayesmesh.files import hash_file, read_json
+from bayesmesh.files import hash_file
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.receipts import receipt_file
 from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.seals import read_seal, seal_file
 
 MOST_SECONDS = 10.0
 """Time limit of a Git command, in seconds."""
@@ -162,9 +162,8 @@ def build_repeat(
     Raises:
         StoreError: a file is damaged.
     """
-    receipt = receipt_file(layout.verdict)
-    made = read_json(receipt) if receipt.exists() else {}
-    made = made if isinstance(made, Mapping) else {}
+    record = seal_file(layout.results, layout.experiment, "diagnose")
+    diagnosed = read_seal(record) if record.exists() else None
     data = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
     sampling, found = config.get("sampling"), origin.get("versions")
     versions = {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
@@ -172,8 +171,8 @@ def build_repeat(
     locks = project.locks_for(device)
     facts = {
         "Experiment": layout.experiment,
-        "Date of the verdict": made.get("written_at"),
-        "Machine of the verdict": made.get("machine"),
+        "Date of the verdict": diagnosed and diagnosed.written_at,
+        "Machine of the verdict": diagnosed and diagnosed.machine,
         "Device of the chains": device,
         "Mesh of devices": _mesh(origin.get("mesh")),
         "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,

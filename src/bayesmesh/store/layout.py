@@ -113,7 +113,6 @@ class ExperimentLayout:
         posterior_hashes: sha256 of every file of the posterior; results made from it refer to this list.
         summary, verdict: outputs of `diagnose`.
         verdicts: one row for each dataset, of an experiment with many.
-        tables: tables of the stages of every experiment; each gets a receipt when its stage has run.
         page: the report.
         settings: settings of an experiment that a notebook requested, and that therefore has no configuration file.
     """
@@ -131,7 +130,6 @@ class ExperimentLayout:
         self.verdict = self.folder / "diagnostics" / "verdict.json"
         self.verdicts = self.folder / "diagnostics" / "verdicts.csv"
         self.efficiency = self.folder / "diagnostics" / "efficiency.csv"
-        self.tables = (self.summary, self.verdict, self.verdicts, self.efficiency, self.ledger)
         self.page = self.folder / "report.html"
 
     def spec(self, stage: str) -> Path:

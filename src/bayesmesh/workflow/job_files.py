@@ -9,7 +9,6 @@ from typing import NamedTuple
 from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.records.files import InputFiles
-from bayesmesh.store.records.receipts import receipt_file
 from bayesmesh.store.records.seals import seal_file
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.specs import StageSpec
@@ -91,7 +90,7 @@ def job_of(spec: StageSpec, group: str = "") -> Job:
         return Job(stage, owner, results, inputs, outputs, outputs[0], files)
     name, analysis = f"{stage}-{group}" if group else spec.word, analysis_of(stage)
     outputs = experiment_outputs(spec.layout, [group] if group else [], [analysis] if analysis else [])[name]
-    return Job(name, spec.experiment, results, _inputs(spec), (*outputs, *_receipts(spec, outputs)), outputs[0])
+    return Job(name, spec.experiment, results, _inputs(spec), outputs, outputs[0])
 
 
 def _inputs(spec: StageSpec) -> tuple[Path, ...]:
@@ -119,9 +118,3 @@ def read_by_analysis(spec: StageSpec, analysis: AnalysisDeclaration) -> list[Pat
     is_refit = bool(spec.config.get("data", {}).get("left_out"))
     words = list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
     return spec.layout.read_by(words, spec.data_layout if "data" in words else None)
-
-
-def _receipts(spec: StageSpec, outputs: tuple[Path, ...]) -> list[Path]:
-    """Return the receipts that a job writes beside its tables."""
-    tables = set(spec.layout.tables) if analysis_of(spec.stage) is None else set(outputs)
-    return [receipt_file(path) for path in outputs if path in tables]

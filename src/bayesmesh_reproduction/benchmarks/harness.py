@@ -188,7 +188,7 @@ class Outcome(NamedTuple):
         rows: rows of ``results/benchmarks/<name>.csv``.
         ratios: rows of ``results/benchmarks/<name>-ratios.csv``, with or without gates.
         metrics: columns for the history, besides ``median_s`` and ``peak_mib``.
-        files: other files that it wrote below the results, listed in the receipt of the table.
+        files: other files that it wrote below the results, listed in the record of the table.
     """
 
     rows: list[dict[str, Any]]

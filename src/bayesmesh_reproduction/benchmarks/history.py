@@ -16,7 +16,6 @@ import numpy as np
 from bayesmesh.analyses.figures.documents import read_csv, render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.store.machine import machine_name
-from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.store.records.seals import seal_other
 from bayesmesh_reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh_reproduction.benchmarks.worker import version_line
@@ -42,23 +41,22 @@ def add_row(path: Path, row: Mapping[str, object]) -> None:
     _write(path, rows, rows[::-1])
 
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
-    """Replace an additional table of a benchmark, with time, machine and versions, its receipt and its record.
+def write_rows(path: Path, rows: Iterable[Mapping[str, object]], draws: Iterable[Path] = ()) -> None:
+    """Replace an additional table of a benchmark, with time, machine and versions, and its record.
 
     Args:
         path: the table, in the folder of benchmarks.
         rows: its rows.
-        inputs: its input files, below the results.
+        draws: stores that were written for it.
     """
     about = _about()
     rows = [{**row, **about} for row in rows]
     _write(path, rows, rows)
-    write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
-    seal_other(path.parent.parent, path.parent.name, path.stem, [path])
+    seal_other(path.parent.parent, path.parent.name, path.stem, [path, *draws])
 
 
-def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, ...]) -> Path:
-    """Replace a Zarr store of a benchmark and its list of hashes; returns the path of the list.
+def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, ...]) -> None:
+    """Replace a Zarr store of a benchmark, which `write_rows` records.
 
     Args:
         path: the store, in the folder of benchmarks.
@@ -67,14 +65,11 @@ def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, .
     """
     # The rules read this module through `planning`, which must not import Zarr.
     from bayesmesh.store.arrays import open_group, write_array
-    from bayesmesh.store.hashes import write_hashes
 
     with atomic_folder(path) as partial:
         group = open_group(partial, "w").create_group("posterior")
         for name, values in arrays.items():
             write_array(group, name, values, dims)
-    write_hashes(path, {})
-    return path.with_suffix(".sha256")
 
 
 def write_outcome(
@@ -96,10 +91,8 @@ def write_outcome(
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
     columns = ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about]
     _write(layout.ratios(name), ratios, [dict.fromkeys(columns)])
-    job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
-    write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
-    write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
-    seal_other(layout.results, layout.folder.name, layout.table(name).stem, [*tables, *outcome.files], code)
+    outputs = [layout.table(name), layout.ratios(name), *outcome.files]
+    seal_other(layout.results, layout.folder.name, layout.table(name).stem, outputs, code, is_quick=is_quick)
     first, last = (about["measured_at"], name), (about["machine"], about["versions"])
     metrics = ("median_s", "peak_mib", *outcome.metrics)
     values = [(row, metric, row[metric]) for row in rows for metric in metrics if row.get(metric) not in ("", None)]

@@ -1,7 +1,7 @@
 """Recompute published numbers from stored inputs and draws, with NumPy alone.
 
 This shares no code with what wrote the tables, so it detects a number that was typed in, or that the draws do not
-support. Such a number agrees with its receipt but not with a second computation.
+support. Such a number agrees with the record of its job but not with a second computation.
 """
 
 from __future__ import annotations

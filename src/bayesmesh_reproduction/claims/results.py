@@ -1,4 +1,4 @@
-"""Read numbers from stored tables, JSON files and arrays, after checking their receipts or hashes."""
+"""Read numbers from stored tables, JSON files and arrays, after comparing them with the records of their jobs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json
-from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.posterior.reader import Posterior
-from bayesmesh.store.records.receipts import Receipt, check_receipt
+from bayesmesh.store.records.seals import Seal, check_made_from, check_output, find_seal
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
 
 Value = float | str
@@ -76,14 +75,14 @@ class Rows(NamedTuple):
         path: path of the table.
         cells: cells of each row.
         asked: description of the requested rows.
-        receipt: receipt of the table.
+        record: record of the job that wrote the table.
     """
 
     file: str
     path: Path
     cells: pd.DataFrame
     asked: str
-    receipt: Receipt
+    record: Seal
 
     def records(self) -> list[dict[str, str]]:
         """Return the rows, column -> text."""
@@ -165,9 +164,9 @@ class Rows(NamedTuple):
 
     def _reading(self, value: Value) -> Reading:
         named = (self.cells.iloc[0].get(name) for name in ("device", "device_kind", "platform"))
-        device, machine = next(filter(None, named), ""), self.receipt.machine
+        device, machine = next(filter(None, named), ""), self.record.machine
         where = f"{device}; {machine}" if device and device not in machine else machine
-        return Reading(value, self.file, where, self.receipt.written_at)
+        return Reading(value, self.file, where, self.record.written_at)
 
 
 class Results:
@@ -205,7 +204,7 @@ class Results:
             NotRun: the table does not exist, or comes from a quick run.
             StoreError: the table is damaged, edited, or lacks a column.
         """
-        path, receipt = self._signed(file)
+        path, record = self._recorded(file)
         try:
             cells = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False).fillna("")
         except (OSError, ValueError) as error:
@@ -216,7 +215,7 @@ class Results:
             is_number = isinstance(wanted, (int, float))
             values = pd.to_numeric(cells[column], errors="coerce") if is_number else cells[column]
             cells = cells[values.isin(wanted if isinstance(wanted, list) else [wanted])]
-        return Rows(file, path, cells, ", ".join(f"{k} {v}" for k, v in where.items()), receipt)
+        return Rows(file, path, cells, ", ".join(f"{k} {v}" for k, v in where.items()), record)
 
     def document(self, file: str) -> Any:
         """Return a JSON file.
@@ -225,7 +224,7 @@ class Results:
             NotRun: the file does not exist, or comes from a quick run.
             StoreError: the file is damaged or edited.
         """
-        return read_json(self._signed(file)[0])
+        return read_json(self._recorded(file)[0])
 
     def value(self, file: str, *keys: str | int) -> Reading:
         """Return a value of a JSON file.
@@ -234,7 +233,7 @@ class Results:
             NotRun: the file does not exist, or its value is null.
             StoreError: the file is damaged or edited, or has no such key.
         """
-        path, receipt = self._signed(file)
+        path, record = self._recorded(file)
         named = " / ".join(map(str, keys))
         try:
             value = functools.reduce(operator.getitem, keys, read_json(path))
@@ -242,32 +241,35 @@ class Results:
             raise StoreError(f"{path}: there is no {named}", REMEDY) from error
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise NotRun(f"{path.name}: {named} has no value")
-        return Reading(value, file, receipt.machine, receipt.written_at)
+        return Reading(value, file, record.machine, record.written_at)
 
-    def _signed(self, file: str) -> tuple[Path, Receipt]:
+    def _recorded(self, file: str) -> tuple[Path, Seal]:
+        """Return a file and the record of its job, after comparing what the job read and wrote with the record."""
         path = self.path(file)
-        receipt = check_receipt(self.folder, path)
-        if receipt.is_quick:
+        check_output(self.folder, path, is_thorough=True)
+        check_made_from(self.folder, path)
+        record = find_seal(self.folder, path)
+        if record.is_quick:
             raise NotRun(f"{file} is of a quick run, too small for claims")
-        return path, receipt
+        return path, record
 
     def store(self, file: str, arrays: Sequence[str]) -> Posterior:
         """Return a store of draws, after hashing the arrays that are read.
 
         Raises:
             NotRun: the store does not exist.
-            StoreError: an array has changed, or the store has no list of hashes.
+            StoreError: an array has changed, or no job has recorded the store.
         """
         path = self.path(file)
-        listed = hashes_of(path)
+        record = find_seal(self.folder, path)
         for array in arrays:
-            files = [name for name in listed if name.startswith(f"{path.name}/{array}/")]
-            if not files:
+            stamps = record.below(f"{file}/{array}")
+            if not stamps:
                 raise StoreError(f"{path}: no array '{array}'", REMEDY)
-            for name in files:
-                chunk = path.parent / name
-                if not chunk.is_file() or hash_file(chunk) != listed[name]:
-                    raise StoreError(f"{chunk}: not what the run stored: its sha256 is another", REMEDY)
+            for name, stamp in stamps.items():
+                chunk = self.folder / name
+                if not chunk.is_file() or hash_file(chunk) != stamp.sha256:
+                    raise StoreError(f"{chunk}: has been altered: its sha256 is another one", REMEDY)
         return Posterior(path)
 
     def shape(self, file: str, array: str) -> Reading:

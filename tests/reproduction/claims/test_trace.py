@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.analyses.averaging import average as averaging
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.receipts import check_receipt, receipt_file
+from bayesmesh.store.records.seals import check_output, find_seal, seal_file
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
 from bayesmesh_reproduction.claims.recomputation import accuracy_again as softmax_accuracy
 from bayesmesh_reproduction.claims.results import Reading, Results
@@ -45,30 +45,26 @@ def test_a_number_of_a_run_holds_and_says_where_it_comes_from(averaged: Experime
     assert (finding.verdict, finding.reason) == (HOLDS, "")
     assert finding.ours.value == pytest.approx(finding.again, abs=1e-9)
     assert finding.ours.file == SCORES
-    receipt = check_receipt(averaged.results, averaged.results / SCORES)
-    assert (finding.ours.machine, finding.ours.written_at) == (receipt.machine, receipt.written_at)
-    assert set(receipt.inputs) == {
-        f"{NAME}/posterior.sha256",
-        *(n for n in receipt.inputs if n.endswith("sharded.json")),
-    }
-    assert len(receipt.inputs) == 2
+    record = find_seal(averaged.results, averaged.results / SCORES)
+    assert (finding.ours.machine, finding.ours.written_at) == (record.machine, record.written_at)
+    assert {Path(name).name for name in record.inputs} == {"posterior.zarr", "sharded.json"}
 
 
 def test_a_table_that_was_edited_fails(averaged: ExperimentLayout, judged: Judge) -> None:
     edit(averaged.results / SCORES, "average_accuracy", "0.1")
     finding = judge_accuracy(judged, averaged)
     assert finding.verdict == FAILED
-    assert finding.reason.startswith(f"{SCORES}: not what the run stored")
+    assert finding.reason.startswith(f"{SCORES}: has been altered")
 
 
 def test_a_result_that_code_returns_without_computing_it_fails(
     averaged: ExperimentLayout, judged: Judge, rerun: Rerun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stage itself writes the published number, with a receipt that fits: its draws give another."""
+    """The stage itself writes the published number, with a record that fits: its draws give another."""
     scored = averaging.score_probabilities
     monkeypatch.setattr(averaging, "score_probabilities", lambda *a: scored(*a)._replace(accuracy=0.25))
     rerun(averaged)
-    check_receipt(averaged.results, averaged.results / SCORES)
+    check_output(averaged.results, averaged.results / SCORES, is_thorough=True)
     finding = judge_accuracy(judged, averaged)
     assert finding.verdict == FAILED
     assert "says 0.25" in finding.reason
@@ -87,19 +83,19 @@ def test_draws_that_were_edited_fail(averaged: ExperimentLayout, judged: Judge) 
     chunk = next(path for path in (averaged.posterior / "posterior/weights").rglob("c/**/*") if path.is_file())
     chunk.write_bytes(chunk.read_bytes() + b"\0")
     finding = judge_accuracy(judged, averaged)
-    assert (finding.verdict, "not what the run stored" in finding.reason) == (FAILED, True)
+    assert (finding.verdict, "has been altered" in finding.reason) == (FAILED, True)
 
 
-def test_a_table_without_receipt_or_draws_fails_and_one_that_is_not_there_has_not_run(
+def test_a_table_without_record_or_draws_fails_and_one_that_is_not_there_has_not_run(
     averaged: ExperimentLayout, judged: Judge
 ) -> None:
-    receipt = receipt_file(averaged.results / SCORES)
-    kept = receipt.rename(receipt.with_suffix(".kept"))
+    record = seal_file(averaged.results, NAME, "average")
+    kept = record.rename(record.with_suffix(".kept"))
     assert judge_accuracy(judged, averaged).verdict == FAILED
-    kept.rename(receipt)
+    kept.rename(record)
     averaged.posterior.rename(averaged.folder / "elsewhere")
     finding = judge_accuracy(judged, averaged)
-    assert (finding.verdict, "nothing to compute it from again" in finding.reason) == (FAILED, True)
+    assert (finding.verdict, "of which nothing is known now" in finding.reason) == (FAILED, True)
     (averaged.results / SCORES).unlink()
     finding = judge_accuracy(judged, averaged)
     assert (finding.verdict, finding.ours, finding.reason) == (NOT_RUN, None, f"{SCORES} is not there")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 import re
 import shutil
 import subprocess
@@ -21,8 +20,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.receipts import receipt_file, write_receipts
+from bayesmesh.store.records.seals import read_seal, seal_file
 from bayesmesh.workflow.components import requested_analyses
+from resealing import seal_as
 
 Minimal = Callable[..., ExperimentLayout]
 
@@ -121,7 +121,7 @@ def test_page_needs_nothing_beside_it(whole_page: str) -> None:
 
 
 def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: ExperimentLayout) -> None:
-    write_receipts(complete.results, "diagnose everything", [complete.verdict])
+    seal_as(complete.results, complete.experiment, "diagnose", [complete.verdict])
     manifest = complete.results / "data" / "digits" / "sharded.json"
     locks = {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}
     project = Project("abc123 with changes", locks, bootstrap=True, repository="https://host.example/a.git")
@@ -129,7 +129,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     path = write_page(complete, config, "T", "", manifest, ReportSettings(num_traces=1), project)
     page = path.read_text(encoding="utf-8")
     box = text_of(page[page.index('id="repeat"') : page.index('id="time"')])
-    receipt = json.loads(receipt_file(complete.verdict).read_text())
+    record = read_seal(seal_file(complete.results, complete.experiment, "diagnose"))
     for said in (
         "snakemake --cores all everything",
         "git clone https://host.example/a.git project cd project git checkout abc123",
@@ -140,8 +140,8 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
         "jaxlib 0.11.0",
         "abc123 with changes",
         "Seed 77",
-        receipt["written_at"],
-        receipt["machine"],
+        record.written_at,
+        record.machine,
         "sha256:9d1f",
     ):
         assert said in box

@@ -54,6 +54,7 @@ class Seal(pydantic.BaseModel):
         files: files that the source declares -> stamp; see `bayesmesh.store.records.files`.
         machine: machine on which it ran.
         written_at: local time with offset.
+        is_quick: whether the run was small, so that its numbers prove nothing.
     """
 
     model_config = pydantic.ConfigDict(frozen=True)
@@ -67,6 +68,7 @@ class Seal(pydantic.BaseModel):
     files: dict[str, Stamp] = {}
     machine: str
     written_at: str
+    is_quick: bool = False
 
     def below(self, name: str) -> dict[str, Stamp]:
         """Return the outputs that are a file or folder `name`, or lie below it."""
@@ -123,6 +125,8 @@ def seal_other(
     outputs: Iterable[Path],
     code: str = "",
     inputs: Mapping[str, str] | None = None,
+    *,
+    is_quick: bool = False,
 ) -> None:
     """Seal files written outside the flow, without a specification, such as the index.
 
@@ -132,9 +136,9 @@ def seal_other(
         job: name of the job.
         outputs: files that it wrote.
         code: the code that wrote them.
-        inputs: as in `Seal`.
+        inputs, is_quick: as in `Seal`.
     """
-    made_from = {"job": job, "specification": "", "code": code, "inputs": inputs or {}}
+    made_from = {"job": job, "specification": "", "code": code, "inputs": inputs or {}, "is_quick": is_quick}
     write_seal(seal_file(results, owner, job), results, outputs, made_from)
 
 
@@ -193,14 +197,19 @@ def seal_files(results: Path, owner: str) -> list[Path]:
     return sorted((folder.rglob if owner.startswith("data/") else folder.glob)("[!.]*.json"))
 
 
-def check_output(results: Path, path: Path) -> str:
+def check_output(results: Path, path: Path, *, is_thorough: bool = False) -> str:
     """Return the digest of a result after comparing it, and all that the same job wrote, with the job's seal.
+
+    Args:
+        results: folder of all results.
+        path: file or folder of the result.
+        is_thorough: see `damage_of`.
 
     Raises:
         StoreError: it has no seal, or a file is missing, altered, or does not belong there.
     """
     seal = find_seal(results, path)
-    for line in damage_of(results, seal):
+    for line in damage_of(results, seal, is_thorough=is_thorough):
         raise StoreError(line, _again(results, path))
     return seal.digest(path.relative_to(results).as_posix())
 

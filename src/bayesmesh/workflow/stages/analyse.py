@@ -10,10 +10,8 @@ from bayesmesh.analyses.base import Analysis, Subject
 from bayesmesh.config.declarations import AnalysisDeclaration, read_image_shape
 from bayesmesh.errors import UserError
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.flow import analysis_of
-from bayesmesh.workflow.job_files import read_by_analysis
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.inputs import bind
 
@@ -41,14 +39,12 @@ def run(spec: StageSpec, ledger: Ledger, analysis: Analysis, models: Sequence[Co
     before = {path: _stamp(path) for path in files.values()}
     with in_file_of(spec), ledger.phase(spec.word):
         message = analysis.run(subject, {each.name: each for each in others}, files)
-    # An output of an earlier run would get a receipt for the inputs of this one.
+    # An output of an earlier run would be recorded as made from the inputs of this one.
     for path in (path for path, stamp in before.items() if _stamp(path) in (None, stamp)):
         raise UserError(
             f"{path}: not written by the analysis '{declaration.name}', which declares it in `outputs`",
             f"in {declaration.path}, let `run` write all of `files`, or remove '{path.name}' from `outputs`",
         )
-    inputs = [path for each in specs for path in _read_by(declaration, each)]
-    write_receipts(subject.layout.results, f"{spec.word} {spec.experiment}", files.values(), inputs)
     return message
 
 
@@ -61,11 +57,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     """Return values that change when a file or a folder is written again; None if it does not exist."""
     about = path.stat() if path.exists() else None
     return (about.st_ino, about.st_mtime_ns) if about else None
-
-
-def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
-    """Return the files that identify the inputs read from an experiment; the list of hashes stands for a posterior."""
-    layout = spec.layout
-    return [
-        layout.posterior_hashes if file == layout.posterior else file for file in read_by_analysis(spec, declaration)
-    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import usable_cores
-from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.workflow.specs import StageSpec
 
 
@@ -14,7 +13,5 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     layout = spec.layout
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout, num_threads=cores or usable_cores())
-    outputs = [layout.summary, layout.verdict, layout.verdicts, layout.efficiency]
-    write_receipts(layout.results, f"diagnose {spec.experiment}", outputs, [layout.posterior_hashes])
     restarted = f"; {verdict.num_restarted} chains restarted from others in warmup" if verdict.num_restarted else ""
     return f"verdict {verdict.verdict}{''.join(f'; {gate.message}' for gate in verdict.missed)}{restarted}"

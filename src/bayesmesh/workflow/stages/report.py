@@ -18,7 +18,6 @@ from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import describe_project
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.store.records.receipts import write_receipts
 from bayesmesh.store.records.seals import check_output, seal_other
 from bayesmesh.workflow.components import requested_analyses
 from bayesmesh.workflow.condition import Condition, condition_of
@@ -35,8 +34,6 @@ def run(spec: StageSpec, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) 
         title, counts = spec.settings("title"), spec.data_layout.sharded
         project, shape = describe_project(Path.cwd()), read_image_shape(spec.data.source)
         page = write_page(layout, spec.config, title, settings.caption, counts, settings, project, analyses, shape)
-    # Without the ledgers of the jobs, because this job's own is written after it.
-    write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
     # Nearly the last line of a run, so that a failure shows here and not only on the page.
     return f"{page}, verdict {read_verdict(layout.verdict).verdict}"
 

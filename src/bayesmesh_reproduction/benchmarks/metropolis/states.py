@@ -130,8 +130,9 @@ def write_moments(layout: BenchmarkLayout, folder: Path) -> None:
     """
     found = {path.stem: np.load(path, allow_pickle=False) for path in sorted(folder.glob("*.npy"))}
     arrays = {re.sub(r"\W+", "_", name): states[:, None] for name, states in found.items()}
-    hashes = write_store(layout.folder / "metropolis-states.zarr", arrays, (CHAIN, DRAW))
-    write_rows(layout.table("metropolis-moments"), [_moments(*item) for item in found.items()], [hashes])
+    store = layout.folder / "metropolis-states.zarr"
+    write_store(store, arrays, (CHAIN, DRAW))
+    write_rows(layout.table("metropolis-moments"), [_moments(*item) for item in found.items()], [store])
 
 
 def _moments(name: str, states: np.ndarray) -> dict[str, object]:

@@ -71,11 +71,12 @@ def store_chains(layout: BenchmarkLayout, name: str, states: np.ndarray) -> None
         states: (device, draw, chain, coordinate).
     """
     merged = np.moveaxis(states, 2, 1).reshape(-1, states.shape[1], states.shape[3])
+    stores = [layout.folder / f"tutorial-{name}.zarr"]
+    write_store(stores[0], {"state": merged}, (CHAIN, DRAW, "coordinate"))
     if name == "chains":
-        devices = layout.folder / "tutorial-devices.zarr"
-        write_store(devices, {"state": states}, ("device", DRAW, CHAIN, "coordinate"))
-    hashes = write_store(layout.folder / f"tutorial-{name}.zarr", {"state": merged}, (CHAIN, DRAW, "coordinate"))
-    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [hashes])
+        stores.append(layout.folder / "tutorial-devices.zarr")
+        write_store(stores[1], {"state": states}, ("device", DRAW, CHAIN, "coordinate"))
+    write_rows(layout.table(f"tutorial-{name}"), moments(merged), stores)
 
 
 def moments(draws: np.ndarray) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""An analysis has to write what it declares: its outputs are those of its rule, and get a receipt."""
+"""An analysis has to write what it declares: its outputs are those of its rule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import pytest
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import UserError
-from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.store.records.receipts import receipt_file
 from bayesmesh.workflow.components import component_of, make_analysis
 from bayesmesh.workflow.specs import StageSpec, make_spec
 from bayesmesh.workflow.stages import analyse
@@ -48,4 +46,3 @@ def test_an_output_that_is_not_written_is_named(
         analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
     assert "analyses/averaging/analysis.py" in caught.value.remedy
     assert "remove 'predictions.zarr' from `outputs`" in caught.value.remedy
-    assert not receipt_file(ExperimentLayout(tmp_path, "small").folder / "averaging" / "scores.csv").exists()
