@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.config.yaml_reader import read_yaml
 
@@ -40,7 +40,4 @@ def load_settings(config: Path) -> ReproductionSettings:
     path = config / "reproduction.yaml"
     if not path.exists():
         return ReproductionSettings()
-    try:
-        return ReproductionSettings.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise explain(path, error, ReproductionSettings) from error
+    return validate(path, ReproductionSettings, read_yaml(path))

@@ -9,8 +9,6 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.declarations import (
     OWN_KEY,
@@ -22,7 +20,7 @@ from bayesmesh.config.declarations import (
     read_offers,
     read_trait,
 )
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.experiment import (
     RESERVED_NAMES,
     ExperimentBase,
@@ -65,10 +63,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
     Raises:
         ConfigError: an unknown key or component, a value out of range, or conflicting keys.
     """
-    try:
-        experiment = experiment_class().model_validate(value)
-    except ValidationError as error:
-        raise explain(path, error, experiment_class()) from error
+    experiment = validate(path, experiment_class(), value)
     for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
         _check_code(path, kind, key, getattr(experiment, key))
     _check_own_analyses(path, experiment)

@@ -75,6 +75,24 @@ def _arms(annotation: object) -> dict[object, object]:
     return arms
 
 
+def validate[S: Settings](path: Path, cls: type[S], value: object, under: str = "") -> S:
+    """Return the settings that a mapping of a file describes.
+
+    Args:
+        path: the file.
+        cls: class of the settings.
+        value: the mapping.
+        under: its dotted key, if it is not the whole file.
+
+    Raises:
+        ConfigError: see `explain`.
+    """
+    try:
+        return cls.model_validate(value)
+    except ValidationError as error:
+        raise explain(path, error, cls, under) from error
+
+
 def explain(path: Path, error: ValidationError, cls: type[Settings], under: str = "") -> ConfigError:
     """Return one message for the first error, which also lists the other wrong keys.
 
@@ -142,17 +160,12 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         remedy = f"write\n{_as_yaml(place.keys, f'[{first["input"]:.80}]')}{_description(place)}"
         return f"key '{name}': should be a list, found the word {first['input']!r:.80}", remedy
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
-    remedy = f"{bound}{_description(place)}" if (bound := _bound(first)) else _description(place).strip()
+    context, words = _LIMITS.get(kind, ("", ""))
+    remedy = f"write {words} {first['ctx'][context]}{_description(place)}" if words else _description(place).strip()
     if kind == "string_type" and isinstance(first["input"], int | float):
         # YAML reads 1 and 1.5 as numbers and true as truth.
         remedy = f"put it in quotes, such as '{str(first['input']).lower()}'{_description(place)}"
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", remedy or "correct the value"
-
-
-def _bound(detail: ErrorDetails) -> str:
-    """Return the valid range if a number is beyond the limit of its key; empty for other errors."""
-    context, words = _LIMITS.get(detail["type"], ("", ""))
-    return f"write {words} {detail['ctx'][context]}" if context else ""
 
 
 def _wanted(place: Place, detail: ErrorDetails) -> str:

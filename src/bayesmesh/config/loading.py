@@ -18,7 +18,7 @@ from bayesmesh.config.checks import (
     find_clashes,
 )
 from bayesmesh.config.declarations import has_refits, key_of
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import explain, validate
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings
 from bayesmesh.config.refit_settings import LeftOut, Refits
 from bayesmesh.config.registry import list_components, options_class
@@ -52,10 +52,7 @@ def load_run(path: Path) -> RunSettings:
     Raises:
         ConfigError: see `read_yaml`; or a key is unknown or invalid.
     """
-    try:
-        return RunSettings.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise explain(path, error, RunSettings) from error
+    return validate(path, RunSettings, read_yaml(path))
 
 
 def load_experiment(path: Path) -> ExperimentBase:

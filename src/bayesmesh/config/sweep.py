@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.settings import NAME_PATTERN, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
 
@@ -114,10 +114,7 @@ def load_members[E: Settings](
     Raises:
         ConfigError: see `make_members`; or the sweep or a member is not valid, or two members are identical.
     """
-    try:
-        settings = SweepSettings.model_validate(content["sweep"])
-    except ValidationError as error:
-        raise explain(path, error, SweepSettings, under="sweep") from error
+    settings = validate(path, SweepSettings, content["sweep"], under="sweep")
     shared = {key: value for key, value in content.items() if key != "sweep"}
     experiments: dict[str, E] = {}
     found: dict[str, str] = {}

@@ -27,7 +27,7 @@ from bayesmesh.data.split import (
 )
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
-from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
+from bayesmesh.store.arrays import CHUNK_BYTES, RowWriter, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
 from bayesmesh.store.records.sealed import write_sealed
@@ -350,7 +350,7 @@ def _write_rows(
         about: the column that the field holds, if any.
     """
     row_bytes = values.dtype.itemsize * math.prod(values.shape[1:])
-    fillers: dict[str, _Filler] = {}
+    writers: dict[str, RowWriter] = {}
     for part, is_of in parts.items():
         if count := int(is_of.sum()):
             sizes = row_chunks(count, row_bytes)
@@ -358,15 +358,15 @@ def _write_rows(
             dims = [ROW, *(f"{name}_dim_{axis}" for axis in range(1, len(values.shape)))]
             shape = (count, *values.shape[1:])
             array = create_array(group, f"{part}/{name}", shape, values.dtype, dims, chunks=chunks, shards=shards)
-            fillers[part] = _Filler(array, sizes[1])
+            writers[part] = RowWriter(array, sizes[1])
     num_codes, is_code = 0, len(values.shape) == 1 and values.dtype.kind in "iu"
     for start, block in _blocks(values, row_bytes):
         num_codes = max(num_codes, int(block.max()) + 1) if is_code else 0
         check_values(f"{source_part}/{name}", start, block, about)
-        for part, filler in fillers.items():
-            filler.append(block[parts[part][start : start + len(block)]])
-    for filler in fillers.values():
-        filler.close()
+        for part, writer in writers.items():
+            writer.append(block[parts[part][start : start + len(block)]])
+    for writer in writers.values():
+        writer.close()
     return num_codes
 
 
@@ -376,29 +376,6 @@ def _blocks(values: RowArray, row_bytes: int) -> Iterator[tuple[int, np.ndarray]
     size *= max(1, BLOCK_BYTES // max(1, size * row_bytes))
     for start in range(0, values.shape[0], size):
         yield start, np.asarray(values[start : start + size])
-
-
-class _Filler:
-    """Writes rows to an array in whole shards, so that each shard is written once."""
-
-    def __init__(self, array: zarr.Array, shard_rows: int) -> None:
-        self._array, self._size, self._start = array, shard_rows, 0
-        self._waiting: list[np.ndarray] = []
-
-    def append(self, values: np.ndarray) -> None:
-        self._waiting.append(values)
-        count = sum(map(len, self._waiting))
-        if count >= self._size:
-            self._flush(count // self._size * self._size)
-
-    def close(self) -> None:
-        self._flush(sum(map(len, self._waiting)))
-
-    def _flush(self, count: int) -> None:
-        if count:
-            values = np.concatenate(self._waiting)
-            self._array[self._start : self._start + count] = values[:count]
-            self._waiting, self._start = [values[count:]], self._start + count
 
 
 def _arrays_in(group: zarr.Group, part: str) -> dict[str, zarr.Array]:

@@ -103,6 +103,38 @@ def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence
     create_array(group, name, values.shape, values.dtype, dims)[...] = values
 
 
+class RowWriter:
+    """Appends rows to an array in whole shards, so that each shard is written once; an array that is too short grows.
+
+    Args:
+        array: the array, (row, ...).
+        shard_rows: rows of a shard.
+    """
+
+    def __init__(self, array: zarr.Array, shard_rows: int) -> None:
+        self._array, self._size, self._start = array, shard_rows, 0
+        self._waiting: list[np.ndarray] = []
+
+    def append(self, rows: np.ndarray) -> None:
+        """Append rows, and write those that fill shards."""
+        self._waiting.append(rows)
+        count = sum(map(len, self._waiting))
+        if count >= self._size:
+            self._flush(count // self._size * self._size)
+
+    def close(self) -> None:
+        """Write the rows that do not fill a shard."""
+        self._flush(sum(map(len, self._waiting)))
+
+    def _flush(self, count: int) -> None:
+        if count:
+            rows, stop = np.concatenate(self._waiting), self._start + count
+            if self._array.shape[0] < stop:
+                self._array.resize((stop, *rows.shape[1:]))
+            self._array[self._start : stop] = rows[:count]
+            self._waiting, self._start = [rows[count:]], stop
+
+
 def write_texts(group: zarr.Group, name: str, texts: Sequence[str], dims: Sequence[str]) -> None:
     """Write names, such as those of levels, as variable-length UTF-8, which xarray reads as strings."""
     made = group.create_array(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, has_refits, list_analyses
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import explain, validate
 from bayesmesh.config.experiment import component_options, requested
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
@@ -66,10 +66,7 @@ def make_analysis(spec: StageSpec) -> Analysis:
 
 def _make(declaration: AnalysisDeclaration, given: object, file: Path) -> Analysis:
     cls = options_class("analysis", declaration.name)
-    try:
-        options = cls.model_validate(given)
-    except ValidationError as error:
-        raise explain(file, error, cls, under=declaration.key) from error
+    options = validate(file, cls, given, under=declaration.key)
     if isinstance(options, Refits) and options.left_out() and not has_refits(declaration.name):
         raise ConfigError(
             f"{declaration.path}: its class Options does not say that there are refits",

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, UserError
@@ -122,10 +122,7 @@ def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
     path = Path(named or SITE_FILE)
     if not named and not path.exists():
         return path, Site()
-    try:
-        return path, Site.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise explain(path, error, Site) from error
+    return path, validate(path, Site, read_yaml(path))
 
 
 def site_for(kind: str, *, nodes: bool = False) -> Site:

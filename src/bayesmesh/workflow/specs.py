@@ -22,7 +22,7 @@ from bayesmesh.config.declarations import (
     read_file_options,
     read_mirror_files,
 )
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.experiment import (
     ExperimentBase,
     NamedBlock,
@@ -76,10 +76,7 @@ class StageSpec(Settings):
             ConfigError: a specification written by hand has an unknown key or an invalid value.
         """
         cls = _class_of(tuple(self.config))
-        try:
-            return cls.model_validate(self.config)
-        except ValidationError as error:
-            raise explain(Path(f"specification of '{self.stage}'"), error, cls, under="config") from error
+        return validate(Path(f"specification of '{self.stage}'"), cls, self.config, under="config")
 
     @property
     def file(self) -> Path:

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, model_validator
 
-from bayesmesh.config.errors import explain
+from bayesmesh.config.errors import validate
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import suggest
@@ -179,10 +179,7 @@ def read_claims(path: Path) -> list[Claim]:
     Raises:
         ConfigError: see `read_yaml`; or an unknown key or check, or a number that no result could turn red.
     """
-    try:
-        pieces = Pieces.model_validate(read_yaml(path)).pieces
-    except ValidationError as error:
-        raise explain(path, error, Pieces) from error
+    pieces = validate(path, Pieces, read_yaml(path)).pieces
     return [Claim(name, piece, entry) for piece in pieces for name, entry in piece.claims.items()]
 
 

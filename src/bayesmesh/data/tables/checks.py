@@ -97,13 +97,9 @@ def doubtful_number(levels: Sequence[str]) -> str | None:
     if not others:
         large = [level for level in levels if abs(float(level)) >= EXACT]
         return large[0] if 0 < len(large) < len(levels) else None
-    num_strange = sum(not _is_written_number(level) for level in others)
+    num_strange = sum(not _WRITTEN_NUMBER.fullmatch(level.translate(_PLAIN)) for level in others)
     is_doubtful = not num_strange or len(levels) - num_strange >= max(2, num_strange)
     return others[0] if is_doubtful else None
-
-
-def _is_written_number(text: str) -> bool:
-    return _WRITTEN_NUMBER.fullmatch(text.translate(_PLAIN)) is not None
 
 
 def seem_to_be(levels: Sequence[str]) -> Kind | None:

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bayesmesh.data.tables.columns import is_missing, level_of
 from bayesmesh.data.tables.files import TableFile
 from bayesmesh.data.tables.options import TableOptions
@@ -119,11 +117,7 @@ class NewRows:
     @staticmethod
     def _first_missing(path: Path, spool: Spool, name: str, *, is_needed: bool) -> int:
         """Return the first row, from 1, that lacks a value of a column; refuse it if the column is needed."""
-        row = next(
-            start + int(np.argmax(gone)) + 1
-            for start, stop in spool.blocks()
-            if (gone := is_missing(spool.read(name, start, stop))).any()
-        )
+        row = spool.first_row(name, is_missing) + 1
         if is_needed:
             raise DataError(f"{path}, row {row}: '{name}' holds no value", _REMEDY)
         return row
@@ -146,11 +140,7 @@ class NewRows:
         added = [level for level in levels if level not in codes]
         if added and name not in new:
             place = levels.index(added[0])
-            row = next(
-                start + int(np.argmax(cells == place))
-                for start, stop in spool.blocks()
-                if (cells := spool.read(name, start, stop)).size and (cells == place).any()
-            )
+            row = spool.first_row(name, lambda cells: cells == place)
             others = "" if len(added) == 1 else f", and {len(added) - 1} other levels are new"
             problem = (
                 f"{path}, row {row + 1}: '{name}' is '{added[0]}', which the experiment's table did not have{others}"

@@ -6,7 +6,7 @@ missing. Fields, with standardised numbers and codes in the order of the levels,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import zarr
 from bayesmesh.data.base import Variable
 from bayesmesh.data.tables.columns import is_missing
 from bayesmesh.errors import DataError
-from bayesmesh.store.arrays import create_array, open_group, read_part
+from bayesmesh.store.arrays import RowWriter, create_array, open_group, read_part
 
 FOLDER = "table.zarr"
 
@@ -43,47 +43,29 @@ class SpoolWriter:
     """
 
     def __init__(self, folder: Path, numbers: Sequence[str], codes: Sequence[str]) -> None:
-        self._names = {"numbers": list(numbers), "codes": list(codes)}
-        self.num_rows, self._written = 0, 0
+        self._names = {part: list(names) for part, names in (("numbers", numbers), ("codes", codes)) if names}
+        self.num_rows = 0
         width = max(1, len(numbers) + len(codes))
         # A power of two, so that sizes do not depend on how files divide the table into blocks.
-        self._chunk = min(_MOST_ROWS, max(_LEAST_ROWS, 1 << ((_BLOCK_VALUES // width).bit_length() - 1)))
+        chunk = min(_MOST_ROWS, max(_LEAST_ROWS, 1 << ((_BLOCK_VALUES // width).bit_length() - 1)))
         group = open_group(folder / FOLDER, "w")
-        self._arrays: dict[str, zarr.Array] = {}
+        self._writers: dict[str, RowWriter] = {}
         for part, names in self._names.items():
-            if names:
-                # One file holds the same rows of all columns, each column in a separate chunk.
-                shape, shard = (0, len(names)), (self._chunk, len(names))
-                self._arrays[part] = create_array(
-                    group, part, shape, _PARTS[part], ("row", "column"), chunks=(self._chunk, 1), shards=shard
-                )
-        self._waiting: list[dict[str, np.ndarray]] = []
+            # One file holds the same rows of all columns, each column in a separate chunk.
+            shape, shard = (0, len(names)), (chunk, len(names))
+            array = create_array(group, part, shape, _PARTS[part], ("row", "column"), chunks=(chunk, 1), shards=shard)
+            self._writers[part] = RowWriter(array, chunk)
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
         """Append rows: column -> (rows,)."""
-        count = len(next(iter(columns.values())))
-        if count:
-            self._waiting.append(
-                {part: np.stack([columns[n] for n in names], 1) for part, names in self._names.items() if names}
-            )
-            self.num_rows += count
-        if self.num_rows - self._written >= self._chunk:
-            self._flush((self.num_rows - self._written) // self._chunk * self._chunk)
+        for part, writer in self._writers.items():
+            writer.append(np.stack([columns[name] for name in self._names[part]], 1))
+        self.num_rows += len(next(iter(columns.values())))
 
     def close(self) -> None:
         """Write the rows that do not fill a chunk."""
-        self._flush(self.num_rows - self._written)
-
-    def _flush(self, count: int) -> None:
-        if not count:
-            return
-        stop, left = self._written + count, {}
-        for part, array in self._arrays.items():
-            values = np.concatenate([block[part] for block in self._waiting])
-            array.resize((stop, values.shape[1]))
-            array[self._written : stop] = values[:count]
-            left[part] = values[count:]
-        self._waiting, self._written = [left] if len(next(iter(left.values()))) else [], stop
+        for writer in self._writers.values():
+            writer.close()
 
 
 class Spool:
@@ -120,6 +102,11 @@ class Spool:
         """
         part, at = self._places[name]
         return read_part(self._arrays[part], slice(start, stop), slice(at, at + 1))[:, 0]
+
+    def first_row(self, name: str, is_wanted: Callable[[np.ndarray], np.ndarray]) -> int:
+        """Return the number of the first row whose value is wanted; there is one."""
+        found = ((start, is_wanted(self.read(name, start, stop))) for start, stop in self.blocks())
+        return next(start + int(np.argmax(wanted)) for start, wanted in found if wanted.any())
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the first row and the end of each range of rows that one file holds."""
