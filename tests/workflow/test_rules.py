@@ -37,7 +37,7 @@ OF_REPRODUCTION = {
     "study": 'config="stopping", code=reproduction.code("studies/*.py"),',
     "claims": 'config=lambda wildcards: reproduction.claims_digest(PLAN), code=reproduction.code( "claims/*", "pages/claims.py", "pages/templates/claims.html" ),',
     "benchmark": "config=REPRODUCTION.benchmarks.model_dump_json(), code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),",
-    "sweep": 'config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep), code=PLAN.code_of("report"),',
+    "sweep": 'config=lambda wildcards: overviews.sweep_settings(PLAN, wildcards.sweep), code=PLAN.code_of("report"),',
     "benchmark_page": 'config="page", code=reproduction.code("pages/benchmarks.py", "pages/templates/benchmarks.html"),',
 }
 """Rules beside the flow -> their params."""
@@ -68,7 +68,12 @@ def test_every_rule_declares(file: str, rule: str, part: str) -> None:
 def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None:
     text = WORKING[file, rule].partition("    params:\n")[2].partition("    message:")[0]
     if rule == "index":
-        assert text.split() == ["config=lambda", "wildcards:", "PLAN.titles(),", 'code=PLAN.code_of("report"),']
+        assert text.split() == [
+            "config=lambda",
+            "wildcards:",
+            "overviews.index_settings(PLAN),",
+            'code=PLAN.code_of("report"),',
+        ]
     elif rule in OF_REPRODUCTION:
         assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
     elif rule == "analyse":

@@ -25,7 +25,7 @@ rule report:
 
 rule index:
     input:
-        lambda wildcards: PLAN.indexed(),
+        lambda wildcards: overviews.indexed_pages(PLAN),
     output:
         report(
             update("results/index.html"),
@@ -37,7 +37,7 @@ rule index:
     conda:
         "../../envs/bayesmesh.yaml"
     params:
-        config=lambda wildcards: PLAN.titles(),
+        config=lambda wildcards: overviews.index_settings(PLAN),
         code=PLAN.code_of("report"),
     message:
         "Write the index of all experiments"

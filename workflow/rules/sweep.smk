@@ -1,7 +1,7 @@
 # Compare the members of a sweep. Each member is an experiment, whose jobs are those of any other.
 rule sweep:
     input:
-        lambda wildcards: PLAN.member_pages(wildcards.sweep),
+        lambda wildcards: overviews.member_pages(PLAN, wildcards.sweep),
     output:
         report(
             update("results/{sweep}/comparison.csv"),
@@ -20,7 +20,7 @@ rule sweep:
     conda:
         "../../envs/bayesmesh.yaml"
     params:
-        config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep),
+        config=lambda wildcards: overviews.sweep_settings(PLAN, wildcards.sweep),
         code=PLAN.code_of("report"),
     message:
         "Compare the members of {wildcards.sweep}"

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from bayesmesh.config.blocks import check_start_file
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
@@ -18,14 +18,13 @@ from bayesmesh.config.loading import experiment_file, load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.versions import VERSIONS
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
-from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
 from bayesmesh.store.records.files import is_of_mirror
 from bayesmesh.workflow import specs as plan_specs
 from bayesmesh.workflow.code import named_files, stage_code
 from bayesmesh.workflow.devices import check_devices, check_processes
 from bayesmesh.workflow.job_files import Job, job_of
 from bayesmesh.workflow.launch import parse_processes
-from bayesmesh.workflow.overviews import Overview, Wildcards
 from bayesmesh.workflow.reruns import is_made_with, why_lost
 from bayesmesh.workflow.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.workflow.site import Site, load_site
@@ -37,6 +36,14 @@ def use_own_environment() -> None:
     folder = str(Path(sys.executable).parent)
     if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
+
+
+class Wildcards(Protocol):
+    """Wildcards of a job: an experiment, or a dataset and perhaps a split."""
+
+    experiment: str
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class _Experiments(dict[str, ExperimentBase]):
@@ -85,7 +92,7 @@ def _exit_with(error: UserError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-class Plan(Overview):
+class Plan:
     """The configuration as the workflow uses it.
 
     Args:
@@ -184,6 +191,18 @@ class Plan(Overview):
     def layout(self, name: str) -> ExperimentLayout:
         """Return the files of an experiment."""
         return ExperimentLayout(Path(self.results), name)
+
+    def page(self, name: str) -> Path:
+        """Return the page of an experiment, or that of a sweep."""
+        return SweepLayout(Path(self.results), name).page if name in self.sweeps else self.layout(name).page
+
+    def members_of(self, names: Iterable[str]) -> set[str]:
+        """Return experiments, and the members of those that are sweeps."""
+        return {each for name in names for each in (self.sweeps[name].members if name in self.sweeps else [name])}
+
+    def shown_by_others(self) -> set[str]:
+        """Return the members of sweeps, which the sweep's page shows, and the refits, which are shown with their experiment."""
+        return self.members_of(self.sweeps) | {name for names in self.refits.values() for name in names}
 
     def data_layout(self, name: str) -> DataLayout:
         """Return the files of an experiment's data."""

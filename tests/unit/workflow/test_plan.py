@@ -146,11 +146,11 @@ def test_an_experiment_that_is_not_there_is_named_with_the_nearest(config: Path)
 
 def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
     plan = _plan(config)
-    assert plan.indexed() == [plan.layout("a").page]
+    assert overviews.indexed_pages(plan) == [plan.layout("a").page]
     plan.layout("b").page.parent.mkdir(parents=True)
     plan.layout("b").page.touch()
-    assert plan.indexed() == [plan.layout("a").page, plan.layout("b").page]
-    assert set(json.loads(plan.titles())) == {"a", "b"}
+    assert overviews.indexed_pages(plan) == [plan.layout("a").page, plan.layout("b").page]
+    assert set(json.loads(overviews.index_settings(plan))) == {"a", "b"}
 
 
 def test_an_index_that_lacks_a_listed_page_is_made_again(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_an_index_that_lacks_a_listed_page_is_made_again(config: Path, monkeypat
         for name in left:
             (Path(plan.results) / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(plan.results) / name).touch()
-        assert plan.indexed() == [plan.layout("a").page]
+        assert overviews.indexed_pages(plan) == [plan.layout("a").page]
         assert dag.forcefiles == {str(Path(plan.results) / name) for name in forced}
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
 from snakemake.jobs import Job
 
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.errors import UserError, last_error
+from bayesmesh.workflow.plan import Plan
 
 _MOST = 10
 """Maximum number of failures, and of experiments of one failure, that are listed."""
@@ -23,19 +23,7 @@ _STARTED = time.time()
 """When this process began to plan, in seconds since 1970."""
 
 
-class _Plan(Protocol):
-    """The part of `bayesmesh.workflow.plan.Plan` that is used here; it imports this folder, so it cannot be imported."""
-
-    config: Path
-    workflow: Any
-    experiments: Container[str]
-
-    def dataset(self, name: str) -> str: ...
-
-    def split(self, name: str) -> str: ...
-
-
-def name_failures(plan: _Plan) -> None:
+def name_failures(plan: Plan) -> None:
     """Print the failed jobs of a run that has ended, with the error in their logs."""
     scheduler = plan.workflow.scheduler
     failed: dict[Job, UserError | None] = {}
@@ -58,7 +46,7 @@ def _error_of(job: Job) -> UserError | None:
     return next(filter(None, map(last_error, texts)), None)
 
 
-def _describe(plan: _Plan, job: Job, error: UserError | None) -> Iterator[str]:
+def _describe(plan: Plan, job: Job, error: UserError | None) -> Iterator[str]:
     """Yield the lines about a job: its rule, its experiments with their files, and its error."""
     names = list(_experiments_of(plan, job))
     files = dict.fromkeys(str(experiment_file(plan.config, name)) for name in names)
@@ -66,7 +54,7 @@ def _describe(plan: _Plan, job: Job, error: UserError | None) -> Iterator[str]:
     yield f"  {error or UserError(f'ended without a message; see {", ".join(map(str, job.log)) or "above"}')}"
 
 
-def _experiments_of(plan: _Plan, job: Job) -> Iterator[str]:
+def _experiments_of(plan: Plan, job: Job) -> Iterator[str]:
     """Yield the experiment of a job; for a job that prepares data, the experiments of this run that need it."""
     values = dict(job.wildcards.items())
     if "experiment" in values:
