@@ -80,6 +80,11 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
         jax.eval_shape(predict, {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in latents.items()})
 
 
+def outcomes_of(model: Model, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the outcomes that a model takes from rows, as it has them."""
+    return np.asarray(model.outcome({name: jnp.asarray(values) for name, values in rows.items()}))
+
+
 def log_density_of(predictive: Predictive, outcome: Array) -> Array:
     """Return the log density of outcomes under a predictive distribution, in nats.
 
@@ -156,7 +161,7 @@ class DrawBlocks:
 
         def outcome_of(stored: Mapping[str, np.ndarray]) -> np.ndarray:
             with asking_model(self._key, self._model, list(stored)):
-                return np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
+                return outcomes_of(self._model, stored)
 
         return blocks_of_rows(self._spec, read, num_rows, block_rows, entries, outcome_of)
 

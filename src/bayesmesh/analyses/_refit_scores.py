@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from bayesmesh.analyses._likelihood import RowLikelihood, held_out_blocks, relative_efficiency
 from bayesmesh.analyses.base import Subject, unsuitable
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.store.scores import RowScores, digest_outcomes
 
@@ -67,9 +66,10 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
         relative += relative_densities(values, scored[-1][0])
     total, error = (float(each[0]) for each in log_mean_density(joint[None]))
     elpd, mcse, outcome = map(np.concatenate, zip(*scored, strict=True))
-    verdict = read_verdict(refit.layout.verdict).verdict if refit.layout.verdict.exists() else "unknown"
     sum_mcse = error_of_sum(relative)
-    return RefitRows(refit.name, rows, elpd, mcse, outcome, sum_mcse, (total, error), likelihood.num_draws, verdict)
+    return RefitRows(
+        refit.name, rows, elpd, mcse, outcome, sum_mcse, (total, error), likelihood.num_draws, refit.verdict
+    )
 
 
 def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:

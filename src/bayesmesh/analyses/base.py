@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from bayesmesh.config.settings import Settings
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
@@ -72,6 +73,11 @@ class Subject:
     def name(self) -> str:
         """Name of the experiment."""
         return self.layout.experiment
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on its chains; ``unknown`` before they are diagnosed."""
+        return read_verdict(self.layout.verdict).verdict if self.layout.verdict.exists() else "unknown"
 
     @functools.cached_property
     def posterior(self) -> Posterior:

@@ -155,8 +155,8 @@ def recommend(
         DataError: a title is unknown, and the message names the nearest; or a rating is not on the data's scale.
         StoreError: a result is damaged or altered.
     """
-    from bayesmesh.analyses.recommendation.film_list_request import Asked
+    from bayesmesh.analyses.recommendation.film_lists import Request
     from bayesmesh.notebook.films import films_for
     from bayesmesh.notebook.result import layout_of
 
-    return films_for(layout_of(result, Path(results)), user, watched, rated, Asked(num_films, depth, order))
+    return films_for(layout_of(result, Path(results)), user, watched, rated, Request(num_films, depth, order))

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from markupsafe import Markup
 
-from bayesmesh.analyses.recommendation.film_list_request import Asked
-from bayesmesh.analyses.recommendation.film_list_text import COLUMNS, FilmList, as_text
+from bayesmesh.analyses.recommendation.film_lists import COLUMNS, FilmList, Request, as_text
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.workflow.stages.recommend import for_rated, for_user, for_watched
@@ -40,7 +39,7 @@ def films_for(
     user: object,
     watched: Sequence[object] | None,
     rated: Mapping[object, float] | None,
-    asked: Asked,
+    request: Request,
 ) -> ShownFilms:
     """Return films for a user in the data, or for a new one; see `bayesmesh.recommend`."""
     if sum(each is not None for each in (user, watched, rated)) != 1:
@@ -49,8 +48,8 @@ def films_for(
             "name a user of the data, or give watched films, or ratings",
         )
     if user is not None:
-        return ShownFilms(for_user(layout, str(user), asked))
+        return ShownFilms(for_user(layout, str(user), request))
     if watched is not None:
-        return ShownFilms(for_watched(layout, [str(each) for each in watched], asked))
+        return ShownFilms(for_watched(layout, [str(each) for each in watched], request))
     assert rated is not None  # one of the three is given
-    return ShownFilms(for_rated(layout, {str(film): rating for film, rating in rated.items()}, asked))
+    return ShownFilms(for_rated(layout, {str(film): rating for film, rating in rated.items()}, request))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from bayesmesh.analyses.figures import formats
-from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
+from bayesmesh.analyses.figures.sections import Aspect, FitCheck
 from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.store.posterior.description import ModelDescription
 

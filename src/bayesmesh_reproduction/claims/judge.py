@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from pathlib import Path
 
-from bayesmesh.analyses.figures.differences import Comparison
 from bayesmesh.analyses.figures.documents import render_csv
+from bayesmesh.analyses.figures.formats import Comparison
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh_reproduction.claims.declaration import Claim, Number, Rule

@@ -19,12 +19,11 @@ from scipy import stats
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.section import fit_checks, share_inside
 from bayesmesh.analyses.loo.sums import summarise
-from bayesmesh.analyses.predictive_checks.bins import bin_levels, bin_numbers
+from bayesmesh.analyses.predictive_checks.columns import bin_levels, bin_numbers, list_terms
 from bayesmesh.analyses.predictive_checks.outcomes import COLUMNS, propose_all
 from bayesmesh.analyses.predictive_checks.quantities import Kind, p_value, quantities_of, sum_powers
 from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.analyses.predictive_checks.section import fit_check
-from bayesmesh.analyses.predictive_checks.terms import list_terms
 from bayesmesh.config.declarations import declared
 from bayesmesh.models.glm.description import REMEDIES
 from bayesmesh.report.fit_mark import FitMark, mark_fit

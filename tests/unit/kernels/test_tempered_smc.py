@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.evidence.tempered import combine_groups
+from bayesmesh.analyses.evidence.estimate import combine_groups
 from bayesmesh.kernels.base import Position, Target
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import (

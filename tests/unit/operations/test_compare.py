@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bayesmesh as bm
-from bayesmesh.analyses.figures.evidence_table import Estimate, write_evidence
+from bayesmesh.analyses.evidence.table import Estimate, write_evidence
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.operations import verify_files

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.analyses.averaging.uncertainty import Entropies, entropy, write_cases
+from bayesmesh.analyses.averaging.scores import Entropies, entropy, write_cases
 from bayesmesh.config.blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index

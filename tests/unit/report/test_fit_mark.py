@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
+from bayesmesh.analyses.figures.sections import Aspect, FitCheck
 from bayesmesh.config.declarations import declared
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.store.posterior.description import ModelDescription

@@ -23,7 +23,7 @@ class Averaging(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require labelled test rows and one categorical prediction per row."""
-        from bayesmesh.analyses.averaging.probabilities import check_averaging
+        from bayesmesh.analyses.averaging.average import check_averaging
 
         check_averaging(bound.model, latents, bound.shards.test_rows())
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import zarr
+from jaxtyping import Float
+from scipy.special import logsumexp
 
 from bayesmesh.analyses._density import LogDensity
-from bayesmesh.analyses._draw_blocks import blocks_of_rows
+from bayesmesh.analyses._draw_blocks import blocks_of_rows, outcomes_of
 from bayesmesh.analyses.base import BoundModel, unsuitable
 from bayesmesh.analyses.evidence.bridge_sampling import MIN_DRAWS, bridge, join_chains
-from bayesmesh.analyses.evidence.tempered import tempered_evidence
-from bayesmesh.analyses.figures.evidence_table import Estimate, write_evidence
+from bayesmesh.analyses.evidence.table import Estimate, write_evidence
 from bayesmesh.analyses.options import EvidenceOptions as Options
 from bayesmesh.models.base import Model
+from bayesmesh.store.arrays import read_part
 from bayesmesh.store.posterior.reader import Posterior
 from bayesmesh.store.scores import digest_outcomes
 
@@ -120,9 +122,45 @@ def outcome_digest(bound: BoundModel) -> str:
     if not model.has_predictions or type(model).outcome is Model.outcome:
         return ""
 
-    def outcome_of(stored: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.asarray(model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
-
-    blocks = blocks_of_rows(spec, shards.read_rows, shards.num_rows, DIGEST_ROWS, outcome_of=outcome_of)
+    blocks = blocks_of_rows(
+        spec, shards.read_rows, shards.num_rows, DIGEST_ROWS, outcome_of=functools.partial(outcomes_of, model)
+    )
     outcome = np.concatenate([block.outcome for block in blocks])
     return digest_outcomes(outcome[np.argsort(shards.source_rows())])
+
+
+STATISTIC = "log_evidence"
+"""Statistic of a kernel that estimates the evidence."""
+
+MIN_GROUPS = 4
+"""Fewest chain groups from whose spread the error is estimated."""
+
+
+def tempered_evidence(posterior: Posterior) -> Estimate | None:
+    """Return the estimate of kernels that make one, None for others."""
+    found = posterior.find(f"sample_stats/{STATISTIC}")
+    if not isinstance(found, zarr.Array):
+        return None
+    # One number for all chains of a group, constant after warmup. A shard holds all chains of one group.
+    last = read_part(found, slice(None), slice(found.shape[1] - 1, None))
+    of_group = found.shards[0] if found.shards is not None else found.shape[0]
+    return combine_groups(np.asarray(last[::of_group, 0], np.float64), posterior.num_chains)
+
+
+def combine_groups(log_evidence: Float[np.ndarray, " group"], num_chains: int) -> Estimate:
+    """Return the log of the mean evidence over independent groups of chains, with its standard error.
+
+    >>> found = combine_groups(np.log([1.0, 2.0, 3.0, 2.0]), 64)
+    >>> round(found.log_evidence, 4), round(found.error, 4)
+    (0.6931, 0.2041)
+    """
+    num = len(log_evidence)
+    log_mean = float(logsumexp(log_evidence)) - math.log(num)
+    if not math.isfinite(log_mean):
+        return Estimate("tempered", math.nan, math.nan, problem="the estimate of a chain group is not finite")
+    if num < MIN_GROUPS:
+        groups = "chain group is" if num == 1 else "chain groups are"
+        problem = f"{num} {groups} too few to tell the error: set sampling.chain_groups to {MIN_GROUPS} or more"
+        return Estimate("tempered", log_mean, math.nan, num_parts=num, num_draws=num_chains, problem=problem)
+    error = float(np.exp(log_evidence - log_mean).std(ddof=1)) / math.sqrt(num)
+    return Estimate("tempered", log_mean, error, error_between=error, num_parts=num, num_draws=num_chains)

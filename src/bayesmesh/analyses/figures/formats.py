@@ -1,12 +1,16 @@
-"""Format numbers for readers: few digits, units, and words for missing values."""
+"""Format numbers for readers: few digits, units, words for missing values, and words for differences.
+
+A `Comparison` is the only place that puts a difference into words. Its error is that of the difference itself: numbers
+that share draws or rows have a paired error, smaller than the two errors combined.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Concatenate
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, NamedTuple
 
 NOT_RECORDED = "not recorded"
 NOT_A_NUMBER = "not a number"
@@ -198,3 +202,81 @@ def natural_order(names: Sequence[str]) -> list[int]:
         return [(0, "", int(digits)) if digits else (1, text, 0) for digits, text in parts]
 
     return sorted(places, key=key)
+
+
+NUM_ERRORS = 2.0
+"""A difference counts beyond this many standard errors: a 95% interval that excludes zero."""
+
+ROUNDING = 1e-9
+"""Smallest difference that counts, whatever its error."""
+
+SAME = "no clear difference"
+
+
+class Comparison(NamedTuple):
+    """A difference with its standard error, both in the same unit; the error is NaN if unknown."""
+
+    difference: float
+    error: float
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 for a difference beyond its error; 0 for one within it, or without a known error.
+
+        >>> [Comparison(difference, 0.02).sign for difference in (0.03, 0.05, -0.05)], Comparison(9.0, float("nan")).sign
+        ([0, 1, -1], 0)
+        """
+        # False for NaN.
+        is_clear = abs(self.difference) > max(NUM_ERRORS * self.error, ROUNDING) and self.error >= 0
+        return (1 if self.difference > 0 else -1) if is_clear else 0
+
+    def words(self, more: str, less: str, same: str = SAME) -> str:
+        """Return the word for the sign.
+
+        >>> Comparison(-0.05, 0.02).words("higher", "lower"), Comparison(0.03, 0.02).words("higher", "lower")
+        ('lower', 'no clear difference')
+        """
+        return {1: more, -1: less, 0: same}[self.sign]
+
+    def signed(self, decimals: int) -> str:
+        """Return the difference as text, with its sign."""
+        return ("+" if self.difference > 0 else "") + fixed(self.difference, decimals)
+
+    def text(self, decimals: int) -> str:
+        """Return difference and standard error as text.
+
+        >>> Comparison(0.03, 0.02).text(2), Comparison(-0.03, float("nan")).text(2)
+        ('+0.03 ± 0.02', '−0.03, error not known')
+        """
+        return self.signed(decimals) + error_text(self.error, decimals, ", error not known")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as they follow each other in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def ranked_by_interval(others: Iterable[tuple[str, float, float]]) -> str:
+    """Say what is worse, or better, by the intervals of how much worse it is; empty without any.
+
+    >>> ranked_by_interval([("rain", 0.1, 0.3), ("snow", 0.2, 0.4), ("fog", -0.1, 0.1)])
+    'better than rain (0.100 to 0.300) and snow (0.200 to 0.400); not clearly better or worse than fog (−0.100 to 0.100)'
+    """
+    groups: dict[str, list[str]] = {"better than": [], "worse than": [], "not clearly better or worse than": []}
+    for name, low, high in others:
+        group = "better than" if low > 0 else "worse than" if high < 0 else "not clearly better or worse than"
+        groups[group].append(f"{name} ({fixed(low, 3)} to {fixed(high, 3)})")
+    return "; ".join(f"{group} {listed(names)}" for group, names in groups.items() if names)
+
+
+def error_text(error: float, decimals: int, unknown: str = "") -> str:
+    """Return a standard error as it follows a number.
+
+    >>> error_text(0.021, 2), error_text(float("nan"), 2)
+    (' ± 0.02', '')
+    """
+    return f" ± {fixed(error, decimals)}" if error >= 0 else unknown

@@ -5,23 +5,57 @@ Every value is escaped.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from bayesmesh.analyses.figures import formats
-from bayesmesh.analyses.figures.fit_check import FitCheck
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bayesmesh.analyses.figures.canvas import Panel
+
+Aspect = Literal["binary", "skewed", "bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
+"""How predictions are wrong: counts that are all 0 or 1; positive outcomes whose skewness or spread logs would remove;
+their centre; too narrow or too wide; a spread that changes with the rows; tails that are too light; too few zeros; any
+other feature of the distribution."""
+
+State = Literal["pass", "warn", "fail"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FitCheck:
+    """The result of one check of the fit.
+
+    Attributes:
+        name: name of the check.
+        state: ``fail`` where the data refute the model, ``warn`` where a check casts doubt on it or on itself, ``pass`` if neither.
+        text: a sentence with the numbers that decided; empty if it passed.
+        refuted: how predictions are wrong -> by how much, in standard deviations of what chance does.
+        cleared: what was checked and found to be right.
+        spread: scatter of outcomes around their predictions, relative to what the model says; NaN if it was not measured.
+        terms: terms that the model's formula lacks -> how plainly, likewise.
+    """
+
+    name: str
+    state: State
+    text: str = ""
+    refuted: Mapping[Aspect, float] = MappingProxyType({})
+    cleared: frozenset[Aspect] = frozenset()
+    spread: float = math.nan
+    terms: Mapping[str, float] = MappingProxyType({})
+
 
 _MACROS = Path(__file__).parent / "templates"
 
@@ -97,17 +131,19 @@ def render(template: Path, *shared: Path, **context: Any) -> Markup:
     return Markup(_environment(template.parent, *shared).get_template(template.name).render(**context))  # noqa: S704 - escaped
 
 
-def html_table(table: pd.DataFrame, label: str) -> Markup:
+def html_table(table: pd.DataFrame | Mapping[str, object] | Sequence[object], label: str) -> Markup:
     """Return a table as HTML: numbers right-aligned with four significant digits, missing values empty.
 
     Args:
-        table: the first column names the rows.
+        table: a table, columns by name, or records; the first column names the rows.
         label: description for readers who cannot see the table.
 
-    >>> import pandas as pd
-    >>> '<td class="num">0.5000</td>' in html_table(pd.DataFrame({"name": ["a<b"], "mean": [0.5]}), "Means")
+    >>> '<td class="num">0.5000</td>' in html_table({"name": ["a<b"], "mean": [0.5]}, "Means")
     True
     """
+    import pandas as pd  # half a second that a page without tables need not wait for
+
+    table = pd.DataFrame(table)
     is_number = [dtype.kind in "iuf" for dtype in table.dtypes]
     is_whole = [
         number and all(float(value).is_integer() for value in table.iloc[:, n].dropna())
@@ -130,3 +166,19 @@ def _cell(value: Any, is_whole: bool) -> str:
     if math.isnan(number):
         return ""
     return formats.count(number) if is_whole else formats.real(number)
+
+
+def png_address(pixels: np.ndarray) -> str:
+    """Return an image as a data URL that holds a PNG.
+
+    Args:
+        pixels: uint8, shape (row, column) for grey, or (row, column, 4) for red, green, blue and opacity.
+
+    >>> png_address(np.zeros((2, 2), np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    from PIL import Image  # a tenth of a second that pages without images need not wait for
+
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(out, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()

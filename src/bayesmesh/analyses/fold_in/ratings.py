@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayesmesh.analyses.fold_in.draws import FactorDraws
-from bayesmesh.analyses.fold_in.users import SEED, FoldedDraw
 from bayesmesh.analyses.fold_in.watches import (
     NUM_PROPOSALS,
+    SEED,
     Films,
+    FoldedDraw,
     FoldedUsers,
     carried,
     films_of,

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bayesmesh.analyses._draw_blocks import outcomes_of
 from bayesmesh.analyses._likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
 from bayesmesh.analyses.base import BoundModel, Subject, asking_model
-from bayesmesh.analyses.k_fold.joint import score_whole_folds
-from bayesmesh.analyses.k_fold.joint_models import KEY
+from bayesmesh.analyses.k_fold.joint import KEY, score_whole_folds
 from bayesmesh.analyses.k_fold.tables import Fold, write_tables
 from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
@@ -110,5 +109,5 @@ def _own_outcomes(bound: BoundModel) -> np.ndarray:
     for start in range(0, shards.num_rows, BLOCK_ROWS):
         rows = shards.read_rows(start, min(shards.num_rows, start + BLOCK_ROWS))
         with asking_model(KEY, model, list(rows)):
-            outcomes.append(np.asarray(model.outcome({name: jnp.asarray(values) for name, values in rows.items()})))
+            outcomes.append(outcomes_of(model, rows))
     return np.concatenate(outcomes)[np.argsort(shards.source_rows())]

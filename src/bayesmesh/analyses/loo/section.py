@@ -13,8 +13,7 @@ from scipy.stats import norm
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.analyses.figures.fit_check import Aspect, FitCheck
-from bayesmesh.analyses.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.analyses.figures.sections import Aspect, FitCheck, KeyNumber, Section, html_table, render
 from bayesmesh.analyses.loo.sums import read_sums
 from bayesmesh.diagnostics.uniformity import NUM_SIMULATIONS, assess_uniformity
 from bayesmesh.store.scores import POINTWISE, RowScores, read_pointwise, say_impossible

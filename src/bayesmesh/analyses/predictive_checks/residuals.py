@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.analyses.predictive_checks.bins import Variable, bin_numbers, middle_of
+from bayesmesh.analyses.predictive_checks.columns import Term, Variable, bin_numbers, middle_of
 from bayesmesh.analyses.predictive_checks.quantities import FITTED, MOST_CLASSES, Bin, Kind
-from bayesmesh.analyses.predictive_checks.terms import Term
 
 LEVEL_OF_BANDS = 0.99
 

@@ -27,14 +27,14 @@ class Recommendation(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a watch matrix, latents per user, one Bernoulli per film, and that the chosen users exist."""
-        from bayesmesh.analyses.recommendation.film_logits import KEY, check_recommendation
+        from bayesmesh.analyses.recommendation.ranking import KEY, check_recommendation
 
         check_recommendation(bound.model, latents, bound.shards)
         check_chosen(f"{KEY}.users", "user", self.options.users, bound.shards.num_rows)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Rank and score; return the number of draws as text."""
-        from bayesmesh.analyses.recommendation.recommend_films import recommend
+        from bayesmesh.analyses.recommendation.evaluation import recommend
 
         del others
         model, data_spec, shards = subject.bound

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.fold_in.draws import FactorDraws
-from bayesmesh.analyses.fold_in.users import fold_in_run, over_draws
-from bayesmesh.analyses.fold_in.watches import sigmoid
+from bayesmesh.analyses.fold_in.watches import fold_in_run, over_draws, sigmoid
 
 NUM_FOLDS = 5
 

@@ -1,7 +1,8 @@
 """Held-out evaluation: are held-out films ranked first?
 
 All users with held-out films are ranked by the posterior mean of the watch probability, by single draws, by training
-popularity and, in expectation, at random. Films of the training row are never listed.
+popularity and, in expectation, at random. Films of the training row are never listed. Users whom the chains have not seen
+are folded in, given the rest of their films.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.analyses.base import cut_tiles
+from bayesmesh.analyses.fold_in.draws import FactorDraws
+from bayesmesh.analyses.fold_in.watches import NUM_RUNS, fold_in_run, over_draws, sigmoid
 from bayesmesh.analyses.recommendation.baselines import Baseline
-from bayesmesh.analyses.recommendation.film_logits import read_users, split_latents, take_users, watch_logits
-from bayesmesh.analyses.recommendation.ranked_lists import (
+from bayesmesh.analyses.recommendation.ranking import read_users, split_latents, take_users, watch_logits
+from bayesmesh.analyses.recommendation.scores import (
     Ranked,
     join_users,
     list_first,
     rank_draws,
     rank_once,
     rank_randomly,
+    self_information,
 )
-from bayesmesh.analyses.recommendation.scores import self_information
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.split import Interactions
+from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Chunks, Posterior, iterate_chunks
 
@@ -68,9 +71,6 @@ def score_held_out(
     dtype: str,
     cutoff: int,
     baselines: Mapping[str, Baseline] = MappingProxyType({}),
-    *,
-    accumulator_bytes: int = ACCUMULATOR_BYTES,
-    block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, Ranked]:
     """Score rankings of the held-out films.
 
@@ -82,8 +82,6 @@ def score_held_out(
         dtype: dtype of logits, probabilities and their sums.
         cutoff: films listed per user.
         baselines: further rankings.
-        accumulator_bytes: see `ACCUMULATOR_BYTES`.
-        block_bytes: limit on the latents in memory.
 
     Returns:
         Ranking (posterior_average, single_draw, popularity, random, baselines) -> scores; those of single draws are
@@ -94,22 +92,19 @@ def score_held_out(
         return {}
     num_films = len(popularity)
     users = np.flatnonzero(np.diff(hidden.indptr))
-    step = max(1, accumulator_bytes // (num_films * np.dtype(dtype).itemsize))
+    step = max(1, ACCUMULATOR_BYTES // (num_films * np.dtype(dtype).itemsize))
     cutoff = min(cutoff, num_films)
-    total = posterior.num_chains * posterior.num_draws
-    single = set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
+    single = _single_draws(posterior.num_chains * posterior.num_draws)
+    information = self_information(popularity, shards.num_rows)
     # Made once for all tiles of users.
     programs = jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff))
     pieces = []
     for some in np.split(users, range(step, len(users), step)):
-        is_hidden = np.zeros((len(some), num_films), bool)
-        for place, user in enumerate(some):
-            is_hidden[place, hidden.indices[hidden.indptr[user] : hidden.indptr[user + 1]]] = True
+        is_hidden = hidden_matrix(hidden, some, num_films)
         ranker = _Ranker(model, programs, read_users(shards, some), dtype, cutoff)
         select = functools.partial(take_users, model, some)
-        chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select)
-        tile = _score_tile(ranker, chunks, single, is_hidden, popularity, shards.num_rows)
-        information = self_information(popularity, shards.num_rows)
+        chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, BLOCK_BYTES, select=select)
+        tile = _score_tile(ranker, chunks, single, is_hidden, popularity, information)
         for name, baseline in baselines.items():
             films = list_first(baseline.score(ranker.watched), ranker.watched > 0, cutoff)
             tile[name] = rank_once(films, is_hidden, information)
@@ -118,10 +113,14 @@ def score_held_out(
 
 
 def _score_tile(
-    ranker: _Ranker, chunks: Chunks, single: set[int], is_hidden: np.ndarray, popularity: np.ndarray, num_users: int
+    ranker: _Ranker,
+    chunks: Chunks,
+    single: set[int],
+    is_hidden: np.ndarray,
+    popularity: np.ndarray,
+    information: np.ndarray,
 ) -> dict[str, Ranked]:
     """Score the rankings of some users; `single` holds the positions of the draws to rank individually."""
-    information = self_information(popularity, num_users)
 
     def score(films: np.ndarray) -> Ranked:
         return rank_once(films, is_hidden, information)
@@ -224,3 +223,88 @@ def _make_top(cutoff: int) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return jax.lax.map(top_tile, jnp.arange(watched.shape[0]))
 
     return top
+
+
+SUM_BYTES = 256 * 2**20
+"""Limit on the summed probabilities of concurrent runs, users x films float32; more users take another pass."""
+
+
+class UnseenScores(NamedTuple):
+    """Rankings for users whom the chains have not seen.
+
+    Attributes:
+        rankings: name -> lists and scores, of users with hidden films; empty if there are none.
+        acceptance: (users,), share of accepted proposals over all draws, for these users.
+    """
+
+    rankings: dict[str, Ranked]
+    acceptance: np.ndarray
+
+
+def score_unseen(
+    draws: FactorDraws,
+    unseen: UnseenUsers,
+    prior_scale: float,
+    popularity: np.ndarray,
+    num_users: int,
+    cutoff: int,
+    baselines: Mapping[str, Baseline] = MappingProxyType({}),
+) -> UnseenScores:
+    """Fold in all new users, and rank the films that they are not known to have watched.
+
+    Args:
+        draws: of the films; all are averaged.
+        unseen: the users.
+        prior_scale: standard deviation of the prior of a user's latents.
+        popularity: (films,), training watch counts.
+        num_users: training users.
+        cutoff: films listed per user.
+        baselines: further rankings.
+    """
+    scored = np.flatnonzero(np.diff(unseen.hidden.indptr))
+    if not len(scored):
+        return UnseenScores({}, np.empty(0))
+    information = self_information(popularity, num_users)
+    cutoff = min(cutoff, len(popularity))
+    tile = max(1, SUM_BYTES // (4 * len(popularity) * NUM_RUNS))
+    single = _single_draws(draws.num_draws)
+    pieces, accepted = [], []
+    for some in np.split(scored, range(tile, len(scored), tile)):
+        given, is_hidden = unseen.given[some] > 0, hidden_matrix(unseen.hidden, some, len(popularity))
+
+        def score(values: np.ndarray, given: np.ndarray = given, is_hidden: np.ndarray = is_hidden) -> Ranked:
+            return rank_once(list_first(values, given, cutoff), is_hidden, information)
+
+        def work(run: range, given: np.ndarray = given) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+            total, acceptance, lists = np.zeros(given.shape, np.float32), np.zeros(len(given)), []
+            for folded in fold_in_run(draws, run, given, prior_scale):
+                chance = sigmoid(folded.logits())
+                total += chance
+                acceptance += folded.acceptance
+                if folded.place in single:
+                    lists.append(list_first(chance, given, cutoff))
+            return total, acceptance, lists
+
+        totals, acceptances, lists = zip(*over_draws(draws.num_draws, work), strict=True)
+        of_draws = [rank_once(films, is_hidden, information) for part in lists for films in part]
+        pieces.append({
+            "posterior_average": score(np.sum(totals, axis=0)),
+            "single_draw": rank_draws(of_draws),
+            "popularity": score(np.broadcast_to(popularity, given.shape)),
+            "random": rank_randomly(given, is_hidden, information, cutoff),
+            **{name: score(each.score(given)) for name, each in baselines.items()},
+        })  # fmt: skip
+        accepted.append(np.sum(acceptances, axis=0) / draws.num_draws)
+    return UnseenScores(join_users(pieces), np.concatenate(accepted))
+
+
+def _single_draws(total: int) -> set[int]:
+    return set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
+
+
+def hidden_matrix(hidden: Interactions, users: Sequence[int] | np.ndarray, num_films: int) -> np.ndarray:
+    """Return the hidden films of some users, (users, films) bool."""
+    matrix = np.zeros((len(users), num_films), bool)
+    for place, user in enumerate(users):
+        matrix[place, hidden.indices[hidden.indptr[user] : hidden.indptr[user + 1]]] = True
+    return matrix

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses._jackknife import jackknife_se
+from bayesmesh.analyses.recommendation.calibration import PROBABILITY, Calibration
 from bayesmesh.analyses.recommendation.ranking import Ranking
-from bayesmesh.analyses.recommendation.scores import entropy, left_out_entropies
+from bayesmesh.analyses.recommendation.scores import Ranked, entropy, left_out_entropies, mean_and_se, ratio_se
 from bayesmesh.data.base import Column
 
 GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
@@ -95,3 +96,127 @@ def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: i
         "num_films_ever_best": np.count_nonzero(p_best),
         "num_draws": len(ranking.best),
     }
+
+
+NUM_GROUPS = 5
+"""Number of groups of users by activity."""
+
+NUM_REPLICATES = 2000
+"""Number of bootstrap replicates over users."""
+
+INTERVAL = 0.95
+"""Probability of intervals of differences."""
+
+DRAW_INTERVAL = 0.9
+"""Probability of intervals over draws."""
+
+AVERAGE = "posterior_average"
+
+SCORES = ["recall", "ndcg", "average_precision", "novelty"]
+
+SCORE_COLUMNS = [
+    "ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "average_precision",
+    "average_precision_se", "novelty", "novelty_se", "coverage", "ndcg_draws_low", "ndcg_draws_high", "num_users",
+]  # fmt: skip
+DIFFERENCE_COLUMNS = ["ranking", "score", "difference", "low", "high"]
+ACTIVITY_COLUMNS = ["ranking", "group", "films_from", "films_to", "num_users", "recall", "recall_se", "ndcg", "ndcg_se"]
+CALIBRATION_COLUMNS = ["low", "high", "num_cells", "predicted", "watched", "difference_se"]
+NEW_USER_COLUMNS = [
+    "num_users", "num_draws", "acceptance", "probability", "counts_covered", "counts_covered_se", "logits_covered",
+    "logits_covered_se",
+]  # fmt: skip
+
+
+def score_table(rankings: Mapping[str, Ranked], cutoff: int) -> pd.DataFrame:
+    """Return means over users with their standard errors, one row per ranking.
+
+    ``ndcg_ratio_se`` is the error of the ratio to the NDCG of popularity for the same users; ``coverage`` is the share
+    of films listed for anyone; ``ndcg_draws_low`` and ``ndcg_draws_high`` are an interval over individually ranked
+    draws.
+    """
+    tail = (1 - DRAW_INTERVAL) / 2
+    rows = []
+    for name, ranked in rankings.items():
+        scores = ranked.scores
+        row: dict[str, object] = {"ranking": name, "cutoff": cutoff, "num_users": len(scores.ndcg)}
+        for score in SCORES:
+            row[score], row[f"{score}_se"] = mean_and_se(getattr(scores, score))
+        row["ndcg_ratio_se"] = ratio_se(scores.ndcg, rankings["popularity"].scores.ndcg)
+        row["coverage"] = (ranked.listed > 0).mean(axis=1).mean() if len(ranked.listed) else np.nan
+        if len(ranked.draw_ndcg):
+            limits = np.quantile(ranked.draw_ndcg.mean(axis=1), [tail, 1 - tail])
+            row["ndcg_draws_low"], row["ndcg_draws_high"] = limits
+        rows.append(row)
+    return pd.DataFrame(rows, columns=SCORE_COLUMNS)
+
+
+def difference_table(rankings: Mapping[str, Ranked], seed: int) -> pd.DataFrame:
+    """Return the scores of the posterior average minus those of every other ranking, with bootstrap intervals over users.
+
+    Users are resampled with replacement, the same users for both rankings of a difference.
+    """
+    tail = (1 - INTERVAL) / 2
+    rows = []
+    for name in (name for name in rankings if name != AVERAGE):
+        for score in SCORES:
+            ours, theirs = (getattr(rankings[each].scores, score) for each in (AVERAGE, name))
+            means = bootstrap_means(ours - theirs, np.random.default_rng(seed))
+            low, high = np.quantile(means, [tail, 1 - tail])
+            rows.append((name, score, (ours - theirs).mean(), low, high))
+    return pd.DataFrame(rows, columns=DIFFERENCE_COLUMNS)
+
+
+def bootstrap_means(
+    values: np.ndarray, generator: np.random.Generator, num_replicates: int = NUM_REPLICATES
+) -> np.ndarray:
+    """Return means of samples of the values with replacement, (replicates,)."""
+    size = max(1, 2**22 // len(values))
+    parts = [
+        values[generator.integers(len(values), size=(min(size, num_replicates - start), len(values)))].mean(axis=1)
+        for start in range(0, num_replicates, size)
+    ]
+    return np.concatenate(parts)
+
+
+def activity_table(rankings: Mapping[str, Ranked], num_watched: np.ndarray) -> pd.DataFrame:
+    """Return scores by users' number of films: groups have about equal size, and equal counts share a group.
+
+    Args:
+        rankings: scores of the users.
+        num_watched: (users,), number of films of each user that are known to the ranking.
+    """
+    if not rankings:
+        return pd.DataFrame(columns=ACTIVITY_COLUMNS)
+    limits = np.unique(np.quantile(num_watched, np.linspace(0, 1, NUM_GROUPS + 1)[1:-1], method="higher"))
+    group = np.searchsorted(limits, num_watched, side="left")
+    rows = []
+    for name, ranked in rankings.items():
+        for number in np.unique(group):
+            mine = group == number
+            counts = num_watched[mine]
+            recalls, gains = (mean_and_se(values[mine]) for values in (ranked.scores.recall, ranked.scores.ndcg))
+            rows.append((name, number + 1, counts.min(), counts.max(), mine.sum(), *recalls, *gains))
+    return pd.DataFrame(rows, columns=ACTIVITY_COLUMNS)
+
+
+def calibration_table(calibration: Calibration | None) -> pd.DataFrame:
+    """Return the bins of watch probabilities; no rows if there are no unseen users."""
+    return pd.DataFrame(calibration.bins if calibration else [], columns=CALIBRATION_COLUMNS)
+
+
+def new_user_table(calibration: Calibration | None, acceptance: np.ndarray, num_draws: int) -> pd.DataFrame:
+    """Return one row about the users whom the chains have not seen; no row if there are none.
+
+    ``counts_covered`` is the share of users whose number of watched hidden cells lies in its interval, which is randomised because
+    counts are discrete; ``logits_covered`` the share of true logits in theirs, for simulated data.
+    """
+    if calibration is None:
+        return pd.DataFrame(columns=NEW_USER_COLUMNS)
+    tail = (1 - PROBABILITY) / 2
+    covered = (calibration.count_pit > tail) & (calibration.count_pit < 1 - tail)
+    logits = calibration.covered_logits
+    row = (
+        len(covered), num_draws, acceptance.mean(), PROBABILITY, *mean_and_se(covered.astype(float)),
+        *(mean_and_se(logits) if len(logits) else (np.nan, np.nan)),
+    )  # fmt: skip
+    return pd.DataFrame([row], columns=NEW_USER_COLUMNS)

@@ -16,20 +16,11 @@ from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.analyses.options import SensitivityOptions as Options
 from bayesmesh.files import write_text
-from bayesmesh.store.posterior.coordinates import (
-    choose_coordinates,
-    coordinate_blocks,
-    coordinate_index,
-    drawn_arrays,
-    event_size,
-)
+from bayesmesh.store.posterior.coordinates import drawn_arrays, named_coordinates
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 POWERS = (0.99, 1.01)
 """Powers between which the change is measured."""
-
-THRESHOLD = 0.05
-"""Value from which a quantity counts as sensitive (Kallioinen et al. 2024, section 3.4)."""
 
 MIN_DRAWS = 40
 """Fewest draws from which tails can be smoothed."""
@@ -47,16 +38,9 @@ class Sensitive(NamedTuple):
     prior: float
     likelihood: float
 
-    @property
-    def diagnosis(self) -> str:
-        """``conflict``, ``weak data``, or empty."""
-        if not self.prior >= THRESHOLD:
-            return ""
-        return "conflict" if self.likelihood >= THRESHOLD else "weak data"
 
-
-def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path: Path) -> str:
-    """Write the sensitivities of all listed quantities, and return counts as text.
+def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path: Path) -> None:
+    """Write the sensitivities of all listed quantities.
 
     Args:
         bound: model and data.
@@ -84,8 +68,6 @@ def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path
             for name, draws in _quantities(posterior, options.quantities, stride)
         ]
     write_text(path, render_csv(Sensitive._fields, found))
-    conflicts, weak = (sum(each.diagnosis == word for each in found) for word in ("conflict", "weak data"))
-    return f"{len(found)} quantities: {conflicts} with prior and data in conflict, {weak} that follow the prior"
 
 
 def _weights(log_values: Float[np.ndarray, " draw"]) -> list[Float[np.ndarray, " draw"]]:
@@ -118,11 +100,5 @@ def _quantities(posterior: Posterior, most: int, stride: int) -> Iterator[tuple[
         about = ("log_density", "log_likelihood")
         summaries = {k: v for k, v in drawn_arrays(posterior.group("summaries")).items() if k not in about}
         arrays = {**{k: v for k, v in summaries.items() if k not in arrays}, **arrays}
-    share = max(1, most // len(arrays))
-    for name, array in arrays.items():
-        shape = tuple(array.shape[2:])
-        positions = choose_coordinates(event_size(array), share)
-        for part, draws in coordinate_blocks(array, positions, BLOCK_BYTES):
-            for position, values in zip(positions[part], np.moveaxis(draws[:, ::stride], -1, 0), strict=True):
-                index = coordinate_index(int(position), shape)
-                yield f"{name}[{index}]" if index else name, values.astype(np.float64)
+    for name, draws in named_coordinates(arrays, most, BLOCK_BYTES):
+        yield name, draws[:, ::stride].astype(np.float64)

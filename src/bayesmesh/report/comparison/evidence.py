@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from bayesmesh.analyses.evidence.table import Estimate
 from bayesmesh.analyses.figures import formats
-from bayesmesh.analyses.figures.differences import Comparison
-from bayesmesh.analyses.figures.evidence_table import Estimate
+from bayesmesh.analyses.figures.formats import Comparison
 
 _REPLICATES = 2000
 

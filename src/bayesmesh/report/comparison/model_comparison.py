@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from bayesmesh.analyses.figures.differences import NUM_ERRORS, Comparison
+from bayesmesh.analyses.figures.formats import NUM_ERRORS, Comparison
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.report.comparison.cell_weights import make_cells, stack_by_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bayesmesh.analyses.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
+from bayesmesh.analyses.evidence.table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.report.comparison.evidence import ModelProbability, model_probabilities

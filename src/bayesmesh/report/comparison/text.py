@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bayesmesh.analyses.figures import formats
-from bayesmesh.analyses.figures.differences import Comparison
+from bayesmesh.analyses.figures.formats import Comparison
 from bayesmesh.report.comparison.evidence import say_probabilities
 from bayesmesh.report.comparison.model_comparison import NO_DIFFERENCE, ModelComparison
 from bayesmesh.store.scores import SINGLE_ROWS

@@ -10,7 +10,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.analyses.figures import formats
-from bayesmesh.analyses.figures.images import png_address
+from bayesmesh.analyses.figures.sections import png_address
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.estimates import INTERVAL, READ_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +134,19 @@ def coordinate_blocks(
         return
     for part in parts:
         yield part, _read(array, positions[part], block_bytes)
+
+
+def named_coordinates(
+    arrays: Mapping[str, zarr.Array], most: int, block_bytes: int
+) -> Iterator[tuple[str, Shaped[np.ndarray, "chain draw"]]]:
+    """Yield name and draws of coordinates of all arrays, at most about `most` in all; the name has the index, if there is one."""
+    share = max(1, most // len(arrays))
+    for name, array in arrays.items():
+        positions = choose_coordinates(event_size(array), share)
+        for part, draws in coordinate_blocks(array, positions, block_bytes):
+            for position, values in zip(positions[part], np.moveaxis(draws, -1, 0), strict=True):
+                index = coordinate_index(int(position), array.shape[2:])
+                yield f"{name}[{index}]" if index else name, values
 
 
 def _reordered(

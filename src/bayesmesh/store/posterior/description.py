@@ -54,7 +54,7 @@ class ModelDescription(pydantic.BaseModel):
         effects: effects of predictors on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
         cells: summary with an entry for each probe row -> columns whose levels name a row, such as user and film.
-        remedies: way in which predictions are wrong, see `bayesmesh.analyses.figures.fit_check.Aspect` -> what to try.
+        remedies: way in which predictions are wrong, see `bayesmesh.analyses.figures.sections.Aspect` -> what to try.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")

@@ -10,23 +10,24 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.analyses.fold_in.draws import read_factors
-from bayesmesh.analyses.recommendation import recommend_ratings
-from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
-from bayesmesh.analyses.recommendation.film_list_logits import known_user, new_user
-from bayesmesh.analyses.recommendation.film_list_request import (
+from bayesmesh.analyses.recommendation import ratings
+from bayesmesh.analyses.recommendation.film_lists import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
     SEED,
-    Asked,
+    FilmList,
     Opened,
-    doubts,
-    draws_of,
+    Request,
+    as_text,
+    check_output_name,
+    film_list,
     find_user,
-    list_rows,
+    known_user,
     most_draws,
+    new_user,
+    write_list,
 )
-from bayesmesh.analyses.recommendation.film_list_text import FilmList, as_text, check_output_name, write_list
-from bayesmesh.analyses.recommendation.recommended_films import find_films, read_watched
+from bayesmesh.analyses.recommendation.named_films import find_films, read_watched
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.config.experiment import component_options
 from bayesmesh.config.registry import options_class
@@ -77,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     layout = ExperimentLayout(Path("results"), arguments.experiment)
     if arguments.output is not None:
         refuse_overwriting_data(find_spec(layout), Path(arguments.output))
-    asked = Asked(arguments.top, arguments.depth, arguments.order)
-    found = FOR_USERS[given[0]](layout, getattr(arguments, given[0]), asked)
+    request = Request(arguments.top, arguments.depth, arguments.order)
+    found = FOR_USERS[given[0]](layout, getattr(arguments, given[0]), request)
     for warning in found.warnings:
         _log.warning("%s", warning)
     print(as_text(found))
@@ -88,17 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def for_user(layout: ExperimentLayout, user_id: str, asked: Asked) -> FilmList:
+def for_user(layout: ExperimentLayout, user_id: str, request: Request) -> FilmList:
     """Return films for a user of the data, from the user's own draws.
 
     Args:
         layout: files of the experiment.
         user_id: name of the user in the dataset; a row of the watch matrix where users have none.
-        asked: what to list.
+        request: what to list.
     """
     opened = open_experiment(layout)
     if opened.is_of_ratings:
-        return recommend_ratings.for_user(layout, opened, user_id, asked)
+        return ratings.for_user(layout, opened, user_id, request)
     shards = opened.shards
     names = [str(name) for name in shards.columns.get("user_id", range(shards.num_rows))]
     row = find_user(user_id, names, layout.experiment)
@@ -109,19 +110,17 @@ def for_user(layout: ExperimentLayout, user_id: str, asked: Asked) -> FilmList:
         hidden[held_out.indices[held_out.indptr[row] : held_out.indptr[row + 1]]] = True
     posterior = open_posterior(layout.posterior)
     draws = read_factors(posterior, row, most_draws(MAX_DRAWS_OF_KNOWN, len(is_watched)))
-    listed = _list(known_user(draws), is_watched, asked)
-    held = f", {hidden.sum()} more held out" if hidden.any() else ""
-    about = f"User {user_id}: {is_watched.sum()} films watched{held}; {draws_of(draws.num_draws, posterior)}."
-    return FilmList(about, list_rows(listed, shards.columns, hidden), asked.depth, doubts(layout))
+    who = f"User {user_id}: {is_watched.sum()} films watched"
+    return film_list(layout, posterior, request, known_user(draws), is_watched, shards.columns, who, hidden=hidden)
 
 
-def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], asked: Asked) -> FilmList:
+def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], request: Request) -> FilmList:
     """Return films for a new user, whose latents are sampled given the films' posterior.
 
     Args:
         layout: files of the experiment.
         watched: a file with a title or an id on each line, or titles and ids.
-        asked: what to list.
+        request: what to list.
     """
     opened = open_experiment(layout)
     if opened.is_of_ratings:
@@ -141,36 +140,31 @@ def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], a
     posterior = open_posterior(layout.posterior)
     draws = read_factors(posterior, None, most_draws(MAX_DRAWS, num_films))
     found = new_user(draws, is_watched, float(opened.options.prior_scale), np.random.default_rng(SEED))
-    listed = _list(found.logits, is_watched, asked)
-    about = f"New user: {len(films)} films watched; {draws_of(draws.num_draws, posterior)}."
-    rows = list_rows(listed, shards.columns, np.zeros(num_films, bool))
-    return FilmList(about, rows, asked.depth, doubts(layout, found.acceptance))
+    who = f"New user: {len(films)} films watched"
+    return film_list(
+        layout, posterior, request, found.logits, is_watched, shards.columns, who, acceptance=found.acceptance
+    )
 
 
-def for_rated(layout: ExperimentLayout, rated: str | Path | Mapping[str, float], asked: Asked) -> FilmList:
+def for_rated(layout: ExperimentLayout, rated: str | Path | Mapping[str, float], request: Request) -> FilmList:
     """Return films for a new user, whose latents are sampled given ratings and the films' posterior.
 
     Args:
         layout: files of the experiment.
         rated: a file with a film and a rating on each line, or title or id -> rating.
-        asked: what to list.
+        request: what to list.
     """
-    opened: Opened = open_experiment(layout)
+    opened = open_experiment(layout)
     if not opened.is_of_ratings:
         raise ConfigError(
             f"--rated: the data of '{layout.experiment}' are a watch matrix, without ratings",
             "use --watched FILE, with a title or an id on each line; in Python, watched=['Film']",
         )
-    return recommend_ratings.for_rated(layout, opened, rated, asked)
+    return ratings.for_rated(layout, opened, rated, request)
 
 
 FOR_USERS = {"user": for_user, "watched": for_watched, "rated": for_rated}
 """Option -> what makes the list."""
-
-
-def _list(logits: np.ndarray, is_watched: np.ndarray, asked: Asked) -> list[ListedFilm]:
-    generator = np.random.default_rng(SEED)
-    return list_films(logits, is_watched, asked.num_films, asked.depth, asked.order, generator)
 
 
 def open_experiment(layout: ExperimentLayout) -> Opened:

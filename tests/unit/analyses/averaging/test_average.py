@@ -7,10 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.averaging import probabilities
-from bayesmesh.analyses.averaging.average import _score_average, _score_singles, _table_row, average, draw_counts
-from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
-from bayesmesh.analyses.averaging.uncertainty import entropy
+from bayesmesh.analyses.averaging.average import (
+    BlockSums,
+    Predictor,
+    _score_average,
+    _score_singles,
+    _table_row,
+    average,
+    draw_counts,
+)
+from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, entropy, row_groups, score_probabilities
 from bayesmesh.analyses.options import AveragingOptions
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 
@@ -85,7 +91,7 @@ def _block_sums(draws, labels, groups, num_bins):
         for place, values in enumerate((correct[draw], np.log(of_label[draw]), squares[draw])):
             np.add.at(scores[draw, place], groups, values)
         np.add.at(calibration[draw], (bins[draw], groups), correct[draw] - confidence[draw])
-    return probabilities.BlockSums(draws.sum(axis=0), scores, calibration, entropy(draws).sum(axis=0))
+    return BlockSums(draws.sum(axis=0), scores, calibration, entropy(draws).sum(axis=0))
 
 
 @pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
@@ -101,7 +107,7 @@ def test_bounded_blocks_and_tiles_give_the_same(
 
 
 def test_tiles_keep_the_bound(model, latents, test_rows, direct):
-    predictor = probabilities.Predictor(
+    predictor = Predictor(
         model, test_rows, test_rows["label"], num_classes=3, block_draws=14, num_bins=5, work_bytes=14 * 3 * 16 * 4
     )
     assert predictor.tile_rows == 4

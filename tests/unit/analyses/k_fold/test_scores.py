@@ -16,7 +16,6 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
-from bayesmesh.analyses.k_fold.section import build_section, describe
 from bayesmesh.analyses.k_fold.tables import read_folds, read_sums
 from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.config.blocks import DataSettings
@@ -188,7 +187,7 @@ def test_scores_are_the_exact_predictive_densities(options: Options, tmp_path: P
     assert (scores.row is None) == (options.future is None)
     if options.future:
         np.testing.assert_array_equal(scores.row, np.sort(rows))
-    assert f"elpd {sums['elpd']:.1f}".replace("-", "−") in describe(files)
-    said = html.unescape(build_section(files).body)
+    assert f"elpd {sums['elpd']:.1f}".replace("-", "−") in KFold(options).cell(files)
+    said = html.unescape(KFold(options).section(files).body)
     assert scheme in said
     assert ("A standard error over 6 groups is itself uncertain" in said) == bool(options.group)

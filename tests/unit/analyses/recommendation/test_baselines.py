@@ -15,9 +15,9 @@ from bayesmesh.analyses.recommendation.baselines import (
     ease,
     fit_baselines,
     gram_matrix,
+    posterior_mode,
     solve_factors,
 )
-from bayesmesh.analyses.recommendation.by_mode import posterior_mode
 from bayesmesh.data.sources.films import Options, Source
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.fold_in.draws import FILM_LATENTS, choose_runs, read_factors
-from bayesmesh.analyses.recommendation.film_list import list_films
-from bayesmesh.analyses.recommendation.recommended_films import read_watched
+from bayesmesh.analyses.recommendation.film_lists import list_films
+from bayesmesh.analyses.recommendation.named_films import read_watched
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import chunk_file, create_array, open_group
 from bayesmesh.store.posterior.reader import Posterior, open_posterior

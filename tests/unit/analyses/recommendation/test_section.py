@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.recommendation.score_section import (
+from bayesmesh.analyses.recommendation.section import (
     compare_rankings,
 )
 

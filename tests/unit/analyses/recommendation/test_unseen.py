@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.fold_in import users as unseen_users
+from bayesmesh.analyses.fold_in import watches
 from bayesmesh.analyses.fold_in.draws import FactorDraws
 from bayesmesh.analyses.options import RecommendationOptions
+from bayesmesh.analyses.recommendation import held_out
 from bayesmesh.analyses.recommendation.calibration import (
     calibrate,
 )
-from bayesmesh.analyses.recommendation.new_user import hidden_matrix, score_unseen
-from bayesmesh.analyses.recommendation.recommend_films import recommend
-from bayesmesh.analyses.recommendation.score_tables import difference_table
+from bayesmesh.analyses.recommendation.evaluation import recommend
+from bayesmesh.analyses.recommendation.held_out import hidden_matrix, score_unseen
+from bayesmesh.analyses.recommendation.tables import difference_table
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
@@ -121,11 +122,12 @@ def test_lists_of_new_users_beat_popularity_and_do_not_depend_on_tiles_or_cores(
     assert row["low"] < row["difference"] < row["high"]
     assert row["low"] > 0
     np.testing.assert_allclose(row["difference"], difference.mean())
-    monkeypatch.setattr(unseen_users.os, "sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr(watches.os, "sched_getaffinity", lambda pid: {0})
     again = score_unseen(*arguments).rankings["posterior_average"]
     np.testing.assert_array_equal(again.scores.ndcg, average)
     # Other tiles have other random numbers, so the lists agree but for Monte Carlo error.
-    tiled = score_unseen(*arguments, sum_bytes=4 * FILMS * unseen_users.NUM_RUNS * 100).rankings["posterior_average"]
+    monkeypatch.setattr(held_out, "SUM_BYTES", 4 * FILMS * watches.NUM_RUNS * 100)
+    tiled = score_unseen(*arguments).rankings["posterior_average"]
     assert len(tiled.scores.ndcg) == len(average)
     assert abs(tiled.scores.ndcg.mean() - average.mean()) < 0.02
     np.testing.assert_array_equal(tiled.listed.sum(), 10 * len(average))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmesh.analyses.evidence.table import Estimate
 from bayesmesh.analyses.figures.documents import read_csv
-from bayesmesh.analyses.figures.evidence_table import Estimate
 from bayesmesh.errors import ConfigError
 from bayesmesh.report.comparison.evidence import model_probabilities
 from bayesmesh.report.comparison.model_comparison import Feature, compare_models

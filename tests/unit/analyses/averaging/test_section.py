@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.averaging.confusion import read_mistakes, wilson
-from bayesmesh.analyses.averaging.uncertainty import Entropies, entropy, write_cases
+from bayesmesh.analyses.averaging.scores import Entropies, entropy, write_cases
+from bayesmesh.analyses.averaging.section import read_mistakes, wilson
 from bayesmesh.store.arrays import open_group
 
 PROBABILITIES = np.array([[0.9, 0.1, 0.0], [0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.3, 0.4, 0.3]])

@@ -12,16 +12,15 @@ from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import RatingScoresOptions as Options
-from bayesmesh.analyses.rating_scores import hidden_ratings
-from bayesmesh.analyses.rating_scores.baselines import fit_biases, joined
-from bayesmesh.analyses.rating_scores.hidden_ratings import (
+from bayesmesh.analyses.rating_scores import predictions
+from bayesmesh.analyses.rating_scores.predictions import (
     Cells,
     Predicted,
     hidden_cells,
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.scores import Users, holds, resample, score_ratings
+from bayesmesh.analyses.rating_scores.scores import Users, fit_biases, holds, joined, resample, score_ratings
 from bayesmesh.data.shards import Shards
 from bayesmesh.operations.check.posteriors import make_posterior
 from bayesmesh.store.posterior.reader import Posterior
@@ -52,7 +51,7 @@ def test_draws_are_summed_as_numpy_does(
     for name, own in zip(("user", "film", "rating"), cells, strict=True):
         np.testing.assert_array_equal(own, plain[name])
     # Blocks that no number of ratings fills.
-    monkeypatch.setattr(hidden_ratings, "BLOCK_CELLS", 100)
+    monkeypatch.setattr(predictions, "BLOCK_CELLS", 100)
     found = predict_hidden(bound, posterior, cells, 1)
     (z,) = posterior.blocks()
     products = (z["user_embeddings"][:, cells.user] * z["film_embeddings"][:, cells.film]).sum(axis=2)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.options import RecommendationOptions
-from bayesmesh.analyses.recommendation import held_out
+from bayesmesh.analyses.recommendation import held_out, ranking
+from bayesmesh.analyses.recommendation.evaluation import count_watched, recommend
 from bayesmesh.analyses.recommendation.ranking import rank_films
-from bayesmesh.analyses.recommendation.recommend_films import count_watched, recommend
 from bayesmesh.analyses.recommendation.scores import entropy
 from bayesmesh.data.base import Dataset
 
@@ -115,15 +115,15 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
     np.testing.assert_array_equal(scores["popularity"].scores.recall, 1.0)
 
 
-@pytest.mark.parametrize(("accumulator_bytes", "work_bytes", "block_bytes"), [(17 * 4 * 10, 17 * 48, 3000)])
-def test_bounded_blocks_give_the_same_tables(
-    model, posterior, shards, files, accumulator_bytes, work_bytes, block_bytes
-):
+def test_bounded_blocks_give_the_same_tables(model, posterior, shards, files, monkeypatch):
     arguments = (model, shards.spec(), posterior, shards, SETTINGS, files)
     assert recommend(*arguments) == 22
     reference = tables(files)
-    bounds = {"accumulator_bytes": accumulator_bytes, "work_bytes": work_bytes, "block_bytes": block_bytes}
-    assert recommend(*arguments, **bounds) == 22
+    monkeypatch.setattr(held_out, "ACCUMULATOR_BYTES", 17 * 4 * 10)
+    monkeypatch.setattr(ranking, "WORK_BYTES", 17 * 48)
+    for module in (held_out, ranking):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 3000)
+    assert recommend(*arguments) == 22
     for name, table in tables(files).items():
         pd.testing.assert_frame_equal(table, reference[name], rtol=1e-6)
 

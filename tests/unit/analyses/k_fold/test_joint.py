@@ -16,8 +16,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
-from bayesmesh.analyses.k_fold.joint_models import SomeRows
-from bayesmesh.analyses.k_fold.section import build_section
+from bayesmesh.analyses.k_fold.joint import SomeRows
 from bayesmesh.analyses.k_fold.tables import read_folds
 from bayesmesh.analyses.options import KFoldOptions as Options
 from bayesmesh.config.blocks import DataSettings
@@ -125,7 +124,7 @@ def test_folds_have_the_exact_predictive_density_of_their_rows_together(options:
         assert (fold.num_rows, fold.num_training_rows) == (len(row), len(stays))
     np.testing.assert_allclose(scores.elpd, [fold.joint_elpd for fold in folds])
     assert "each fold scored as one" in scores.scheme
-    said = html.unescape(build_section(files).body)
+    said = html.unescape(KFold(Options()).section(files).body)
     assert "The model takes all rows as one" in said
     assert "standard error over 3 folds is itself uncertain" in said
 

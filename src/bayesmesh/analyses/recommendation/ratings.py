@@ -9,36 +9,26 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses.fold_in.draws import FactorDraws, read_factors
-from bayesmesh.analyses.fold_in.ratings import (
-    GivenRatings,
-    RatingScales,
-    expected_ratings,
-    fold_in_run,
-    scales_of,
-)
-from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
-from bayesmesh.analyses.recommendation.film_list_logits import NUM_PROPOSALS, known_user
-from bayesmesh.analyses.recommendation.film_list_request import (
+from bayesmesh.analyses.fold_in.ratings import GivenRatings, RatingScales, expected_ratings, fold_in_run, scales_of
+from bayesmesh.analyses.recommendation.film_lists import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
-    SEED,
-    Asked,
+    NUM_PROPOSALS,
+    FilmList,
     Opened,
-    doubts,
-    draws_of,
+    Request,
+    film_list,
     find_user,
-    list_rows,
+    known_user,
     most_draws,
 )
-from bayesmesh.analyses.recommendation.film_list_text import FilmList
-from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, read_rated
+from bayesmesh.analyses.recommendation.named_films import Scale, find_rated, read_rated
 from bayesmesh.data.base import Column, Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 
 VALUE = "expected rating"
-
 
 READ_BYTES = 2**27
 """Limit on the chunks of draws that are decoded, in bytes: reading more takes most of the time of a list."""
@@ -52,48 +42,45 @@ class Ratings(NamedTuple):
     Attributes:
         num_films: films of the dataset.
         columns: ids, titles and genres of the films, as far as the dataset has them.
-        about: meaning of the numbers in the column of ratings.
+        variable: meaning of the numbers in the column of ratings.
         scales: of the model; those of the prior of new users count only where the ratings have been read.
     """
 
     num_films: int
     columns: Mapping[str, Column]
-    about: Variable
+    variable: Variable
     scales: RatingScales
 
     def in_unit(self, modelled: np.ndarray) -> np.ndarray:
         """Return ratings, or expectations, in the unit of the table."""
-        converted: np.ndarray = modelled * self.about.scale + self.about.mean
+        converted: np.ndarray = modelled * self.variable.scale + self.variable.mean
         return converted
 
 
-def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, asked: Asked) -> FilmList:
-    """Return films for a user of the data, from the user's own draws; see `recommend_user.for_user`."""
+def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, request: Request) -> FilmList:
+    """Return films for a user of the data, from the user's own draws; see `bayesmesh.workflow.stages.recommend.for_user`."""
     options, shards = opened.options, opened.shards
     user = find_user(user_id, list(shards.variables[options.user].levels), layout.experiment)
     # The user's draws already account for the prior, so normal ratings need not be read.
     training = np.zeros(0) if options.likelihood == "gaussian" else shards.read_field(options.rating)
-    ratings = _about(opened, training)
+    ratings = _describe(opened, training)
     is_rated, hidden = (_films_of(opened, user, part, ratings.num_films) for part in ("rows", HELD_OUT))
     posterior = open_posterior(layout.posterior)
     most = most_draws(MAX_DRAWS_OF_KNOWN, ratings.num_films)
     draws = read_factors(posterior, user, most, shared=ratings.scales.shared, read_bytes=READ_BYTES)
-    predictor, expected = known_user(draws), np.empty((draws.num_draws, ratings.num_films), np.float32)
-    for place in range(draws.num_draws):
-        expected[place] = _expected(predictor[place], draws, place, ratings)
-    held = f", {hidden.sum()} more held out" if hidden.any() else ""
-    about = f"User {user_id}: {is_rated.sum()} ratings{held}; {_said(draws, posterior, ratings)}."
-    rows = list_rows(_list(expected, is_rated, asked), ratings.columns, hidden)
-    return FilmList(about, rows, asked.depth, doubts(layout), VALUE, options.film)
+    predictor = known_user(draws)
+    expected = np.stack([_expected(predictor[place], draws, place, ratings) for place in range(draws.num_draws)])
+    who = f"User {user_id}: {is_rated.sum()} ratings"
+    return _list(layout, opened, posterior, request, expected, is_rated, ratings, draws, who, hidden=hidden)
 
 
 def for_rated(
-    layout: ExperimentLayout, opened: Opened, rated: str | Path | Mapping[str, float], asked: Asked
+    layout: ExperimentLayout, opened: Opened, rated: str | Path | Mapping[str, float], request: Request
 ) -> FilmList:
-    """Return films for a new user; see `recommend_user.for_rated`."""
+    """Return films for a new user; see `bayesmesh.workflow.stages.recommend.for_rated`."""
     options = opened.options
     training, hidden = (opened.shards.read_field(options.rating, part) for part in ("rows", HELD_OUT))
-    ratings = _about(opened, training)
+    ratings = _describe(opened, training)
     levels = ratings.scales.levels
     if isinstance(rated, str | Path):
         named = read_rated(Path(rated), options.film, options.rating)
@@ -106,32 +93,33 @@ def for_rated(
     if len(levels):
         modelled = np.searchsorted(scale.levels, values).astype(np.float64)
     else:
-        modelled = (values - ratings.about.mean) / ratings.about.scale
+        modelled = (values - ratings.variable.mean) / ratings.variable.scale
     posterior = open_posterior(layout.posterior)
     most = most_draws(MAX_DRAWS, ratings.num_films)
     draws = read_factors(posterior, None, most, shared=ratings.scales.shared, read_bytes=READ_BYTES)
     given = GivenRatings(films, modelled, np.array([0, len(films)]))
-    expected, accepted = np.empty((draws.num_draws, ratings.num_films), np.float32), []
+    expected, accepted = [], []
     for one in fold_in_run(draws, range(draws.num_draws), given, ratings.scales, NUM_PROPOSALS):
-        expected[one.place] = _expected(one.logits()[0], draws, one.place, ratings)
+        expected.append(_expected(one.logits()[0], draws, one.place, ratings))
         accepted.append(one.acceptance[0])
     is_rated = np.zeros(ratings.num_films, bool)
     is_rated[films] = True
-    about = f"New user: {len(films)} ratings; {_said(draws, posterior, ratings)}."
-    rows = list_rows(_list(expected, is_rated, asked), ratings.columns, np.zeros(ratings.num_films, bool))
-    return FilmList(about, rows, asked.depth, doubts(layout, float(np.mean(accepted))), VALUE, options.film)
+    who, acceptance = f"New user: {len(films)} ratings", float(np.mean(accepted))
+    return _list(
+        layout, opened, posterior, request, np.stack(expected), is_rated, ratings, draws, who, acceptance=acceptance
+    )
 
 
-def _about(opened: Opened, training: np.ndarray) -> Ratings:
+def _describe(opened: Opened, training: np.ndarray) -> Ratings:
     """Describe the ratings of an experiment, given those of the training rows."""
     options, shards = opened.options, opened.shards
     levels = np.zeros(0)
     if options.likelihood == "ordinal":
         levels = np.unique(np.asarray(options.levels or np.unique(training), np.float64))
     sd = float(np.std(training, dtype=np.float64)) if len(training) else 1.0
-    about = shards.variables.get(options.rating, Variable("number"))
+    variable = shards.variables.get(options.rating, Variable("number"))
     num_films = len(shards.variables[options.film].levels)
-    return Ratings(num_films, _columns(shards, options.film), about, scales_of(options, sd, levels))
+    return Ratings(num_films, _columns(shards, options.film), variable, scales_of(options, sd, levels))
 
 
 def _films_of(opened: Opened, user: int, part: str, num_films: int) -> np.ndarray:
@@ -155,20 +143,29 @@ def _columns(shards: Shards, film: str) -> Mapping[str, Column]:
 def _expected(predictor: np.ndarray, draws: FactorDraws, place: int, ratings: Ratings) -> np.ndarray:
     """Return the expected ratings in one draw, in the unit of the table."""
     shared = {name: draws.shared[name][place] for name in ratings.scales.shared}
-    return ratings.in_unit(expected_ratings(predictor, shared, ratings.scales))
+    return ratings.in_unit(expected_ratings(predictor, shared, ratings.scales)).astype(np.float32)
 
 
-def _said(draws: FactorDraws, posterior: Posterior, ratings: Ratings) -> str:
-    """Describe the draws that were read, and how far a rating lies from its expectation."""
-    if len(ratings.scales.levels):
-        return f"{draws_of(draws.num_draws, posterior)}, of expectations"
-    sigma = float(np.mean(draws.shared["sigma"])) * ratings.about.scale
-    noise = f"single ratings vary about them with a standard deviation of {sigma:.2g}"
-    return f"{draws_of(draws.num_draws, posterior)}, of expectations: {noise}"
-
-
-def _list(expected: np.ndarray, is_rated: np.ndarray, asked: Asked) -> list[ListedFilm]:
-    generator = np.random.default_rng(SEED)
-    return list_films(
-        expected, is_rated, asked.num_films, asked.depth, asked.order, generator, lambda values: np.asarray(values)
-    )
+def _list(
+    layout: ExperimentLayout,
+    opened: Opened,
+    posterior: Posterior,
+    request: Request,
+    expected: np.ndarray,
+    is_rated: np.ndarray,
+    ratings: Ratings,
+    draws: FactorDraws,
+    who: str,
+    *,
+    hidden: np.ndarray | None = None,
+    acceptance: float = 1.0,
+) -> FilmList:
+    """Return the list, with a note on how far a single rating lies from its expectation."""
+    note = ", of expectations"
+    if not len(ratings.scales.levels):
+        sigma = float(np.mean(draws.shared["sigma"])) * ratings.variable.scale
+        note += f": single ratings vary about them with a standard deviation of {sigma:.2g}"
+    return film_list(
+        layout, posterior, request, expected, is_rated, ratings.columns, who, hidden=hidden, acceptance=acceptance,
+        note=note, to_value=np.asarray, value=VALUE, item=opened.options.film,
+    )  # fmt: skip

@@ -12,15 +12,8 @@ from arviz_stats import psense
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import SensitivityOptions as Options
-from bayesmesh.analyses.sensitivity.power_scaling import (
-    POWERS,
-    THRESHOLD,
-    _sensitivity,
-    _weights,
-    scale_powers,
-)
-from bayesmesh.analyses.sensitivity.section import THRESHOLD as SHOWN_THRESHOLD
-from bayesmesh.analyses.sensitivity.section import build_section, describe, read_sensitivities, sentences
+from bayesmesh.analyses.sensitivity.analysis import THRESHOLD, Sensitivity, read_sensitivities, sentences
+from bayesmesh.analyses.sensitivity.power_scaling import POWERS, _sensitivity, _weights, scale_powers
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
@@ -58,7 +51,7 @@ def fitted(folder: Path, prior_scale: float, centre: float, num_rows: int) -> tu
 def test_sensitivities_are_those_of_arviz_stats(tmp_path: Path) -> None:
     bound, posterior, x = fitted(tmp_path, 0.5, 3.0, 20)
     path = tmp_path / "sensitivity.csv"
-    said = scale_powers(bound, posterior, Options(), path)
+    scale_powers(bound, posterior, Options(), path)
     found = read_sensitivities(path).set_index("quantity")
     assert list(found.index) == ["difference", "mean[0]", "mean[1]"]
     mean = np.asarray(posterior.array("posterior", "mean")[...])
@@ -72,10 +65,8 @@ def test_sensitivities_are_those_of_arviz_stats(tmp_path: Path) -> None:
         expected = float(psense(tree, group=component)["v"])
         assert found.loc["mean[0]", component] == pytest.approx(expected, rel=1e-6)
     assert (found.loc[["mean[0]", "mean[1]"]] > THRESHOLD).all(axis=None), "a narrow prior far from the data"
-    assert "with prior and data in conflict" in said
-    assert "Prior and data are in conflict about" in build_section(path).body
-    assert describe(path).startswith("prior and data in conflict: mean[")
-    assert THRESHOLD == SHOWN_THRESHOLD
+    assert "Prior and data are in conflict about" in Sensitivity(Options()).section({"sensitivity.csv": path}).body
+    assert Sensitivity(Options()).cell({"sensitivity.csv": path}).startswith("prior and data in conflict: mean[")
 
 
 def test_good_priors_and_weak_data_are_told_apart(tmp_path: Path) -> None:
@@ -83,7 +74,7 @@ def test_good_priors_and_weak_data_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "sensitivity.csv"
     scale_powers(bound, posterior, Options(draws=1000), path)
     assert "the data decide" in " ".join(sentences(read_sensitivities(path)))
-    assert describe(path) == ""
+    assert Sensitivity(Options()).cell({"sensitivity.csv": path}) == ""
     bound, posterior, _ = fitted(tmp_path / "weak", 0.02, 0.0, 2)
     scale_powers(bound, posterior, Options(), path)
     table = read_sensitivities(path)

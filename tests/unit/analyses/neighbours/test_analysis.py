@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.neighbours.cosines import embedding_of, find_neighbours
+from bayesmesh.analyses.neighbours.analysis import embedding_of, find_neighbours
 from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.matrix_factorization import MatrixFactorization

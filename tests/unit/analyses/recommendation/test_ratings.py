@@ -13,8 +13,8 @@ import pytest
 
 import bayesmesh as bm
 from bayesmesh.analyses.options import RatingScoresOptions as Options
+from bayesmesh.analyses.rating_scores.analysis import RatingScores
 from bayesmesh.analyses.rating_scores.scores import score_ratings
-from bayesmesh.analyses.rating_scores.section import build_section
 from bayesmesh.cli import main
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
@@ -134,6 +134,6 @@ def test_users_whom_the_chains_have_not_seen_are_predicted_from_some_of_their_ra
     assert scores.loc["single_draw", "rmse_less_average_low"] > 0
     covered = pd.read_csv("coverage.csv").set_index("probability")["covered"]
     assert 0.87 < covered[0.9] < 0.93
-    section = build_section(files)
+    section = RatingScores(Options()).section(files)
     assert section is not None
     assert "The chains have not seen these" in section.body

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import jax
@@ -15,22 +16,18 @@ import pandas as pd
 from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.fold_in.draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.options import RecommendationOptions as Options
-from bayesmesh.analyses.recommendation import score_tables
-from bayesmesh.analyses.recommendation import tables as recommendation_tables
-from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, read_matrix
-from bayesmesh.analyses.recommendation.by_mode import posterior_mode
+from bayesmesh.analyses.recommendation import tables
+from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, posterior_mode, read_matrix
 from bayesmesh.analyses.recommendation.calibration import Calibration, calibrate
-from bayesmesh.analyses.recommendation.film_logits import KEY, check_inputs
-from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
-from bayesmesh.analyses.recommendation.new_user import hidden_matrix, score_unseen
-from bayesmesh.analyses.recommendation.ranked_lists import Ranked
-from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
+from bayesmesh.analyses.recommendation.held_out import hidden_matrix, score_held_out, score_unseen
+from bayesmesh.analyses.recommendation.ranking import KEY, check_inputs, rank_films
+from bayesmesh.analyses.recommendation.scores import Ranked
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.split import Interactions, UnseenUsers
+from bayesmesh.data.split import Interactions
 from bayesmesh.files import write_text
 from bayesmesh.models.base import Model
-from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior.reader import Posterior
 
 UNSEEN_READ_BYTES = 2**30
 """Limit on the chunks that are decoded for unseen users, in bytes."""
@@ -62,7 +59,7 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
 
 def choose_users(
     num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]
-) -> list[recommendation_tables.RankedUser]:
+) -> list[tables.RankedUser]:
     """Return the most active, the least active and the chosen users, each user once.
 
     Args:
@@ -83,7 +80,7 @@ def choose_users(
     for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
         activity.setdefault(row, kind)
     return [
-        recommendation_tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
+        tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
         for place, (row, kind) in enumerate(activity.items())
     ]
 
@@ -99,8 +96,8 @@ class Scored(NamedTuple):
         num_draws: number of draws of the films, for unseen users.
     """
 
-    rankings: Mapping[str, Ranked]
-    num_known: np.ndarray
+    rankings: Mapping[str, Ranked] = MappingProxyType({})
+    num_known: np.ndarray = np.empty(0, np.int64)
     calibration: Calibration | None = None
     acceptance: np.ndarray = np.empty(0)
     num_draws: int = 0
@@ -110,31 +107,34 @@ def score_users(
     model: Model,
     posterior: Posterior,
     shards: Shards,
+    num_watched: np.ndarray,
     popularity: np.ndarray,
     dtype: str,
     settings: Options,
-    accumulator_bytes: int,
-    block_bytes: int,
 ) -> Scored:
     """Score rankings of held-out films, for users in the chains or for users whom they have not seen."""
-    unseen = shards.unseen()
-    if unseen is None and not isinstance(shards.held_out(), Interactions):
-        return Scored({}, np.empty(0, np.int64))
-    baselines = make_baselines(model, posterior, shards, settings) if settings.baselines else {}
-    if unseen is not None:
-        return _score_unseen(model, posterior, shards, unseen, popularity, settings, baselines)
-    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
-    rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, baselines, **bounds)
-    held_out = shards.held_out()
-    if not rankings or not isinstance(held_out, Interactions):
-        return Scored({}, np.empty(0, np.int64))
-    num_watched, _ = count_watched(shards)
-    num_hidden = np.diff(held_out.indptr)
-    return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0])
+    unseen, held_out = shards.unseen(), shards.held_out()
+    if unseen is None:
+        if not isinstance(held_out, Interactions):
+            return Scored()
+        baselines = fit_rankings(model, posterior, shards, settings)
+        rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, baselines)
+        num_hidden = np.diff(held_out.indptr)
+        return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0]) if rankings else Scored()
+    baselines = fit_rankings(model, posterior, shards, settings)
+    draws = read_factors(posterior, None, settings.draws, read_bytes=UNSEEN_READ_BYTES)
+    scale = _prior_scale(model)
+    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff, baselines)
+    hidden = hidden_matrix(unseen.hidden, np.arange(len(unseen.rows)), len(popularity))
+    calibration = calibrate(draws, (unseen.given > 0) | hidden, scale, SEED, true_logits(shards))
+    num_given = unseen.given[hidden.any(axis=1)].sum(axis=1, dtype=np.int64)
+    return Scored(found.rankings, num_given, calibration, found.acceptance, draws.num_draws)
 
 
-def make_baselines(model: Model, posterior: Posterior, shards: Shards, settings: Options) -> dict[str, Baseline]:
+def fit_rankings(model: Model, posterior: Posterior, shards: Shards, settings: Options) -> dict[str, Baseline]:
     """Fit the baseline rankings, with a posterior mode if the model folds in users and the matrix is small enough."""
+    if not settings.baselines:
+        return {}
     watched = read_matrix(shards)
     baselines = fit_baselines(watched, settings.cutoff, SEED)
     if model.folds_in and math.prod(watched.shape) <= MAX_MODE_CELLS:
@@ -151,26 +151,6 @@ def _prior_scale(model: Model) -> float:
     return float(model.options.prior_scale)  # type: ignore[attr-defined]  # of a model that folds in
 
 
-def _score_unseen(
-    model: Model,
-    posterior: Posterior,
-    shards: Shards,
-    unseen: UnseenUsers,
-    popularity: np.ndarray,
-    settings: Options,
-    baselines: Mapping[str, Baseline],
-) -> Scored:
-    draws = read_factors(posterior, None, settings.draws, read_bytes=UNSEEN_READ_BYTES)
-    scale = _prior_scale(model)
-    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff, baselines)
-    everyone = np.arange(len(unseen.rows))
-    hidden = hidden_matrix(unseen.hidden, everyone, len(popularity))
-    calibration = calibrate(draws, (unseen.given > 0) | hidden, scale, SEED, true_logits(shards))
-    scored = np.flatnonzero(hidden.any(axis=1))
-    num_given = unseen.given[scored].sum(axis=1, dtype=np.int64)
-    return Scored(found.rankings, num_given, calibration, found.acceptance, draws.num_draws)
-
-
 def true_logits(shards: Shards) -> np.ndarray | None:
     """Return the logits of unseen users that generated simulated data, (users, films); None for real data."""
     users, films = shards.unseen_truth(), shards.truth()
@@ -181,16 +161,7 @@ def true_logits(shards: Shards) -> np.ndarray | None:
 
 
 def recommend(
-    model: Model,
-    spec: DataSpec,
-    posterior: Posterior,
-    shards: Shards,
-    settings: Options,
-    files: Mapping[str, Path],
-    *,
-    work_bytes: int = WORK_BYTES,
-    accumulator_bytes: int = ACCUMULATOR_BYTES,
-    block_bytes: int = BLOCK_BYTES,
+    model: Model, spec: DataSpec, posterior: Posterior, shards: Shards, settings: Options, files: Mapping[str, Path]
 ) -> int:
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, and write the tables.
 
@@ -204,7 +175,6 @@ def recommend(
         shards: training matrix, held-out films, titles and genres.
         settings: users, and depths of lists.
         files: paths of the tables.
-        work_bytes, accumulator_bytes, block_bytes: memory limits, see `rank_films` and `score_held_out`.
 
     Returns:
         The number of draws.
@@ -218,31 +188,22 @@ def recommend(
     num_watched, popularity = count_watched(shards)
     columns, dtype = shards.columns, spec.dtype
     users = choose_users(num_watched, settings.users, list(columns.get("user_id", [])))
-    rows = np.array([user.row for user in users])
-    ranking = rank_films(
-        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
-    )
-    scored = score_users(model, posterior, shards, popularity, dtype, settings, accumulator_bytes, block_bytes)
+    ranking = rank_films(model, posterior, shards, np.array([user.row for user in users]), dtype, settings.top)
+    scored = score_users(model, posterior, shards, num_watched, popularity, dtype, settings)
     # By the contract of a source, the column genres has a list for each film.
-    genres = cast(list[list[str]], columns.get("genres", []))
-    of_genres = [
-        recommendation_tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres
-    ]
-    of_users = [
-        recommendation_tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row]))
-        for user in users
-    ]
+    genres = cast("list[list[str]]", columns.get("genres", []))
+    of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
     written = {
-        "top.csv": pd.concat(
-            [recommendation_tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]
+        "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
+        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
+        "users.csv": pd.DataFrame(
+            [tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
         ),
-        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=recommendation_tables.GENRE_COLUMNS),
-        "users.csv": pd.DataFrame(of_users),
-        "scores.csv": score_tables.score_table(scored.rankings, settings.cutoff),
-        "differences.csv": score_tables.difference_table(scored.rankings, SEED),
-        "activity.csv": score_tables.activity_table(scored.rankings, scored.num_known),
-        "calibration.csv": score_tables.calibration_table(scored.calibration),
-        "new_users.csv": score_tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
+        "scores.csv": tables.score_table(scored.rankings, settings.cutoff),
+        "differences.csv": tables.difference_table(scored.rankings, SEED),
+        "activity.csv": tables.activity_table(scored.rankings, scored.num_known),
+        "calibration.csv": tables.calibration_table(scored.calibration),
+        "new_users.csv": tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
     }
     for name, table in written.items():
         write_text(files[name], table.to_csv(index=False))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.predictive_checks.bins import MOST_VARIABLES, bin_columns, bin_levels, bin_numbers
+from bayesmesh.analyses.predictive_checks.columns import MOST_VARIABLES, bin_columns, bin_levels, bin_numbers
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
