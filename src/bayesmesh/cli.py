@@ -80,14 +80,14 @@ VERBS = {
         (option("--check", action="store_true", help="only check whether they are up to date"),),
     ),
     "new": Verb(
-        "write a new model, source, kernel, metric or analysis with its test, or an experiment", "operations.scaffold.new:run",
+        "write a new model, source, kernel, metric or analysis with its test, or an experiment", "operations.scaffold:run_new",
         (
             option("kind", choices=("model", "source", "kernel", "metric", "analysis", "experiment")),
             option("name", metavar="NAME", help="name of the component or the experiment, and of its file"),
         ),
     ),
     "init": Verb(
-        "write a project of your own: configuration, a model, a table, a Snakefile, tests and profiles", "operations.scaffold.init:run",
+        "write a project of your own: configuration, a model, a table, a Snakefile, tests and profiles", "operations.scaffold:run_init",
         (option("folder", type=Path, metavar="FOLDER", help="its folder, named after the project"),),
     ),
     "status": Verb(

@@ -1,4 +1,4 @@
-"""Fetch the files of a source atomically, from a local mirror (``BAYESMESH_MIRROR``) or from the network."""
+"""Fetch the files of a source atomically, from a local mirror (``BAYESMESH_MIRROR``) or from the network, and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ from bayesmesh.store.records.sealed import write_sealed
 PROBE_LIMIT_S = 6.0
 """Time limit of `probe` in seconds, including name resolution and proxies; it leaves time to start within 10."""
 
+MOST_EXPANSION = 200
+"""Largest ratio of the size of large contents to that of their file; zeros reach about 1000."""
+
+LEAST_BYTES = 2**30
+"""Size of arrays below which their expansion is not checked."""
+
+LEAST_TEXT = 2**26
+"""The same for texts, of which all bytes are parsed."""
+
+MOST_PIECE = 2**29
+"""Largest number of bytes that can only be read together, such as a chunk."""
 
 _NO_FILES: Mapping[str, Path] = {}
 
@@ -63,6 +74,31 @@ def verify_file(path: Path, registered: RegisteredFile) -> None:
     found = hash_file(path)
     if found != registered.sha256:
         raise DataError(f"{path}: damaged: expected sha256 {registered.sha256}, found {found}", remedy)
+
+
+def check_size(path: Path, what: str, num_bytes: int, stored: int, piece: int = 0, least: int = LEAST_BYTES) -> None:
+    """Reject contents that expand as no measurements do, or that must be read in too large pieces.
+
+    Args:
+        path: the file.
+        what: its part, for the message.
+        num_bytes: size of the contents, as declared or as read so far.
+        stored: number of bytes of the file in which they are stored.
+        piece: size of the largest part that must be read at once.
+        least: size below which contents may expand.
+
+    Raises:
+        DataError: names the file and the part.
+    """
+    if num_bytes > least and num_bytes > MOST_EXPANSION * stored:
+        raise DataError(
+            f"{path}: {what} would expand from {stored:,} bytes to {num_bytes:,} or more",
+            "if these are data, store them without compression",
+        )
+    if piece > MOST_PIECE:
+        raise DataError(
+            f"{path}: {what} must be read in pieces of {piece:,} bytes", "store it in chunks of a few megabytes"
+        )
 
 
 def probe(url: str, limit_s: float = PROBE_LIMIT_S) -> str:

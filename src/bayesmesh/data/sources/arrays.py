@@ -17,7 +17,7 @@ import zarr
 
 from bayesmesh.data import base
 from bayesmesh.data.base import FIELD_NAME, Dataset, RowArray
-from bayesmesh.data.declared_sizes import check_size
+from bayesmesh.data.fetching import check_size
 from bayesmesh.data.sources.options import ArraysOptions as Options
 from bayesmesh.data.tables.files import without_twins
 from bayesmesh.errors import DataError, suggest

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import unquote
 
-from bayesmesh.data.declared_sizes import LEAST_TEXT, check_size
+from bayesmesh.data.fetching import LEAST_TEXT, check_size
 from bayesmesh.data.tables.columns import is_text
 from bayesmesh.errors import DataError, suggest
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.operations.status import table
+from bayesmesh.operations import status
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue
@@ -29,7 +29,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     (tmp_path / "config" / "config.yaml").write_text("experiments: [listed]\n")
     for name in ("listed", "other", "begun"):
         (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(GOOD)
-    monkeypatch.setattr(table, "read_queue", lambda *_: Queue())
+    monkeypatch.setattr(status, "read_queue", lambda *_: Queue())
     return Plan(str(tmp_path / "config"), str(tmp_path / "results"))
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import read_verdict
-from bayesmesh.operations.status import status_table, table
+from bayesmesh.operations import status
+from bayesmesh.operations.status import status_table
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
@@ -62,7 +63,7 @@ def test_chains_that_are_not_finite_are_named(
     )
     for name in ("bad", "good"):
         (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(f"{EXPERIMENT}gates:\n{gates}")
-    monkeypatch.setattr(table, "read_queue", lambda *_: Queue())
+    monkeypatch.setattr(status, "read_queue", lambda *_: Queue())
     plan = Plan(str(tmp_path / "config"), str(tmp_path / "results"))
     for name in ("bad", "good"):
         layout = plan.layout(name)

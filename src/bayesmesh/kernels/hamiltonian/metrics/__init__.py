@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.config.blocks import HamiltonianSettings
-from bayesmesh.config.registry import refuse_misspelt_names
+from bayesmesh.config.user_code import refuse_misspelt_names
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 

@@ -1,7 +1,8 @@
-"""status: one line per experiment, at every point of its life."""
+"""status: one line per experiment, at every point of its life, shown once or again and again; looking writes nothing."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import NOT_AGAIN
-from bayesmesh.operations.status import status_table, table
+from bayesmesh.operations import status
+from bayesmesh.operations.status import status_table, watch
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.workflow.job_files import job_of
@@ -48,10 +50,10 @@ def _seal(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
 def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
     """The cells of an experiment's line, by column."""
     lines = status_table(plan, now).splitlines()
-    starts = [lines[0].index(title) for title in table.HEADER]
+    starts = [lines[0].index(title) for title in status.HEADER]
     (line,) = [line for line in lines if line.startswith(name + " ")]
     cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
-    return dict(zip(table.HEADER, cells, strict=True))
+    return dict(zip(status.HEADER, cells, strict=True))
 
 
 def _lock(folder: Path, heartbeat: float) -> None:
@@ -217,7 +219,7 @@ QUEUED = {
 @pytest.mark.parametrize("line", QUEUED)
 def test_a_job_in_the_queue_is_the_state(plan: Plan, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     jobs = parse_queue(line.format("/here"), ["listed"], Path("/here"))
-    monkeypatch.setattr(table, "read_queue", lambda *_: Queue(jobs))
+    monkeypatch.setattr(status, "read_queue", lambda *_: Queue(jobs))
     found = row(plan, "listed")
     assert (found["state"], found["where"]) == QUEUED[line]
 
@@ -235,3 +237,32 @@ def test_a_job_that_failed_for_good_is_named_with_its_error(plan: Plan) -> None:
         fetch.log.write_text(log)
         assert "begun       begun " in status_table(plan)
         assert "failed" not in status_table(plan)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_watching_shows_it_again_until_ctrl_c() -> None:
+    calls = []
+
+    def made() -> str:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return f"table {len(calls)}"
+
+    out = Terminal()
+    watch(made, every=0, out=out)
+    assert "table 1" in out.getvalue()
+    assert "table 2" in out.getvalue()
+
+
+def test_looking_changes_nothing(plan: Plan, sample: Callable[..., ChainStore]) -> None:
+    for group in (0, 1):
+        sample(group=group, draws=90)
+    root = Path(plan.results).parent
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    status_table(plan)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
