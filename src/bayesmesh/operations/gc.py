@@ -109,7 +109,7 @@ def _describe(folder: Path) -> Unnamed:
         except StoreError:
             # Damaged chains can be removed as well.
             continue
-        num_draws = max([num_draws, *(c.stop for c in commits if c.phase == "sample")])
+        num_draws = max([num_draws, *(c.num_draws for c in commits)])
         last = max([last, *(float(c.facts.get("committed_at", 0.0)) for c in commits)])
     try:
         is_earlier = read_sealed(folder / "identity.json").get("draws") != DRAWS

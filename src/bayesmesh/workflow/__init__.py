@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from bayesmesh import __version__
 from bayesmesh.errors import ConfigError
@@ -35,13 +35,7 @@ def is_profile_given(words: Sequence[str], environ: Mapping[str, str] = os.envir
     return "SNAKEMAKE_PROFILE" in environ or any(word.split("=")[0] == "--profile" for word in words)
 
 
-class _PathModifier(Protocol):
-    """What Snakemake does to the paths of a module."""
-
-    def modify(self, path: str) -> str: ...
-
-
-def check_use(version: str, paths: _PathModifier) -> None:
+def check_use(version: str, paths: Any) -> None:
     """Check that the workflow and the package fit each other.
 
     Args:
@@ -63,18 +57,12 @@ def check_use(version: str, paths: _PathModifier) -> None:
         )
 
 
-class _Folder(Protocol):
-    """Folder of a file of the workflow, as Snakemake knows it: on this machine, or in a repository."""
-
-    def get_path_or_uri(self, *, secret_free: bool) -> str: ...
-
-
-def find_beside(path: Path | None, rules: _Folder) -> str | None:
+def find_beside(path: Path | None, rules: Any) -> str | None:
     """Return a file of the package as a rule file names it; None for None.
 
     Args:
         path: file of the package, or of the user's.
-        rules: folder of the rule file. In a repository, Snakemake takes every name to be relative to it.
+        rules: folder of the rule file, as Snakemake knows it. In a repository, Snakemake takes every name to be relative to it.
     """
     if path is None:
         return None

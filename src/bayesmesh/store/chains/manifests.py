@@ -114,7 +114,7 @@ def read_manifest(path: Path) -> GroupManifest:
 def missing_draws(path: Path, manifest: GroupManifest, folder: Path, last: Commit | None) -> str:
     """Return one line if the manifest at `path` records more draws than the markers in `folder`, else an empty text."""
     promised = manifest.num_draws if manifest.committed_draws is None else manifest.committed_draws
-    there = last.stop if last is not None and last.phase == "sample" else 0
+    there = last.num_draws if last is not None else 0
     if there >= promised:
         return ""
     return f"{folder / 'commits'}: names {there} draws, though {promised} were committed by {path}: markers were lost"

@@ -105,6 +105,11 @@ class Commit:
         return f"{self.phase}-{self.start:09d}-{self.stop:09d}.json"
 
     @property
+    def num_draws(self) -> int:
+        """Draws of a chain up to this commit; 0 during warmup."""
+        return self.stop if self.phase == "sample" else 0
+
+    @property
     def shards(self) -> dict[str, str]:
         """Shards, relative to their store -> sha256."""
         own = self.checkpoint_files

@@ -178,7 +178,7 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
         last = store.resume()
         if line := missing_draws(layout.sampled(group.name), manifest, folder, last):
             raise StoreError(line, DAMAGE_REMEDY)
-        if last is None or last.phase != "sample" or last.stop < num_draws:
+        if last is None or last.num_draws < num_draws:
             raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", _SAMPLE)
         stores.append(store)
     return stores

@@ -104,7 +104,7 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
         num_draws = settings.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
-            _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
+            _write_manifest(spec, group, program, store, num_draws, None if rule is None else rule.finish(ledger))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 
@@ -139,7 +139,7 @@ def _stop_rule(
 
 def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:
     """Refuse draws that this group has yet to make and that the disk cannot hold; with a stopping rule, only warn."""
-    done = last.stop if last is not None and last.phase == "sample" else 0
+    done = last.num_draws if last is not None else 0
     num_bytes = max(0, spec.sampling.draws - done) * draw_bytes(program)
     if warning := check_disk(num_bytes, spec.layout.folder, is_certain=spec.sampling.stop is None):
         _log.warning("warning: %s", warning)
@@ -184,8 +184,7 @@ def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
     commits = store.commits()
     if not commits:
         return PROGRAMS
-    last = commits[-1]
-    return () if last.phase == "sample" and last.stop >= num_draws else ("segment",)
+    return () if commits[-1].num_draws >= num_draws else ("segment",)
 
 
 class _Programs(dict[str, Callable[..., Any]]):
@@ -226,7 +225,9 @@ def _state_time(ledger: Ledger, commits: Sequence[Commit], num_draws: int) -> No
             ledger.restate(phase, sum(f["seconds"] * share for f, share in used), gradients=gradients, detail=detail)
 
 
-def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:
+def _write_manifest(
+    spec: StageSpec, group: int, program: Program, store: ChainStore, num_draws: int, stop: StopRecord | None
+) -> None:
     """Write the output of the rule: small, last, and without state."""
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
@@ -239,7 +240,7 @@ def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainS
         "is_adjusted": program.kernel.is_adjusted,
         "is_population": program.kernel.are_population(program.num_chains),
         "num_processes": spec.compute.processes,
-        "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
+        "num_draws": num_draws,
         "committed_draws": commits[-1].stop,
         "segment_draws": store.segment_draws,
         "environment": store.record["environment"],

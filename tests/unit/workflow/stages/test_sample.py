@@ -40,7 +40,7 @@ def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home
         is_adjusted=True, statistics={"lp": Statistic("nat", "Log density.")}, are_population=lambda num_chains: False
     )
     program = SimpleNamespace(num_reported=4, num_chains=4, kernel=kernel)
-    _write_manifest(spec, 0, program, store, None)
+    _write_manifest(spec, 0, program, store, 6, None)
     manifest = json.loads(layout.sampled("group-000").read_text())
     assert manifest["changed_environment"] == ["kind: cpu then, H200 now"]
     assert (manifest["committed_draws"], manifest["num_draws"], manifest["divergences"]) == (6, 6, 3)
