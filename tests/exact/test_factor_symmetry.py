@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.models import _factor_symmetry
+from bayesmesh.models import _redraws
 
 USERS, FILMS, WIDTH, SCALE = 6, 3, 2, 0.7
 SHAPES = {
@@ -61,7 +61,7 @@ def smallest_p(after: dict[str, jax.Array]) -> float:
 
 
 def test_logits_stay_and_the_prior_is_left_as_it_is() -> None:
-    before, after = prior_draws(), redraw(_factor_symmetry)
+    before, after = prior_draws(), redraw(_redraws)
     np.testing.assert_allclose(logits(after), logits(before), atol=1e-7)
     for name in SHAPES:
         correlation = np.corrcoef(np.ravel(after[name]), np.ravel(before[name]))[0, 1]
@@ -86,11 +86,11 @@ def test_logits_stay_and_the_prior_is_left_as_it_is() -> None:
     ],
 )
 def test_a_wrong_density_of_the_orbit_is_seen(seed_defect, text: str, replacement: str) -> None:
-    assert not smallest_p(redraw(seed_defect(_factor_symmetry, text, replacement))) >= ALPHA
+    assert not smallest_p(redraw(seed_defect(_redraws, text, replacement))) >= ALPHA
 
 
 def test_draws_of_single_precision_keep_it() -> None:
     latents = {k: v[0].astype(jnp.float32) for k, v in prior_draws().items()}
-    after = _factor_symmetry.redraw_factors(jax.random.key(0), latents, SCALE)
+    after = _redraws.redraw_factors(jax.random.key(0), latents, SCALE)
     assert {k: (v.shape, v.dtype) for k, v in after.items()} == {k: (v.shape, v.dtype) for k, v in latents.items()}
     np.testing.assert_allclose(logits(after), logits(latents), atol=1e-5)

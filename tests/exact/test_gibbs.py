@@ -18,7 +18,7 @@ from scipy import stats
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.kernels import gibbs
 from bayesmesh.kernels.base import Position
-from bayesmesh.models import _factor_symmetry, _level_and_noise, rating_factorization
+from bayesmesh.models import _redraws, rating_factorization
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.rows import lay_out_rows
@@ -132,9 +132,9 @@ def test_latents_and_ratings_are_drawn_from_one_joint_distribution(turns: int) -
 
 
 DEFECTS: dict[str, Any] = {
-    "shifts of biases for which the mean does not make up": (_level_and_noise, 'latents["mean"] - s - t', 'latents["mean"]', "redraw_level"),
-    "noise without its Jacobian": (_level_and_noise, "(num_rows - 1) / 2", "num_rows / 2", "redraw_noise"),
-    "shifts with the prior of the biases for embeddings": (_factor_symmetry, "jnp.broadcast_to(ratio, size - 1)", "jnp.ones(size - 1)", "redraw_factors"),
+    "shifts of biases for which the mean does not make up": (_redraws, 'latents["mean"] - s - t', 'latents["mean"]', "redraw_level"),
+    "noise without its Jacobian": (_redraws, "(num_rows - 1) / 2", "num_rows / 2", "redraw_noise"),
+    "shifts with the prior of the biases for embeddings": (_redraws, "jnp.broadcast_to(ratio, size - 1)", "jnp.ones(size - 1)", "redraw_factors"),
 }  # fmt: skip
 """Name -> module, text and its replacement, and the function that `rating_factorization` takes from the module."""
 

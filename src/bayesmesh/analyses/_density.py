@@ -15,9 +15,7 @@ from jaxtyping import Float
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.models._bijectors import bijector_of
-from bayesmesh.models._latents import align_local
-from bayesmesh.models._volume import log_volume
+from bayesmesh.models._latents import align_local, bijector_of, log_volume
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, CHUNK_DRAWS, Posterior
 

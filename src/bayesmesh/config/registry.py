@@ -30,14 +30,14 @@ _ROOT = Path(__file__).resolve().parent.parent
 PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels", "analysis": "analyses"}
 """Kind of component -> folder of its files, relative to the package."""
 
-_OTHER_FILES = ("base", "options")
+OTHER_FILES = ("base", "options", "targets")
 """Files in these folders that are not components."""
 
 
 def list_components(kind: str) -> list[str]:
     """Return the names of all components of a kind, sorted."""
     folder = _ROOT / PACKAGES[kind]
-    found = {p.stem for p in folder.glob("*.py") if p.stem not in _OTHER_FILES and not p.stem.startswith("_")}
+    found = {p.stem for p in folder.glob("*.py") if p.stem not in OTHER_FILES and not p.stem.startswith("_")}
     if kind in ("analysis", "model"):
         found |= {p.parent.name for p in folder.glob(f"*/{kind}.py")}
     return sorted(found)
@@ -54,7 +54,7 @@ def component_path(kind: str, name: str) -> Path:
     file = _ROOT / PACKAGES[kind] / f"{name}.py"
     found = file if os.path.isfile(file) else file.with_suffix("") / f"{kind}.py"
     # Listing all files would take longer, and planning asks for the components of every job.
-    if not (name.isidentifier() and name not in _OTHER_FILES and name[0] != "_" and os.path.isfile(found)):
+    if not (name.isidentifier() and name not in OTHER_FILES and name[0] != "_" and os.path.isfile(found)):
         raise ConfigError(f"unknown {kind} '{name}': {suggest(name, list_components(kind))}")
     return found
 

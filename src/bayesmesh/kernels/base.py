@@ -220,7 +220,6 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     def num_iterations(self, state: State) -> Int[Array, ""] | None:
         """Return the state's iteration counter, a number that all chains share; None, the default, if it has no counter."""
-        del state
         return None
 
     def at_iteration(self, state: State, number: Int[Array, ""]) -> State:
@@ -229,7 +228,6 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         The program passes the `num_iterations` of one dataset to all datasets, which share it. A branch that depends on it
         is then skipped, rather than computed for every dataset and discarded.
         """
-        del number
         return state
 
     @abstractmethod
@@ -245,7 +243,6 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
         It is also called after warmup, and must then return the state and info that it is given. By default, chains stay where they are.
         """
-        del adaptation
         return state, info
 
     @abstractmethod

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bayesmesh.kernels.adaptation.pooling import mean_over
-from bayesmesh.kernels.adaptation.step_size import averaged_step_size
+from bayesmesh.kernels.adaptation.step_size import averaged_step_size, mean_over
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Target

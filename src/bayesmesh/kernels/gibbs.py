@@ -17,7 +17,7 @@ from bayesmesh.kernels.base import CHAIN, POSITION, Kernel, Position, Statistic,
 from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS
 from bayesmesh.kernels.options import GibbsOptions as Options
-from bayesmesh.kernels.targets.normal import normals_of
+from bayesmesh.kernels.targets import normals_of
 
 
 class GibbsState(NamedTuple):
@@ -60,7 +60,6 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
 
     def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> GibbsState:
         """Return the state at a position; needs one pass and no randomness."""
-        del key
         log_prior, log_likelihood, _ = target.log_density(position)
         return GibbsState(position, log_prior, log_likelihood)
 
@@ -68,7 +67,6 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
         self, key: Key[Array, " chain"], state: GibbsState, target: Target, tuning: tuple[()]
     ) -> tuple[GibbsState, GibbsInfo]:
         """Redraw along unidentified directions, then draw every group and all else, `rounds` times."""
-        del tuning
         normals, rounds = normals_of(target), self.options.rounds
 
         def one_round(number: Int[Array, ""], position: Position) -> Position:
@@ -86,19 +84,16 @@ class Gibbs(Kernel[GibbsState, tuple[()], GibbsInfo, tuple[()]]):
 
     def init_adaptation(self, state: GibbsState, target: Target) -> tuple[()]:
         """Return nothing."""
-        del state, target
         return ()
 
     def adapt(
         self, adaptation: tuple[()], before: GibbsState, after: GibbsState, info: GibbsInfo, target: Target
     ) -> tuple[()]:
         """Return nothing."""
-        del adaptation, before, after, info, target
         return ()
 
     def tuning(self, adaptation: tuple[()], is_adapting: Bool[Array, ""] | bool) -> tuple[()]:
         """Return nothing."""
-        del adaptation, is_adapting
         return ()
 
     def state_axes(self) -> GibbsState:

@@ -22,18 +22,17 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.trajectory_length import halton
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import COORDINATES, POSITION, Position, Target
-from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
-from bayesmesh.kernels.hamiltonian.rotation import place_in_normal, run_split_trajectory
+from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode, normal_of
 from bayesmesh.kernels.hamiltonian.trajectory import (
     STATISTICS,
     HamiltonianInfo,
     HamiltonianState,
     SplitPoint,
+    place_in_normal,
+    run_split_trajectory,
     run_trajectory,
 )
 from bayesmesh.kernels.options import HmcOptions as Options
-
-_NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\n  or use integrator: leapfrog"
 
 
 class Hmc(HamiltonianKernel[HamiltonianInfo]):
@@ -107,7 +106,6 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> Any:
         """Return the mean of the normal, if trajectories are exact in one."""
-        del is_adapting
         return adaptation.extra
 
     def extra_axes(self) -> Any:
@@ -121,10 +119,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
 
 
 def _normal_of(target: Target) -> NormalAtMode:
-    found: NormalAtMode | None = getattr(target, "normal", None)
-    if found is None:
-        raise ConfigError("key 'kernel.integrator': split needs a mode, and the chains start elsewhere", _NORMAL_REMEDY)
-    return found
+    return normal_of(target, "key 'kernel.integrator': split", "use integrator: leapfrog")
 
 
 def _without_chain(position: Position) -> Position:

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
-from bayesmesh.kernels.adaptation.windows import settled_begin
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup, settled_begin
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
@@ -103,7 +102,6 @@ class Nuts(HamiltonianKernel[NutsInfo]):
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
         """Return the target acceptance, which a step only records."""
-        del is_adapting
         return self.target_acceptance(cast(jax.Array, adaptation.extra))
 
     def step(

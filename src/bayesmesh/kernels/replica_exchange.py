@@ -13,8 +13,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bayesmesh.kernels.adaptation.pooling import mean_over
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
+from bayesmesh.kernels.adaptation.step_size import (
+    StepSizeState,
+    init_step_size,
+    mean_over,
+    step_size_in_use,
+    update_step_size,
+)
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
 from bayesmesh.kernels.hamiltonian.random_numbers import fold
@@ -130,7 +135,6 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         self, adaptation: Warmup, before: HamiltonianState, info: ExchangeInfo, counts: Bool[Array, " chain"]
     ) -> StepSizeState:
         """Adapt the step size of the hot chains."""
-        del before, counts
         acceptance = mean_over(info.hot_acceptance_rate, jnp.isfinite(info.hot_lp))
         return update_step_size(adaptation.extra, acceptance, self.options.target_acceptance)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bayesmesh.kernels.adaptation.pooling import mean_over
+from bayesmesh.kernels.adaptation.step_size import mean_over
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import CHAIN, Statistic, Target
 from bayesmesh.kernels.chees import Chees

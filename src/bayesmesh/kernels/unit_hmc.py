@@ -17,15 +17,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bayesmesh.kernels.adaptation.pooling import mean_over
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
+from bayesmesh.kernels.adaptation.step_size import (
+    StepSizeState,
+    init_step_size,
+    mean_over,
+    step_size_in_use,
+    update_step_size,
+)
 from bayesmesh.kernels.adaptation.trajectory_length import halton
-from bayesmesh.kernels.adaptation.windows import is_window_end
+from bayesmesh.kernels.adaptation.warmup import is_window_end
 from bayesmesh.kernels.base import CHAIN, COORDINATES, POSITION, SCALAR, Axes, Kernel, Position, Statistic, Target
 from bayesmesh.kernels.hamiltonian.random_numbers import fold
 from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATISTICS, over_chains
 from bayesmesh.kernels.options import UnitHmcOptions as Options
-from bayesmesh.kernels.targets.unit import Conditional, Units, UnitScale, units_of
+from bayesmesh.kernels.targets import Conditional, Units, UnitScale, units_of
 
 _LEAST = 0.8
 """Units that accept less than this fraction of the target get smaller scales. It is below 1 because units differ: if each
@@ -176,7 +181,6 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
 
     def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> UnitState:
         """Return the state at a position; needs one gradient and no randomness."""
-        del key
         log_prior, log_likelihood, _ = target.log_density(position)
         return UnitState(position, log_prior, log_likelihood, jnp.zeros((), jnp.int32))
 
@@ -238,7 +242,6 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
 
         The inflation follows Robbins and Monro 1951: it grows while a unit's acceptance is below a share of the target.
         """
-        del before
         counts = jnp.isfinite(info.lp)
         acceptance = jax.vmap(lambda a: mean_over(a, counts), in_axes=1)(info.group_acceptance)
         step_size = update_step_size(adaptation.step_size, acceptance, self.options.target_acceptance)

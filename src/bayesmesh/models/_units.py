@@ -68,7 +68,6 @@ class ByUnit:
             rows: data of a tile of rows.
             is_row: False for padding, which does not contribute.
         """
-        del latents, rows, is_row
         return {}
 
     def redraw_rest(self, key: Key[Array, ""], latents: Arrays, sums: Arrays) -> Arrays:
@@ -79,7 +78,6 @@ class ByUnit:
             latents: one draw, float64, with the prior's shapes.
             sums: `rest_sums` over all rows.
         """
-        del key, sums
         return latents
 
     def unit_likelihood(
@@ -107,7 +105,6 @@ class ByUnit:
         Outcomes times linear predictors are such a part; it is computed once per trajectory. None, the default, if there
         is no such part. The arguments are those of `unit_likelihood`.
         """
-        del group, latents, rows, is_row
         return None
 
     def unit_prior(self, group: str, latents: Arrays) -> Float[Array, " unit"]:
@@ -147,5 +144,4 @@ class ByUnit:
 
         For directions that the data do not identify, along which the posterior is the prior.
         """
-        del key
         return latents

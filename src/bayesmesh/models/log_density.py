@@ -27,8 +27,7 @@ from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._bijectors import Maps
-from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
+from bayesmesh.models._latents import Maps, Matrices, find_matrices
 from bayesmesh.models._priors import distribution_of
 from bayesmesh.models.base import (
     Axis,
@@ -96,7 +95,7 @@ class LogDensity(Model):
         if own.test_point is not None:
             _check_point(own.test_point, own.support)
         for key, arguments in _ARGUMENTS.items():
-            if (function := own.model_dump(include={key})[key]) is not None:
+            if (function := getattr(own, key)) is not None:
                 check_arguments(f"model.{key}", function, arguments)
 
     @property
@@ -112,16 +111,16 @@ class LogDensity(Model):
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the axes named in the options, with the levels and columns of the data, and the axes of correlations."""
         named = {latent: tuple(map(self._axis, names)) for latent, names in self.options.axes.items()}
-        return {**matrix_axes(*self._matrices, named), **named}
+        return {**self._matrices.axes(named), **named}
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
-        """Shapes of the latents, and the summaries of matrices; both are empty where there can be none."""
+    def _matrices(self) -> Matrices:
+        """The summaries of matrices; empty where there can be none."""
         options = self.options
         if options.summary_function is not None or options.prior is not None:
-            return {}, {}
+            return Matrices()
         shapes = jax.eval_shape(lambda: dict(self.prior(self.spec).sample(seed=jax.random.key(0))))
-        return shapes, find_matrices(shapes, lambda: self.prior(self.spec))
+        return find_matrices(shapes, lambda: self.prior(self.spec))
 
     def _axis(self, name: str) -> Axis:
         about = self.spec.variables.get(name)
@@ -188,7 +187,7 @@ class LogDensity(Model):
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return those of the user's function, or all latents; for a Cholesky factor of a correlation, the correlations."""
         if self.options.summary_function is None:
-            return summarise(latents, self._matrices[1])
+            return self._matrices.summaries(latents)
         found: Latents = load_function(self.options.summary_function)(latents, {k: v[0] for k, v in rows.items()})
         return found
 

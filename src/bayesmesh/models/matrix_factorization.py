@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._factor_symmetry import redraw_factors
-from bayesmesh.models._gpu import GpuPath
-from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, Rows, Shown
+from bayesmesh.models._redraws import redraw_factors
+from bayesmesh.models.base import DataSpec, GpuPath, Latents, Model, Predictive, Prior, Rows, Shown
 from bayesmesh.models.options import MatrixFactorizationOptions as Options
 
 tfd = tfp.distributions
@@ -114,7 +113,6 @@ class MatrixFactorization(Model):
         self, group: str, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"], *, with_value: bool
     ) -> tuple[Float[Array, " unit"] | None, Latents]:
         """Return minus the log normalisers of each user's row, or of each film's column, and their gradient."""
-        del rows
         user_side, film_side = _sides(latents)
         # Padding is a user whose logits are all 0.
         user_side = user_side * is_row[:, None].astype(user_side.dtype)
@@ -169,7 +167,6 @@ class MatrixFactorization(Model):
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return a Bernoulli distribution for every cell of each row."""
-        del inputs
         return tfd.Bernoulli(logits=self.logits(latents))
 
     def outcome(self, rows: Rows) -> Int[Array, "rows films"]:

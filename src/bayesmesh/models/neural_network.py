@@ -18,7 +18,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._class_labels import check_labels
+from bayesmesh.models._outcomes import check_labels
 from bayesmesh.models.base import DataSpec, Latents, Model, Predictive, Prior, ReadBlocks, Rows
 from bayesmesh.models.options import NeuralNetworkOptions as Options
 

@@ -2,6 +2,10 @@
 
 The model of TensorFlow Probability's tutorial "Distributed inference with JAX" (weights and biases N(0, 1), pixels
 divided by 255), for any table of non-negative features and class labels.
+
+On a GPU, matrices of bytes are multiplied on tensor cores, with exact terms and float32 sums. bfloat16 holds every byte
+exactly, and a float32 number is the sum of three bfloat16 numbers, so three bfloat16 products with float32 sums give the
+product (after Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores").
 """
 
 from __future__ import annotations
@@ -10,16 +14,18 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Integer
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models import _byte_products
-from bayesmesh.models._class_labels import check_labels
+from bayesmesh.models._outcomes import check_labels
 from bayesmesh.models.base import Axis, DataSpec, Latents, Model, Predictive, Prior, ReadBlocks, Rows, Shown
 from bayesmesh.models.options import SoftmaxRegressionOptions as Options
 
 tfd = tfp.distributions
+
+_BLOCK_ROWS = 4096
+"""Rows of a partial sum: tensor cores truncate sums instead of rounding them, which would bias a long sum."""
 
 
 class SoftmaxRegression(Model):
@@ -36,7 +42,6 @@ class SoftmaxRegression(Model):
     @classmethod
     def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
         """Check that every label is one of the classes."""
-        del options
         check_labels("label", int(spec.constants["num_classes"]), read_blocks)
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
@@ -85,15 +90,15 @@ class SoftmaxRegression(Model):
     ) -> tuple[Float[Array, ""], Latents]:
         """Multiply pixels and weights on the tensor cores, where features are bytes."""
         features, weights = rows["features"], latents["weights"]
-        if not _byte_products.are_bytes(features) or weights.dtype != jnp.float32:
+        if not are_bytes(features) or weights.dtype != jnp.float32:
             return self.log_likelihood_and_gradient(latents, rows, is_row)
         scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
-        logits = _byte_products.times(features, weights) * scale + latents["biases"][None]
+        logits = byte_product(features, weights) * scale + latents["biases"][None]
         log_shares = jax.nn.log_softmax(logits)
         is_label = self.outcome(rows)[:, None] == jnp.arange(logits.shape[1])[None]
         by_row = jnp.sum(jnp.where(is_label, log_shares, 0), axis=1)
         residual = jnp.where(is_row[:, None], is_label - jnp.exp(log_shares), 0)
-        gradient = {"weights": _byte_products.transposed_times(features, residual) * scale, "biases": residual.sum(0)}
+        gradient = {"weights": transposed_byte_product(features, residual) * scale, "biases": residual.sum(0)}
         return jnp.sum(jnp.where(is_row, by_row, 0), dtype=jnp.float64), {k: gradient[k] for k in latents}
 
     def observed_information(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Mapping[str, Latents]:
@@ -129,3 +134,53 @@ class SoftmaxRegression(Model):
         """Return the quantities that the likelihood identifies: logits and biases less their mean over classes."""
         logits, biases = self._logits(latents, rows), latents["biases"]
         return {"logits": logits - logits.mean(-1, keepdims=True), "biases": biases - biases.mean()}
+
+
+def are_bytes(values: Array) -> bool:
+    """Return whether bfloat16 represents every value of the array's dtype."""
+    return values.dtype in (jnp.uint8, jnp.int8)
+
+
+def byte_product(values: Integer[Array, "rows k"], factor: Float[Array, "k n"]) -> Float[Array, "rows n"]:
+    """Return the product of bytes and float32 numbers.
+
+    Sums over columns are not split: each block of columns would write the product once more. Over the 784 pixels of
+    MNIST, the relative error of the gradient is 5e-6.
+    """
+    return _add_parts(_dot(values, _in_three(factor), ((1,), (0,)), ((), ())))
+
+
+def transposed_byte_product(values: Integer[Array, "rows k"], factor: Float[Array, "rows n"]) -> Float[Array, "k n"]:
+    """Return the product of the transposed bytes and float32 numbers, summed in blocks of rows."""
+    rows = len(values)
+    blocks = max(1, -(-rows // _BLOCK_ROWS))
+    each = -(-rows // blocks)
+
+    def cut(x: Array) -> Array:
+        return jnp.pad(x, ((0, blocks * each - rows), (0, 0))).reshape(blocks, each, x.shape[1])
+
+    partial = _dot(cut(values), cut(_in_three(factor)), ((1,), (1,)), ((0,), (0,)))
+    return _add_parts(partial.sum(0))
+
+
+def _in_three(factor: Float[Array, "m n"]) -> Float[Array, "m parts"]:
+    """Return three bfloat16 matrices side by side whose sum is the factor."""
+    # The compiler might optimise away a conversion there and back.
+    high = jax.lax.reduce_precision(factor, exponent_bits=8, mantissa_bits=7)
+    middle = jax.lax.reduce_precision(factor - high, exponent_bits=8, mantissa_bits=7)
+    return jnp.concatenate([high, middle, factor - high - middle], axis=-1).astype(jnp.bfloat16)
+
+
+def _dot(left: Array, right: Array, contracted: tuple[tuple[int], tuple[int]], batch: tuple[tuple[int, ...], tuple[int, ...]]) -> Array:  # fmt: skip
+    # XLA has no such product on CPUs, where the tests run.
+    narrow = jnp.bfloat16 if jax.default_backend() == "gpu" else jnp.float32
+    numbers = (contracted, batch)
+    return jax.lax.dot_general(
+        left.astype(narrow), right.astype(narrow), numbers, preferred_element_type=jnp.float32
+    )  # fmt: skip
+
+
+def _add_parts(product: Float[Array, "m parts"]) -> Float[Array, "m n"]:
+    """Return the sum of the three products, the smallest first."""
+    high, middle, low = jnp.split(product, 3, axis=-1)
+    return low + middle + high

@@ -17,9 +17,8 @@ from jax.sharding import Mesh
 from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.laplace import Curvature
+from bayesmesh.kernels.hamiltonian.laplace import Curvature, split_triangle
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.triangle import split
 from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import place
@@ -167,7 +166,7 @@ class Gradient:
         if case["metric"] == "dense":
             assert shapes.shared is not None  # all weights are shared
             (size,) = shapes.shared.shape
-            factor = split(jnp.triu(jnp.full((size, size), 1e-3, jnp.float32)))
+            factor = split_triangle(jnp.triu(jnp.full((size, size), 1e-3, jnp.float32)))
             made = Curvature(jnp.arange(size, dtype=jnp.int32), factor, None, None, None)
             # Where the state of a kernel has it: otherwise every call would copy it to all devices.
             axes = load_metric("curvature", program.kernel.options).data_axes()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.kernels.base import Density, Position, Target
-from bayesmesh.kernels.targets.unit import UnitDensity, UnitScale
+from bayesmesh.kernels.targets import UnitDensity, UnitScale
 from bayesmesh.kernels.unit_hmc import Options, UnitHmc, UnitTuning
 
 CHAINS, UNITS, WARMUP = 2, 6, 60

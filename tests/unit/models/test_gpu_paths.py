@@ -16,7 +16,7 @@ import pytest
 
 from bayesmesh.config.blocks import ComputeSettings, MeshSettings
 from bayesmesh.config.registry import list_components, load_component
-from bayesmesh.models import _byte_products, _fused_cells
+from bayesmesh.models import _fused_cells, softmax_regression
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import sharding as program_sharding
 from bayesmesh.sampling.density.costs import cost_of_gradient
@@ -188,21 +188,21 @@ def test_whole_programs_take_the_path(case, monkeypatch, initial) -> None:
 def test_three_parts_are_a_float32_number() -> None:
     """Each is a bfloat16 number: the last 16 bits are zero, and nothing is left over."""
     values = jnp.asarray(np.random.default_rng(1).standard_normal((40, 3)) * 10.0 ** np.arange(-6, 6, 4), jnp.float32)
-    parts = jnp.split(_byte_products._in_three(values), 3, axis=-1)
+    parts = jnp.split(softmax_regression._in_three(values), 3, axis=-1)
     assert all(part.dtype == jnp.bfloat16 for part in parts)
     np.testing.assert_array_equal(sum(part.astype(jnp.float64) for part in parts), values.astype(jnp.float64))
 
 
 def test_products_of_bytes_are_exact_and_blocks_of_rows_join(monkeypatch) -> None:
     generator = np.random.default_rng(2)
-    monkeypatch.setattr(_byte_products, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(softmax_regression, "_BLOCK_ROWS", 7)
     values = jnp.asarray(generator.integers(0, 256, (23, 5)), jnp.uint8)
     left, right = generator.integers(-99, 99, (5, 4)), generator.integers(-99, 99, (23, 4))
     # Whole numbers have exact float32 sums here.
     np.testing.assert_array_equal(
-        _byte_products.times(values, jnp.asarray(left, jnp.float32)), np.asarray(values, int) @ left
+        softmax_regression.byte_product(values, jnp.asarray(left, jnp.float32)), np.asarray(values, int) @ left
     )
-    product = _byte_products.transposed_times(values, jnp.asarray(right, jnp.float32))
+    product = softmax_regression.transposed_byte_product(values, jnp.asarray(right, jnp.float32))
     np.testing.assert_array_equal(product, np.asarray(values, int).T @ right)
-    assert _byte_products.are_bytes(values)
-    assert not _byte_products.are_bytes(values.astype(jnp.uint16))
+    assert softmax_regression.are_bytes(values)
+    assert not softmax_regression.are_bytes(values.astype(jnp.uint16))

@@ -16,7 +16,7 @@ from bayesmesh.analyses.fold_in.ratings import expected_ratings, scales_of
 from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
-from bayesmesh.models._ordered import log_mass
+from bayesmesh.models._outcomes import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.rows import lay_out_rows

@@ -164,7 +164,7 @@ def expected_ratings(predictor: np.ndarray, shared: Mapping[str, np.ndarray], sc
 
 
 def cutpoints(baseline: Float[np.ndarray, " levels"]) -> Float[np.ndarray, " cutpoints"]:
-    """Return the cutpoints of cumulative logits, float64, as `bayesmesh.models._ordered` does."""
+    """Return the cutpoints of cumulative logits, float64, as `bayesmesh.models._outcomes` does."""
     wide = np.asarray(baseline, np.float64)
     below, above = np.cumsum(wide), np.cumsum(wide[::-1])[::-1]
     return np.log(below[:-1]) - np.log(above[1:])

@@ -57,3 +57,12 @@ def step_size_in_use(state: StepSizeState, is_adapting: Bool[Array, ""] | bool) 
 def averaged_step_size(state: StepSizeState) -> Float[Array, "*chain"]:
     """Return the step size to keep, float64."""
     return jnp.exp(state.log_step_average)
+
+
+def mean_over(statistic: Float[Array, " chain"], counts: Bool[Array, " chain"]) -> Float[Array, ""]:
+    """Return the mean over the chains that count, () float64; 0 if none does.
+
+    >>> float(mean_over(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([True, False, True])))
+    0.75
+    """
+    return jnp.sum(jnp.where(counts, statistic, 0.0)) / jnp.maximum(jnp.sum(counts), 1)

@@ -5,8 +5,8 @@ replaced when the window closes; the search for the step size then restarts from
 
 In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that every chain travels to
 the typical set as fast as its surroundings permit. Afterwards all share the median. Such a kernel does not adapt to chains
-far below the others or to chains that do not move: see `adaptation.pooling`. A kernel with `restarts_chains` moves chains in a
-mode of negligible mass to the positions of others: see `adaptation.restarts`.
+far below the others or to chains that do not move: see `near_others` and `is_moving`. A kernel with `restarts_chains` moves chains in a
+mode of negligible mass to the positions of others: see `lost_chains`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,40 @@ from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.kernels.adaptation.pooling import is_moving, mean_over, near_others, update_running
-from bayesmesh.kernels.adaptation.restarts import (
+from bayesmesh.kernels.adaptation.lost_chains import (
     FEWEST_DRAWS,
     SEEN_AXES,
     Seen,
     choose_sources,
     init_seen,
+    is_moving,
+    near_others,
+    update_running,
     update_seen,
 )
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
-from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
+from bayesmesh.kernels.adaptation.step_size import (
+    StepSizeState,
+    init_step_size,
+    mean_over,
+    step_size_in_use,
+    update_step_size,
+)
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target, keep_computed
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_estimate, check_maps, check_update
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric, check_arrays, check_maps
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
+
+EARLY_FRACTION = 0.2
+"""End of the early phase, as a fraction of warmup; also the end of a window."""
+
+_FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
+"""Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
+
+_SETTLED = _FRACTIONS[_FRACTIONS.index(EARLY_FRACTION) + 1]
+"""End of the first window after the early phase, as a fraction of warmup."""
 
 _RESTART_SHRINKAGE = 2.0
 """Shrinkage of the step size after a window; it is already close, so larger values would waste gradients."""
@@ -91,7 +108,6 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
         """Return the state at a position; needs one gradient and no randomness."""
-        del key
         return init_state(position, target)
 
     def num_iterations(self, state: HamiltonianState) -> jax.Array:
@@ -138,7 +154,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         # A metric leaves out chains whose gradient is not finite.
         gradient = jax.tree.map(lambda g: jnp.where(over_chains(is_near, g), g, jnp.nan), after.gradient)
         estimate = self.metric.update_estimate(adaptation.estimate, after.position, gradient)
-        estimate = check_update(self.metric, estimate, adaptation.estimate)
+        remedy = "return the arrays that init_estimate() returns: as many, with their shapes and dtypes"
+        check_arrays(self.metric, "update_estimate", estimate, adaptation.estimate, remedy)
         closes = is_window_end(after.num_steps, self.num_adaptive)
         return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
 
@@ -184,7 +201,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
         learnt = self.metric.estimate(adaptation.estimate)
-        check_estimate(self.metric, learnt, adaptation.metric)
+        remedy = "return the arrays that init() and start() return: as many, with their shapes and dtypes"
+        check_arrays(self.metric, "estimate", learnt, adaptation.metric, remedy)
         # Non-finite numbers would break every chain: keep the metric until a window gives a better one.
         is_finite = jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(learnt)]).all()
         metric = jax.lax.cond(is_finite, lambda new, old: new, lambda new, old: old, learnt, adaptation.metric)
@@ -206,7 +224,6 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def target_acceptance(self, extra: Any) -> float | jax.Array:
         """Return the acceptance that the step size is adapted to, () float64: the option, unless `extra` says otherwise."""
-        del extra
         return cast(float, self.options.target_acceptance)
 
     def init_extra(self) -> Any:
@@ -215,17 +232,14 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: Info, counts: jax.Array) -> Any:
         """Return `adaptation.extra` after one transition; `counts` says which chains count, (chain,) bool."""
-        del before, info, counts
         return adaptation.extra
 
     def restart_extra(self, extra: Any, shrinkage: float) -> Any:
         """Return `Warmup.extra` after a change of the metric; `shrinkage` is that of restarted step sizes."""
-        del shrinkage
         return extra
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> Any:
         """Return the tuning of a step from `adaptation.extra`."""
-        del adaptation, is_adapting
         return ()
 
     def extra_axes(self) -> Any:
@@ -242,3 +256,49 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         step_size: StepSizeState = jax.tree.map(lambda _: axes, jax.eval_shape(init_step_size, 1.0))
         seen = SEEN_AXES if self._watches_chains else ()
         return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes(), seen)
+
+
+def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
+    """Return the iteration counts at which windows close, int32, non-decreasing; counts below 2 close none.
+
+    >>> window_ends(100).tolist()
+    [5, 10, 20, 35, 55, 80]
+    """
+    return jnp.round(jnp.asarray(_FRACTIONS) * num_warmup).astype(jnp.int32)
+
+
+def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
+    """Return the number of iterations of the early phase, () int32.
+
+    >>> int(early_end(100))
+    20
+    """
+    return jnp.round(jnp.asarray(EARLY_FRACTION) * num_warmup).astype(jnp.int32)
+
+
+def settled_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
+    """Return the number of iterations after which the metric is estimated from the posterior, () int32, at the end of a window.
+
+    >>> int(settled_begin(100))
+    35
+    """
+    return jnp.round(jnp.asarray(_SETTLED) * num_warmup).astype(jnp.int32)
+
+
+def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
+    """Return whether lost chains restart after `count` iterations, () bool: at ends of windows from the early phase on.
+
+    During the rest of warmup they diverge from the chains whose positions they took.
+
+    >>> [count for count in range(101) if is_restart(jnp.asarray(count), 100)]
+    [20, 35, 55, 80]
+    """
+    return is_window_end(count, num_warmup) & (count >= early_end(num_warmup))
+
+
+def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
+    """Return whether a window closes after `count` iterations, () bool.
+
+    A window of a single iteration carries no information about scale.
+    """
+    return (count >= 2) & jnp.isin(count, window_ends(num_warmup))

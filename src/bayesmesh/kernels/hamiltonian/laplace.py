@@ -3,6 +3,10 @@
 Columns of the Hessian are Hessian-vector products: gradients differentiated along a direction, many directions at a time.
 A block-diagonal Hessian needs only as many directions as its largest block has coordinates, because one direction may have
 a component in every block (Curtis, Powell and Reid 1974, "On the estimation of sparse Jacobian matrices").
+
+A large triangular factor is stored in blocks of columns that end at the diagonal, so that hardly any of its zeros are stored.
+Products with it read half of the bytes and take half of the operations of those with a square matrix. For 7,850 rows and few
+vectors, reading the matrix takes most of the time, and the order of the operands decides how fast it is read.
 """
 
 from __future__ import annotations
@@ -18,8 +22,6 @@ from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position, Target, map_parts
-from bayesmesh.kernels.hamiltonian import triangle
-from bayesmesh.kernels.hamiltonian.triangle import Columns
 
 MOST_COORDINATES = 10_000
 """Most shared coordinates outside declared blocks whose covariance is stored: 220 MB in float32."""
@@ -30,6 +32,11 @@ _NEWTON_STEPS = 12
 _TANGENTS = 64
 """Directions that are differentiated at a time."""
 
+_WIDTH = 1024
+"""Columns of a block. A matrix with no more columns is stored as one square."""
+
+Columns = tuple[jax.Array, ...]
+"""Blocks (height, width): each holds the columns after those of the previous block, down to the diagonal."""
 
 Once = Callable[[Callable[[jax.Array], Columns], jax.Array], Columns]
 """Calls a function with an array."""
@@ -38,13 +45,6 @@ Once = Callable[[Callable[[jax.Array], Columns], jax.Array], Columns]
 def call_here(function: Callable[[jax.Array], Columns], argument: jax.Array) -> Columns:
     """Apply a function to an array, on every device."""
     return function(argument)
-
-
-OfDense = Callable[[Columns, jax.Array], jax.Array]
-"""Applies a factor in blocks of columns to vectors (chain, size)."""
-
-OfBlocks = Callable[[jax.Array, jax.Array], jax.Array]
-"""Applies factors (unit, width, width) to vectors (chain, unit, width)."""
 
 
 class Curvature(NamedTuple):
@@ -69,17 +69,19 @@ class Curvature(NamedTuple):
         def times(root: jax.Array, x: jax.Array) -> jax.Array:
             return jnp.einsum("...ji,c...j->c...i" if is_transposed else "...ij,c...j->c...i", root, x)
 
-        return self._map(
-            triangle.multiply_transposed if is_transposed else triangle.multiply,
-            times,
-            momentum,
-        )
+        return self._map(multiply_transposed if is_transposed else multiply, times, momentum)
 
     def solve(self, position: Position) -> Position:
         """Return A^-1 q for positions (chain, ...)."""
-        return self._map(triangle.solve, lambda root, x: jax.vmap(lambda q: _solve(root, q))(x), position)
+        return self._map(solve, lambda root, x: jax.vmap(lambda q: _solve(root, q))(x), position)
 
-    def _map(self, dense: OfDense, blocks: OfBlocks, position: Position) -> Position:
+    def _map(
+        self,
+        dense: Callable[[Columns, jax.Array], jax.Array],
+        blocks: Callable[[jax.Array, jax.Array], jax.Array],
+        position: Position,
+    ) -> Position:
+        """Apply the dense factor to vectors (chain, size), and the others to vectors (chain, unit, width)."""
         shared, local = position
         if shared is not None:
             of, shared = shared, jnp.zeros_like(shared)
@@ -96,6 +98,26 @@ class NormalAtMode(NamedTuple):
 
     mean: Position
     curvature: Curvature
+
+
+def normal_of(target: Target, needs: str, otherwise: str) -> NormalAtMode:
+    """Return the normal at the mode that a target has measured.
+
+    Args:
+        target: the log density.
+        needs: what needs it, for the message.
+        otherwise: what to do without a mode.
+
+    Raises:
+        ConfigError: the target has none, because the chains start elsewhere.
+    """
+    found: NormalAtMode | None = getattr(target, "normal", None)
+    if found is None:
+        raise ConfigError(
+            f"{needs} needs the mode, and the chains start elsewhere",
+            f"write\n    sampling:\n      initial:\n        method: laplace\n  or {otherwise}",
+        )
+    return found
 
 
 def fit_normal(
@@ -174,7 +196,7 @@ def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray],
 
         if len(rest):
             hessian = jax.lax.map(lambda i: rows(i)[rest], jnp.asarray(rest), batch_size=_TANGENTS)
-            dense = once(lambda precision: triangle.split(_factor(precision, dtype)), hessian)
+            dense = once(lambda precision: split_triangle(_factor(precision, dtype)), hessian)
         if len(unit):
             columns = jax.lax.map(rows, jnp.asarray(unit.T), batch_size=_TANGENTS)
             taken = jnp.take(columns, unit, axis=1, mode="fill", fill_value=0)
@@ -230,3 +252,47 @@ def _factor(precision: Float[Array, "... d d"], dtype: jnp.dtype) -> Float[Array
 
 def _solve(root: jax.Array, q: jax.Array) -> jax.Array:
     return solve_triangular(root, q[..., None], lower=False)[..., 0]
+
+
+def split_triangle(matrix: Float[Array, "size size"]) -> Columns:
+    """Return the blocks of an upper triangular matrix, the narrow one first; the others can be spread over devices.
+
+    >>> [block.shape for block in split_triangle(jnp.eye(2500))]
+    [(452, 452), (1476, 1024), (2500, 1024)]
+    """
+    starts = [0, *range(len(matrix) % _WIDTH or _WIDTH, len(matrix), _WIDTH)]
+    return tuple(matrix[:end, start:end] for start, end in zip(starts, [*starts[1:], len(matrix)], strict=True))
+
+
+def multiply(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
+    """Return A x for every vector x."""
+    # On a CPU the block must be the left operand: XLA copies the right one into another layout in every product.
+    upright = vectors.T
+    made = jnp.zeros_like(upright)
+    for block in columns:
+        height, width = block.shape
+        made = made.at[:height].add(block @ upright[height - width : height])
+    return made.T
+
+
+def multiply_transposed(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
+    """Return A^T x for every vector x."""
+    made = jnp.zeros_like(vectors)
+    for block in columns:
+        height, width = block.shape
+        # `concatenate` would exchange parts of columns that are spread over devices twice.
+        made = made.at[:, height - width : height].set(vectors[:, :height] @ block)
+    return made
+
+
+def solve(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
+    """Return A^-1 x for every vector x, by back substitution block by block."""
+    left, solved = vectors.T, []
+    for block in reversed(columns):
+        height, width = block.shape
+        first = height - width
+        part = solve_triangular(block[first:], left[first:height], lower=False)
+        # The rows of this part itself are not read again.
+        left = left.at[:height].add(-(block @ part))
+        solved.append(part)
+    return jnp.concatenate(solved[::-1]).T

@@ -8,16 +8,16 @@ rows that are equal in all columns become one row, with their number as its weig
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayesmesh.models.base import Condensed, HostRows, Rows
+from bayesmesh.models.base import Condensed, HostRows, ReadBlocks, Rows
+from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.fit import add_levels
-from bayesmesh.models.glm.groups import Group
 
 ROOT = "root_of_products"
 """Field with a square root of the products of the columns and, as the last one, the outcome less the quick fit."""
@@ -33,14 +33,19 @@ class Layout(NamedTuple):
     """The columns of a cell's products: ones if anything is constant in a cell, the design, slopes of groups, the outcome.
 
     Attributes:
-        has_constant: whether there is a column of ones, for intercepts of the population and of groups.
+        has_intercept: whether the population has an intercept.
         num_columns: number of columns of the design.
         groups: group effects.
     """
 
-    has_constant: bool
+    has_intercept: bool
     num_columns: int
     groups: tuple[Group, ...]
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether there is a column of ones, for intercepts of the population and of groups."""
+        return self.has_intercept or any(group.has_intercept for group in self.groups)
 
     @property
     def width(self) -> int:
@@ -48,13 +53,13 @@ class Layout(NamedTuple):
         slopes = sum(g.num_effects - g.has_intercept for g in self.groups)
         return self.has_constant + self.num_columns + slopes + 1
 
-    def residuals(self, rows: HostRows, location: np.ndarray, *, has_intercept: bool) -> np.ndarray:
+    def residuals(self, rows: HostRows, location: np.ndarray) -> np.ndarray:
         """Return the outcome of rows less the offset and the quick fit, (row,)."""
         outcome = np.asarray(rows["outcome"], float) - np.asarray(rows.get("offset", 0.0), float)
-        if has_intercept:
+        if self.has_intercept:
             outcome = outcome - location[0]
         if self.num_columns:
-            outcome = outcome - np.einsum("np,p->n", rows["design"], location[int(has_intercept) :])
+            outcome = outcome - np.einsum("np,p->n", rows["design"], location[int(self.has_intercept) :])
         return outcome
 
     def of_rows(self, rows: HostRows, outcome: np.ndarray) -> np.ndarray:
@@ -66,7 +71,7 @@ class Layout(NamedTuple):
         return columns * np.sqrt(np.asarray(rows["weights"], float))[:, None] if "weights" in rows else columns
 
     def log_likelihood(
-        self, line: Float[Array, " c"], effects: Mapping[str, Array], rows: Rows, sigma: Array, *, has_intercept: bool
+        self, line: Float[Array, " c"], effects: Mapping[str, Array], rows: Rows, sigma: Array
     ) -> Float[Array, " rows"]:
         """Return the log likelihood of cells.
 
@@ -75,10 +80,9 @@ class Layout(NamedTuple):
             effects: latent of a group -> its effects in each cell, (row, effect).
             rows: the cells.
             sigma: standard deviation of the outcome.
-            has_intercept: whether `line` begins with one.
         """
         num_cells = len(rows["num_rows"])
-        constant = jnp.broadcast_to(line[0] if has_intercept else jnp.zeros((), line.dtype), (num_cells,))
+        constant = jnp.broadcast_to(line[0] if self.has_intercept else jnp.zeros((), line.dtype), (num_cells,))
         slopes = []
         for group in self.groups:
             own = effects[group.effects]
@@ -86,7 +90,7 @@ class Layout(NamedTuple):
             slopes.append(own[:, int(group.has_intercept) :])
         parts = [(constant - rows[CENTER])[:, None]] if self.has_constant else []
         if self.num_columns:
-            parts.append(jnp.broadcast_to(line[int(has_intercept) :][None], (num_cells, self.num_columns)))
+            parts.append(jnp.broadcast_to(line[int(self.has_intercept) :][None], (num_cells, self.num_columns)))
         along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
         # Not a matrix product: XLA would call its routine for each cell, which takes ten times as long on a CPU.
         left = jnp.sum(rows[ROOT] * along[:, None, :], axis=2)
@@ -95,35 +99,17 @@ class Layout(NamedTuple):
         return -0.5 * squares / jnp.square(sigma) - count * (jnp.log(sigma) + 0.5 * math.log(2 * math.pi))
 
 
-def make_layout(groups: tuple[Group, ...], num_columns: int, *, has_intercept: bool) -> Layout:
-    """Return the layout of a model's cells."""
-    return Layout(has_intercept or any(group.has_intercept for group in groups), num_columns, groups)
-
-
-ReadFields = Callable[[], Iterator[HostRows]]
-
-
-def condense_normal(
-    layout: Layout,
-    sizes: tuple[int, ...],
-    read_fields: ReadFields,
-    num_rows: int,
-    location: np.ndarray,
-    local: int | None,
-    *,
-    has_intercept: bool,
-) -> Condensed | None:
+def condense_normal(layout: Layout, read_fields: ReadBlocks, num_rows: int, location: np.ndarray) -> Condensed | None:
     """Return a row for each cell; None if there are too many cells for a gain.
 
     Args:
         layout: layout of the columns.
-        sizes: number of levels of each group.
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
         num_rows: number of rows of the data.
         location: intercept and standardised coefficients of the quick fit, which is subtracted from the outcome.
-        local: number of the group whose effects are stored with their rows.
-        has_intercept: whether `location` begins with one.
     """
+    sizes = [group.num_levels for group in layout.groups]
+    local = next((group.number for group in layout.groups if group.is_local), None)
     most_cells = num_rows // (_LEAST_GAIN * layout.width)
     # The local group comes first, so that cells are sorted by it.
     order = [*([] if local is None else [local]), *(i for i in range(len(sizes)) if i != local)]
@@ -141,7 +127,7 @@ def condense_normal(
     centers = np.full(len(cells), np.nan)
     for rows in read_fields():
         at = np.searchsorted(cells, _cell_of_rows(rows, order, ordered))
-        residuals = layout.residuals(rows, location, has_intercept=has_intercept)
+        residuals = layout.residuals(rows, location)
         counted = np.flatnonzero(rows["weights"]) if "weights" in rows else np.arange(len(at))
         _set_centers(centers, at[counted], residuals[counted])
         columns = layout.of_rows(rows, residuals - np.nan_to_num(centers[at]) if layout.has_constant else residuals)
@@ -179,7 +165,7 @@ def entry_counts(codes: np.ndarray, num_levels: int) -> tuple[int, ...]:
     return () if (counts == 1).all() else tuple(counts.tolist())
 
 
-def condense_same(read_fields: ReadFields, local: int | None, num_levels: int) -> Condensed | None:
+def condense_same(read_fields: ReadBlocks, local: int | None, num_levels: int) -> Condensed | None:
     """Return each distinct row once, with the total weight of its copies; None if too many rows are distinct."""
     seen, keys, weights, like = 0, np.zeros((0, 0)), np.zeros(0), dict[str, np.ndarray]()
     for rows in read_fields():

@@ -19,11 +19,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from bayesmesh.models._bijectors import Maps
+from bayesmesh.models._latents import Maps
 from bayesmesh.models.base import DataSpec, Latents
+from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families import Family
-from bayesmesh.models.glm.fit import arrays_of
-from bayesmesh.models.glm.groups import Group
 from bayesmesh.models.glm.rows import Plan
 
 Levels = Float[Array, "level effect"]
@@ -128,7 +127,8 @@ class Coordinates:
         scale = group.scale(latents)
         if group.is_centred is False or f"gram_{group.number}" not in self._arrays:
             return _Levels(num_levels, scale, None, None)
-        gram, cross, working = (self._of_levels(x, num_levels) for x in arrays_of(self._arrays, group.number))
+        names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
+        gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
         precision = self._family.precision(latents)
         known = working
         if cross.shape[-1]:

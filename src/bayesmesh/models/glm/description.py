@@ -1,4 +1,4 @@
-"""Description of a generalised linear model on a page: findings, family, link, priors, units, and effects in plain words."""
+"""Description of a generalised linear model on a page: axes, findings, family, link, priors, units, effects in plain words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayesmesh.models.base import DataSpec, Shown
+from bayesmesh.models.base import Axis, DataSpec, Shown
+from bayesmesh.models.glm.checks import named
 from bayesmesh.models.glm.coefficients import NAME, SIGMA, Original
-from bayesmesh.models.glm.design import Columns, Source, latent_name, levels_of
+from bayesmesh.models.glm.design import Columns, latent_name, levels_of
 from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
 from bayesmesh.models.glm.formula import KEY, Factor
-from bayesmesh.models.glm.prior_conflicts import find_conflicts
+from bayesmesh.models.glm.priors import find_conflicts
 from bayesmesh.models.glm.rows import Plan
-from bayesmesh.models.glm.unused_levels import named
 
 
 class _Words(NamedTuple):
@@ -128,7 +128,7 @@ def describe(plan: Plan, options: Any, spec: DataSpec, original: Original | None
     """
     words, scale = _WORDS[options.family], 1.0 if original is None else original.scale
     y = plan.formula.outcome.text
-    levels = levels_of(Source(spec.source_fields, spec.variables, spec.labels), plan.formula.outcome) or ("0", "1")
+    levels = levels_of(spec.variables, plan.formula.outcome) or ("0", "1")
     names = {"y": y, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}
     of = words.of.format(**names)
     exposure = options.exposure or spec.roles.get("exposure")
@@ -271,3 +271,38 @@ def _priors(plan: Plan, options: Any, spec: DataSpec, original: Original | None)
         if group.is_correlated:
             text = given.get(group.correlation, given.get("correlation", "lkj(1)"))
             yield f"correlations over {group.name} {text}"
+
+
+def axes_of(plan: Plan, spec: DataSpec, original: Original | None) -> Mapping[str, tuple[Axis | None, ...]]:
+    """Return latent or summary -> its axes.
+
+    Args:
+        plan: plan of the model.
+        spec: description of the prepared data.
+        original: coefficients in the units of the table, where those of the columns differ.
+    """
+    labels = [label for columns in plan.columns for label in columns.labels]
+    # Codes without names are their own names; without labels, level 1 would bear the index 0.
+    levels = levels_of(spec.variables, plan.formula.outcome) or tuple(map(str, range(plan.num_levels)))
+    outcome = latent_name(plan.formula.outcome.text)
+    outputs = (Axis(outcome, levels[1:]),) if plan.output_shape else ()
+    axes: dict[str, tuple[Axis | None, ...]] = {"intercept": outputs, "intercept_at_zero": outputs}
+    axes["predictor"] = (None, *outputs)
+    axes["baseline"] = (Axis(outcome, levels or None),)
+    for latent, indices in plan.blocks.items():
+        name = latent.replace("coefficients", "coefficient", 1)
+        axes[latent] = (Axis(name, tuple(labels[i] for i in indices)), *outputs)
+    for columns in plan.columns:
+        name = latent_name(columns.name)
+        axes[f"b_{name}"] = outputs if columns.is_single else (Axis(name, columns.names), *outputs)
+    if original is not None:
+        axes[NAME] = (Axis("original", original.labels), *outputs)
+    for group, term in zip(plan.groups, plan.formula.groups, strict=True):
+        about = spec.variables.get(term.group)
+        effect = Axis(f"effect_{group.name}", group.labels)
+        axes[group.sd] = (effect,)
+        axes[group.effects] = (Axis(group.name, about.levels if about is not None and about.levels else None), effect)
+        pairs = tuple(f"{below}~{name}" for i, name in enumerate(group.labels) for below in group.labels[:i])
+        axes[group.correlation] = (effect, effect)
+        axes[group.correlations] = (Axis(f"pair_{group.name}", pairs),)
+    return axes

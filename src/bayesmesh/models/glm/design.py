@@ -1,4 +1,4 @@
-"""The columns of numbers of the terms of a formula."""
+"""The columns of numbers of the terms of a formula, and the effects that vary over the levels of a column."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayesmesh.config.data_spec import FieldSpec, Variable
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import FieldSpec, Variable
-from bayesmesh.models.glm.formula import KEY, Factor, Term
+from bayesmesh.models.base import Latents, Rows
+from bayesmesh.models.glm.formula import KEY, Factor, GroupTerm, Term
 
 LARGEST = 1e100
 """Largest number in a column, so that sums of squares over all rows stay finite."""
@@ -110,20 +114,20 @@ class Columns(NamedTuple):
         return made
 
 
-def levels_of(source: Source, factor: Factor) -> tuple[str, ...] | None:
+def levels_of(variables: Mapping[str, Variable], factor: Factor) -> tuple[str, ...] | None:
     """Return the levels of a factor that is a category; None for numbers."""
-    about = source.variables.get(factor.text) if factor.is_plain else None
+    about = variables.get(factor.text) if factor.is_plain else None
     return about.levels if about is not None and about.kind == "category" else None
 
 
-def refuse_categories(source: Source, factor: Factor) -> None:
-    """Refuse a transform of a category: it would compute with the codes of the levels.
+def check_numbers(variables: Mapping[str, Variable], factor: Factor) -> None:
+    """Reject a transform of a category: it would compute with the codes of the levels.
 
     Raises:
         ConfigError: names the category.
     """
     for name in () if factor.is_plain else factor.names:
-        about = source.variables.get(name)
+        about = variables.get(name)
         if about is not None and about.kind == "category":
             problem = f"{KEY}: '{factor.text}' computes with '{name}', a category"
             raise ConfigError(problem, f"use the category as it is; or, if its values are numbers, declare them as such:\n    data:\n      types:\n        {name}: number")  # fmt: skip
@@ -142,7 +146,7 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
     spanned = {(frozenset[str](), frozenset[str]())} if has_intercept else set()
     made: list[Columns] = []
     for term in terms:
-        levels = {f.text: found for f in term if (found := levels_of(source, f)) is not None}
+        levels = {f.text: found for f in term if (found := levels_of(source.variables, f)) is not None}
         _check_width(source, term, levels)
         numbers = frozenset(f.text for f in term) - frozenset(levels)
         codings: list[Coding] = []
@@ -219,7 +223,7 @@ def _labels(
 
 def _entries(source: Source, factor: Factor) -> list[str]:
     """Return a name for each number of a factor in a row: a single empty name, unless a column of the data is a vector."""
-    refuse_categories(source, factor)
+    check_numbers(source.variables, factor)
     shapes = {tuple(source.fields[name].shape) for name in factor.names} - {()}
     if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
         raise ConfigError(f"{KEY}: '{factor.text}' mixes columns of the shapes {sorted(shapes)}", "use them one by one")
@@ -234,3 +238,115 @@ def evaluate_columns(columns: Sequence[Columns], rows: Mapping[str, np.ndarray],
     """Return the columns of all terms side by side, (row, column) float64."""
     parts = [each.evaluate(rows, num_rows) for each in columns]
     return np.concatenate([np.empty((num_rows, 0)), *parts], axis=1)
+
+
+class Group(NamedTuple):
+    """Effects of one column's levels.
+
+    Attributes:
+        number: number of the group in the formula.
+        name: name of the column, as part of names of latents.
+        has_intercept: whether the first effect is an intercept.
+        labels: names of the effects of a level.
+        sizes: root mean square of the column that each effect multiplies.
+        num_levels: number of levels of the column.
+        is_correlated, is_local: see `Options`.
+        is_centred: whether the effects are their own coordinates (True) or multiples of their standard deviations (False);
+            None if this depends on their rows, see `coordinates`.
+    """
+
+    number: int
+    name: str
+    has_intercept: bool
+    labels: tuple[str, ...]
+    sizes: tuple[float, ...]
+    num_levels: int
+    is_correlated: bool
+    is_centred: bool | None
+    is_local: bool
+
+    @classmethod
+    def make(
+        cls,
+        number: int,
+        term: GroupTerm,
+        columns: Sequence[Columns],
+        constants: Mapping[str, float | int],
+        options: Any,
+    ) -> Group:
+        """Return the effects of a term of the formula.
+
+        Args:
+            number: number of the term.
+            term: the term.
+            columns: columns that its effects multiply, without the intercept.
+            constants: constants of the prepared data.
+            options: options of the model.
+        """
+        has_intercept = () in term.terms
+        labels = [label for each in columns for label in each.labels]
+        first = int(constants[f"first_effect_of_group_{number}"])
+        sizes = [float(constants[f"size_of_effect_{first + i}"]) for i in range(len(labels))]
+        if has_intercept:
+            labels, sizes = ["intercept", *labels], [1.0, *sizes]
+        return cls(
+            number, latent_name(term.group), has_intercept, tuple(labels), tuple(sizes), int(constants[f"levels_of_group_{number}"]),
+            term.is_correlated and len(sizes) > 1,
+            term.group in options.centred if isinstance(options.centred, tuple) else options.centred,
+            constants["local_group"] == number,
+        )  # fmt: skip
+
+    @property
+    def num_effects(self) -> int:
+        """Number of effects of each level."""
+        return len(self.labels)
+
+    @property
+    def sd(self) -> str:
+        """Latent with the standard deviation of each effect."""
+        return f"sd_{self.name}"
+
+    @property
+    def correlation(self) -> str:
+        """Latent with the Cholesky factor of the correlations."""
+        return f"correlation_{self.name}"
+
+    @property
+    def correlations(self) -> str:
+        """Summary with the correlations of pairs of effects."""
+        return f"cor_{self.name}"
+
+    @property
+    def effects(self) -> str:
+        """Latent with the effects, (level, effect), in the unit of the predictor."""
+        return f"effects_{self.name}"
+
+    def scale(self, latents: Latents) -> Float[Array, "effect effect"]:
+        """Return the Cholesky factor of the covariance of the effects of a level."""
+        sd = latents[self.sd]
+        return sd[:, None] * latents[self.correlation] if self.is_correlated else jnp.diag(sd)
+
+    def of_rows(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the contribution of the effects to the predictor of each row."""
+        effects = latents[self.effects]
+        if not self.is_local:
+            effects = effects[rows[f"group_{self.number}"]]
+        total = effects[:, 0] if self.has_intercept else jnp.zeros_like(effects[:, 0])
+        if self.num_effects > int(self.has_intercept):
+            total = total + jnp.sum(effects[:, int(self.has_intercept) :] * rows[f"effects_{self.number}"], axis=1)
+        return total
+
+    def with_new_levels(self, latents: Latents, number: int, key: PRNGKeyArray) -> Float[Array, "level effect"]:
+        """Return the effects followed by those of new levels, drawn given standard deviations and correlations."""
+        known = latents[self.effects]
+        standard = jax.random.normal(key, (number, self.num_effects), known.dtype)
+        return jnp.concatenate([known, standard @ self.scale(latents).T])
+
+    def summaries(self, latents: Latents) -> dict[str, Array]:
+        """Return standard deviations, and correlations below the diagonal."""
+        found = {self.sd: latents[self.sd]}
+        if self.is_correlated:
+            factor = latents[self.correlation]
+            below = jnp.tril_indices(self.num_effects, -1)
+            found[self.correlations] = (factor @ factor.T)[below]
+        return found

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy import special
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._ordered import cutpoints, log_mass
+from bayesmesh.models._outcomes import cutpoints, log_mass
 from bayesmesh.models.base import Latents, Predictive, Rows
 from bayesmesh.models.glm import densities
 
@@ -69,7 +69,6 @@ class Family(ABC):
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
         """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `densities`."""
-        del y, trials
         return None
 
     @abstractmethod
@@ -106,7 +105,6 @@ class Family(ABC):
 
     def fixed_dispersion(self, estimate: float) -> float:
         """Return the number by which to divide the weights of `working` where no latent determines it."""
-        del estimate
         return 1.0
 
 
@@ -144,7 +142,6 @@ class Normal(Family):
         return mean
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return np.isfinite(y)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
@@ -153,14 +150,12 @@ class Normal(Family):
         return -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        del trials, eta
         return np.ones(len(y)), y
 
     def precision(self, latents: Latents) -> Float[Array, ""]:
         return latents["sigma"] ** -2
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows
         return tfd.Normal(eta, latents["sigma"])
 
 
@@ -174,7 +169,6 @@ class StudentT(Normal):
         return densities.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows
         return tfd.StudentT(latents["nu"], eta, latents["sigma"])
 
 
@@ -187,18 +181,15 @@ class Bernoulli(Family):
         return math.log(mean / (1 - mean)) if 0 < mean < 1 else 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return (y == 0) | (y == 1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        del latents
         return rows["outcome"].astype(eta.dtype) * eta - jax.nn.softplus(eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return _working_shares(y, trials, eta)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows, latents
         return tfd.Bernoulli(logits=eta)
 
 
@@ -223,7 +214,6 @@ class Binomial(Family):
         return best + special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(failures + 1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        del latents
         # Subtracted before they are rounded: of a billion trials, all but a few may be successes.
         failures = rows["trials"] - rows["outcome"]
         return densities.binomial(rows["outcome"].astype(eta.dtype), failures.astype(eta.dtype), eta)
@@ -232,7 +222,6 @@ class Binomial(Family):
         return _working_shares(y, trials, eta)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del latents
         # The sampler rounds multiples of the number of trials: in float32, draws from a billion spread too far.
         return tfd.Binomial(rows["trials"].astype(float), logits=eta.astype(float))
 
@@ -246,23 +235,18 @@ class Poisson(Family):
         return math.log(mean) if mean > 0 else 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return _is_count(y)
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return special.xlogy(y, y) - y - special.gammaln(y + 1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        del latents
         return densities.poisson(rows["outcome"].astype(eta.dtype), eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        del trials
         return _working_counts(y, eta)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows, latents
         return tfd.Poisson(log_rate=eta.astype(float))
 
 
@@ -280,7 +264,6 @@ class NegativeBinomial(Poisson):
         return max(1.0, estimate)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows
         shape = latents["shape"].astype(float)
         return GammaPoisson(shape, logits=eta.astype(float) - jnp.log(shape))
 
@@ -296,14 +279,12 @@ class Gamma(Family):
         return math.log(mean)
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return y > 0
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         return densities.gamma(rows["outcome"], eta, latents["shape"])
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        del trials
         eta = np.log(y) if eta is None else np.clip(eta, -_MOST_LOG, _MOST_LOG)
         return np.ones(len(y)), eta + y * np.exp(-eta) - 1
 
@@ -311,7 +292,6 @@ class Gamma(Family):
         return latents["shape"]
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows
         return tfd.Gamma(latents["shape"], log_rate=jnp.log(latents["shape"]) - eta)
 
 
@@ -321,11 +301,9 @@ class _OfLevels(Family):
     takes_levels = True
 
     def link(self, mean: float) -> float:
-        del mean
         return 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
         return _is_count(y)
 
 
@@ -342,12 +320,10 @@ class Categorical(_OfLevels):
         return jnp.concatenate([jnp.zeros_like(eta[:, :1]), eta], axis=1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        del latents
         logits = jax.nn.log_softmax(self._logits(eta))
         return jnp.take_along_axis(logits, rows["outcome"][:, None], axis=1)[:, 0]
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows, latents
         return tfd.Categorical(logits=self._logits(eta))
 
 
@@ -375,7 +351,6 @@ class Ordinal(_OfLevels):
         return log_mass(eta, latents["baseline"], rows["outcome"].astype(jnp.int32))
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
-        del rows
         return tfd.OrderedLogistic(self.cutpoints(latents), eta)
 
 

@@ -8,12 +8,13 @@ doi:10.1080/01621459.1993.10594284). The quality of the fit affects only the cos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.models.base import HostRows
+from bayesmesh.models.base import HostRows, ReadBlocks
+from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families import DEFAULT_SCALE, Family
 
 _ITERATIONS = 40
@@ -32,15 +33,6 @@ _DIGITS = 8
 """Digits of the numbers that are kept, so that these do not depend on the order in which a machine sums."""
 
 
-class Term(NamedTuple):
-    """A term of effects: the number of the group, its levels, its effects, and whether the first is an intercept."""
-
-    number: int
-    num_levels: int
-    num_effects: int
-    has_intercept: bool
-
-
 class _Sums(NamedTuple):
     """Weighted sums of products over rows.
 
@@ -56,7 +48,7 @@ class _Sums(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A fit: coefficients, effects of each term, and variance of a row of unit weight."""
+    """A fit: coefficients, effects of each group, and variance of a row of unit weight."""
 
     coefficients: np.ndarray
     effects: list[np.ndarray]
@@ -65,8 +57,8 @@ class _State(NamedTuple):
 
 def fit(
     family: Family,
-    terms: Sequence[Term],
-    read_fields: Callable[[], Iterator[HostRows]],
+    groups: Sequence[Group],
+    read_fields: ReadBlocks,
     num_columns: int,
     unit: float,
     center: float,
@@ -78,57 +70,55 @@ def fit(
 
     Args:
         family: family of the outcome, which has a working response.
-        terms: terms of group effects.
+        groups: group effects.
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
         num_columns: number of standardised columns of the design.
         unit: unit of the predictor, in which priors are scaled.
         center: centre of the intercept's prior, which is subtracted from the outcome: products of an outcome far from 0
             would keep no digit of its variation. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
-        look: called before anything is fitted, with the number of each term and the arguments of `exact_fit.surplus_rows`.
+        look: called before anything is fitted, with the number of each group and the arguments of `checks.surplus_rows`.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
         + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
-        log. For each term t: ``gram_t`` (level, effect, effect), ``cross_t`` (level, effect, c) and ``working_t`` (level,
+        log. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
-        location; and ``sd_t`` (2, effect).
+        location; and ``sd_g`` (2, effect).
     """
     width = num_columns + has_intercept
     state: _State | None = None
-    is_linear = family.is_in_unit and len(terms) < 2
+    is_linear = family.is_in_unit and len(groups) < 2
     found: dict[str, np.ndarray] = {}
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
     for _ in range(1 if is_linear else _PASSES):
-        sums = _sums_of_terms(family, terms, read_fields(), state, width, center, has_intercept=has_intercept)
+        sums = _sums_of_groups(family, groups, read_fields(), state, width, center, has_intercept=has_intercept)
         for i, own in enumerate(sums if state is None else ()):
             look(i, own.gram, own.levels, own.num_rows)
         fits = [_expectation_maximisation(each, ridge, unit, has_dispersion=family.has_dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         state = _State(
-            fits[largest].coefficients, [each.effects for each in fits[: len(terms)]], fits[largest].dispersion
+            fits[largest].coefficients, [each.effects for each in fits[: len(groups)]], fits[largest].dispersion
         )
         chosen = fits[largest]
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
         found["least_squares"] = chosen.least_squares
         if family.is_in_unit:
             found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
-        for term, own, of_term in zip(terms, sums, fits, strict=False):
-            q, divisor = term.num_effects, family.fixed_dispersion(of_term.dispersion)
+        for group, own, of_group in zip(groups, sums, fits, strict=False):
+            q, divisor = group.num_effects, family.fixed_dispersion(of_group.dispersion)
             gram, cross, outcome = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
             left_over = outcome - np.einsum("lqc,c->lq", cross, chosen.coefficients)
             for name, part in (("gram", gram), ("cross", cross), ("working", left_over)):
-                found[f"{name}_{term.number}"] = part / divisor
-            found[f"sd_{term.number}"] = of_term.sd
+                found[f"{name}_{group.number}"] = part / divisor
+            found[f"sd_{group.number}"] = of_group.sd
     rounded = {name: _rounded(value) for name, value in found.items()}
     if has_intercept:
         rounded["location"][0] += center
     return rounded
 
 
-def fit_levels(
-    family: Family, num_levels: int, read_fields: Callable[[], Iterator[HostRows]], num_columns: int
-) -> dict[str, np.ndarray]:
+def fit_levels(family: Family, num_levels: int, read_fields: ReadBlocks, num_columns: int) -> dict[str, np.ndarray]:
     """Return ``least_squares`` of the columns for a family of levels, (2, column, ...), from one step of scoring.
 
     The step begins where all coefficients are 0, without effects of groups.
@@ -160,9 +150,9 @@ def _rounded(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(x / unit) * unit)
 
 
-def _sums_of_terms(
+def _sums_of_groups(
     family: Family,
-    terms: Sequence[Term],
+    groups: Sequence[Group],
     blocks: Iterator[HostRows],
     state: _State | None,
     width: int,
@@ -170,9 +160,9 @@ def _sums_of_terms(
     *,
     has_intercept: bool,
 ) -> list[_Sums]:
-    """Return the sums for each term, with the current effects of the others subtracted from the outcome; one without terms."""
-    grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(terms)))]
-    levels = [np.zeros((t.num_levels, t.num_effects, t.num_effects + width + 1)) for t in terms]
+    """Return the sums for each group, with the current effects of the others subtracted from the outcome; one without groups."""
+    grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(groups)))]
+    levels = [np.zeros((g.num_levels, g.num_effects, g.num_effects + width + 1)) for g in groups]
     levels = levels or [np.zeros((0, 0, width + 1))]
     num_rows = 0.0
     for rows in blocks:
@@ -180,34 +170,34 @@ def _sums_of_terms(
         columns = np.ones((len(y), int(has_intercept)))
         if "design" in rows:
             columns = np.concatenate([columns, rows["design"]], axis=1)
-        effects = [_effects_of(term, rows) for term in terms]
+        effects = [_effects_of(group, rows) for group in groups]
         offset = np.asarray(rows.get("offset", np.zeros(len(y))), float)
         trials = np.asarray(rows.get("trials", np.ones(len(y))), float)
-        of_terms = [np.zeros(len(y)) for _ in terms]
+        of_groups = [np.zeros(len(y)) for _ in groups]
         eta = None
         if state is not None:
-            of_terms = [
-                np.einsum("nq,nq->n", z, u[rows[f"group_{t.number}"]])
-                for t, z, u in zip(terms, effects, state.effects, strict=True)
+            of_groups = [
+                np.einsum("nq,nq->n", z, u[rows[f"group_{g.number}"]])
+                for g, z, u in zip(groups, effects, state.effects, strict=True)
             ]
-            eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_terms, axis=0)
+            eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_groups, axis=0)
         weight, response = family.working(y, trials, eta)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
         num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - center - offset
         for i in range(len(grams)):
-            others = sum((x for j, x in enumerate(of_terms) if j != i), start=np.zeros(len(y)))
+            others = sum((x for j, x in enumerate(of_groups) if j != i), start=np.zeros(len(y)))
             both = np.concatenate([columns, (response - others)[:, None]], axis=1)
             grams[i] += np.einsum("ni,nj->ij", both, weight[:, None] * both)
-            if terms:
+            if groups:
                 all_three = np.concatenate([effects[i], both], axis=1)
-                add_levels(levels[i], rows[f"group_{terms[i].number}"], weight[:, None] * effects[i], all_three)
+                add_levels(levels[i], rows[f"group_{groups[i].number}"], weight[:, None] * effects[i], all_three)
     return [_Sums(num_rows, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
 
 
-def _effects_of(term: Term, rows: HostRows) -> np.ndarray:
-    """Return the columns that the effects of a term multiply, (row, effect)."""
-    one = np.ones((len(rows["outcome"]), int(term.has_intercept)))
-    slopes = f"effects_{term.number}"
+def _effects_of(group: Group, rows: HostRows) -> np.ndarray:
+    """Return the columns that the effects of a group multiply, (row, effect)."""
+    one = np.ones((len(rows["outcome"]), int(group.has_intercept)))
+    slopes = f"effects_{group.number}"
     return np.concatenate([one, rows[slopes]], axis=1) if slopes in rows else one
 
 
@@ -221,7 +211,7 @@ def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np
 
 
 class _Fit(NamedTuple):
-    """A fit of one term.
+    """A fit with the effects of one group.
 
     Attributes:
         coefficients: (column,).
@@ -302,8 +292,3 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
         least[1] = 1 / _SINGULAR
     sd = np.stack([np.sqrt(variances), of_logs])
     return _Fit(coefficients, information + ridge, effects, dispersion, sd, least)
-
-
-def arrays_of(arrays: Mapping[str, np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the products of a term's effects with effects, columns and outcome, as `fit` names them."""
-    return arrays[f"gram_{number}"], arrays[f"cross_{number}"], arrays[f"working_{number}"]

@@ -1,24 +1,27 @@
 """Read a formula as terms: names of columns, products of them, a few transforms, and group effects.
 
 A formula is the user's text and is never evaluated. formulaic parses the operators (Wilkinson and Rogers 1973,
-doi:10.2307/2346786); a transform is read by Python's parser and computed here, from a closed list.
+doi:10.2307/2346786); a transform is read by Python's parser and computed here, from a closed list. Idioms of other formula languages, such as those
+of R and brms, are met with what to write instead: `idioms.yaml` and a few shapes.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 
 from bayesmesh.config.source_code import columns_called
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.glm.formula_idioms import instead_of
 
 KEY = "key 'model.formula'"
 EXAMPLE = "for example\n    model:\n      formula: y ~ x + log(z) + species + (1 + x | site)"
@@ -41,6 +44,20 @@ TRANSFORMS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 _OPERATORS: Mapping[type[ast.operator], Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Pow: np.power,
 }  # fmt: skip
+
+_QUOTED = re.compile(r"`([^`]+)`")
+
+_MODULES = ("np", "numpy", "jnp", "math", "special", "base", "stats", "splines", "mgcv")
+
+_SHAPES = (
+    (r"^[^~]*(?:==|\[)", "the outcome is compared with a level", "name the column; with `family: bernoulli`, the second of two `levels` in the data counts as 1"),
+    (r"\|\s*[^|()\s][^|()]*\|([^|()~]*)\)", "two bars with a name between them connect the formulas of brms", "a model has one formula, so groups need no name: write (1 |{0})"),
+    (r"%[\w*/]+%", "operators between percent signs are those of R", "write a:b for the effects of a within the levels of b"),
+    (r"^[^~]*\|", "additions to the outcome, behind a bar, are keys of the model", "for example\n    model:\n      weights: w"),
+    (r"^[^~=]*=[^~=]*$", "a formula has a tilde", "write ~ in place of =, such as y ~ x"),
+    (r"~[^~]*[,;][^~]*~", "there are two formulas", "write the one of the mean; other parameters have no formula"),
+)  # fmt: skip
+"""Regular expression, problem, and what to write, in which ``{0}`` is the first group."""
 
 
 class Factor(NamedTuple):
@@ -70,8 +87,6 @@ class Factor(NamedTuple):
         with np.errstate(all="ignore"):
             return np.asarray(_evaluate(self.tree, rows), np.float64)
 
-
-_QUOTED = re.compile(r"`([^`]+)`")
 
 Term = tuple[Factor, ...]
 """A product of factors; the empty one is the intercept."""
@@ -131,8 +146,9 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     >>> found.groups[0].group, len(found.groups[0].terms), found.groups[0].is_correlated
     ('g', 2, False)
     """
-    if said := instead_of(text, columns):
-        raise ConfigError(f"{KEY}: '{text:.80}': {said[0]}", said[1])
+    if found := instead_of(text, columns):
+        problem, remedy = found
+        raise ConfigError(f"{KEY}: '{text:.80}': {problem}", remedy)
     left, tilde, right = text.partition("~")
     if not tilde or not left.strip() or "~" in right:
         raise ConfigError(f"{KEY}: '{text:.80}' is not of the form outcome ~ terms", EXAMPLE)
@@ -162,9 +178,11 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
             f"put all effects into one pair of parentheses, such as (1 + x | {doubled[0]}), or (1 + x || {doubled[0]}) "
             "for effects without correlations",
         )
-    found = Formula(outcome, terms, has_intercept, tuple(grouped), tuple(dict.fromkeys(remarks)))
-    _refuse_outcome(found)
-    return found
+    formula = Formula(outcome, terms, has_intercept, tuple(grouped), tuple(dict.fromkeys(remarks)))
+    if both := [name for name in outcome.names if name in formula.predictors]:
+        problem = f"{KEY}: the outcome '{both[0]}' is also on the right of the tilde, where it would explain itself"
+        raise ConfigError(problem, "leave it out on the right")
+    return formula
 
 
 def _without_effect(
@@ -176,13 +194,6 @@ def _without_effect(
         rest = _terms(" ".join(each for each in parts if each is not part) or "1", columns, others, [])[1]
         if [[factor.text for factor in term] for term in rest] == [[factor.text for factor in term] for term in terms]:
             yield f"'{part}' has no effect: the formula has no such term"
-
-
-def _refuse_outcome(formula: Formula) -> None:
-    """Refuse columns of the outcome on the right of the tilde."""
-    if both := [name for name in formula.outcome.names if name in formula.predictors]:
-        problem = f"{KEY}: the outcome '{both[0]}' is also on the right of the tilde, where it would explain itself"
-        raise ConfigError(problem, "leave it out on the right")
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -405,3 +416,39 @@ def _evaluate(tree: ast.expr, rows: Mapping[str, np.ndarray]) -> np.ndarray:
         case ast.Call(func=ast.Name(id=name), args=[argument]):
             return np.asarray(TRANSFORMS[name](_evaluate(argument, rows)))
     raise AssertionError("checked when it was parsed")
+
+
+@functools.cache
+def _sentences() -> Mapping[str, str]:
+    """Return the name of a function, or a regular expression of the beginning of a call -> what to write."""
+    found = yaml.safe_load(Path(__file__).with_name("idioms.yaml").read_text(encoding="utf-8"))
+    return {name: text for key, text in found.items() for name in ([key] if "\\" in key else key.split())}
+
+
+def instead_of(text: str, columns: Collection[str]) -> tuple[str, str] | None:
+    """Return what a formula has of another language, and what to write instead; None if it has nothing of the kind.
+
+    >>> instead_of("y ~ s(x, k = 3) + log(z)", ["y", "x", "z"])[0]
+    "'s(...)' is a function of other formula languages"
+    >>> instead_of("y ~ np.log(x)", ["y", "x"])
+    ("'np.log(...)' names a module", 'write log(x)')
+    """
+    # Of equal length, so that places in one are those in the other.
+    plain = re.sub(r"`[^`]*`", lambda found: f"`{'_' * (len(found[0]) - 2)}`", text)
+    for call in re.finditer(r"(?<![\w.])([A-Za-z_][\w.]*)\([^)]*", plain):
+        if any(column.startswith(f"{call[1]}(") for column in columns):
+            continue
+        names = re.finditer(r"`_*`|(?<=['\"])[^'\"]+(?=['\"])|(?<![\w.])[A-Za-z_][\w.]*(?![\w.]*\()", call[0])
+        found = [text[call.start() + each.start() : call.start() + each.end()] for each in names]
+        of = dict(zip(("x", "second"), [*found, *("x", "n")[len(found) :]], strict=False))
+        module, _, function = call[1].rpartition(".")
+        own = (call[1], function) if module in _MODULES else (call[1],)
+        for key, sentence in _sentences().items():
+            if key in own or ("\\" in key and re.match(key, call[0])):
+                return f"'{call[1]}(...)' is a function of other formula languages", sentence.format(**of)
+        if module in _MODULES:
+            return f"'{call[1]}(...)' names a module", f"write {function}({of['x']})"
+    for pattern, problem, remedy in _SHAPES:
+        if shape := re.search(pattern, plain):
+            return problem, remedy.format(*(text[slice(*shape.span(i + 1))] for i in range(len(shape.groups()))))
+    return None

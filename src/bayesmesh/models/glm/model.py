@@ -25,10 +25,9 @@ from bayesmesh.models.base import (
     Rows,
     Shown,
 )
-from bayesmesh.models.glm.axes import axes_of
 from bayesmesh.models.glm.coefficients import original_of
-from bayesmesh.models.glm.condensed import ROOT, make_layout
-from bayesmesh.models.glm.description import describe, shown_of
+from bayesmesh.models.glm.condensed import ROOT, Layout
+from bayesmesh.models.glm.description import axes_of, describe, shown_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.priors import GlmPrior, make_prior
@@ -53,7 +52,7 @@ class Glm(Model):
         super().__init__(options, spec)
         own = self.options
         self.family = FAMILIES[own.family]
-        self.plan: Plan = make_plan(own, spec, spec.source_fields)
+        self.plan: Plan = make_plan(own, spec)
         self.original = original_of(self.plan, spec, own.family)
         local = self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
@@ -120,9 +119,9 @@ class Glm(Model):
         for group in plan.groups:
             own = latents[group.effects]
             effects[group.effects] = own if group.is_local else own[rows[f"group_{group.number}"]]
-        layout = make_layout(plan.groups, len(plan.sd), has_intercept=plan.has_intercept)
+        layout = Layout(plan.has_intercept, len(plan.sd), plan.groups)
         line = plan.line(latents, sigma.dtype) - jnp.asarray(self.spec.arrays["location"], sigma.dtype)
-        return layout.log_likelihood(line, effects, rows, sigma, has_intercept=plan.has_intercept)
+        return layout.log_likelihood(line, effects, rows, sigma)
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""

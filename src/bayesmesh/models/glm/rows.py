@@ -10,29 +10,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bayesmesh.config.data_spec import FieldSpec
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import DataSpec, FieldSpec, HostRows, Latents, Preparation, ReadBlocks
-from bayesmesh.models.glm import refusals
+from bayesmesh.models.base import Condensed, DataSpec, HostRows, Latents, Preparation, ReadBlocks
+from bayesmesh.models.glm import checks
+from bayesmesh.models.glm.condensed import Layout, condense_normal, condense_same
 from bayesmesh.models.glm.design import (
     LARGEST,
     MOST_COLUMNS,
     Columns,
+    Group,
     Source,
     block_of,
+    check_numbers,
     evaluate_columns,
     levels_of,
     make_columns,
-    refuse_categories,
 )
 from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
-from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
-from bayesmesh.models.glm.groups import Group
+from bayesmesh.models.glm.fit import fit, fit_levels
+from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
 from bayesmesh.models.glm.moments import Moments, moments_of
-from bayesmesh.models.glm.reduction import Reduction, choose_local
-from bayesmesh.models.glm.unused_levels import find_unused, warn_of_unused
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
+
+
+MANY_LEVELS = 1000
+"""Number of levels from which the effects of a group are stored with their rows."""
 
 
 class Plan(NamedTuple):
@@ -92,36 +97,26 @@ class Plan(NamedTuple):
         return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
 
 
-def make_plan(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Plan:
+def make_plan(options: Any, spec: DataSpec) -> Plan:
     """Return the plan for prepared data.
 
     Args:
         options: options of the model.
         spec: description of the prepared data, whose constants hold what was found in the rows.
-        fields: fields of the source.
 
     Raises:
         ConfigError: the formula does not fit the columns.
     """
-    family, options = FAMILIES[options.family], with_roles(options, spec)
-    formula, columns = _read(options, spec, fields)
-    num_columns = sum(len(each.labels) for each in columns)
-    mean, sd = (
-        np.array([spec.constants[f"{what}_of_column_{i}"] for i in range(num_columns)]) for what in ("mean", "sd")
-    )
+    reader = make_reader(options, spec, spec.source_fields)
+    mean, sd = reader.moments(spec.constants)
     num_levels = int(spec.constants.get("outcome_levels", 0))
-    groups = [
-        Group.make(i, term, effect_columns(Source(fields, spec.variables, spec.labels), term), spec.constants, options)
-        for i, term in enumerate(formula.groups)
-    ]  # fmt: skip
     output_shape = (num_levels - 1,) if options.family == "categorical" else ()
-    names = [c.name for c in columns for _ in c.labels]
     blocks: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
+    for i, name in enumerate(each.name for each in reader.columns for _ in each.labels):
         blocks.setdefault(block_of(options.priors, name), []).append(i)
     return Plan(
-        formula, tuple(columns), mean, sd, tuple(groups), num_levels, output_shape, tuple(family.parameters),
-        {name: tuple(indices) for name, indices in blocks.items()},
+        reader.formula, reader.columns, mean, sd, reader.groups(spec.constants), num_levels, output_shape,
+        tuple(reader.family.parameters), {name: tuple(indices) for name, indices in blocks.items()},
     )  # fmt: skip
 
 
@@ -142,17 +137,22 @@ def with_roles(options: Any, spec: DataSpec) -> Any:
 
 
 def _named(options: Any) -> dict[str, str | None]:
-    """Return the options that name columns; `getattr` with computed names would make all code part of the model's identity."""
-    return dict(options.model_dump(include={*ROLES, "trials"}))
+    """Return the options that name columns."""
+    return {key: getattr(options, key) for key in (*ROLES, "trials")}
 
 
-def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
-    """Return the columns that the effects of a group multiply, without the intercept."""
-    return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
+def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Reader:
+    """Return the formula with its columns, after checking the columns that other options name.
 
+    Args:
+        options: options of the model.
+        spec: description of the data.
+        fields: fields of the source.
 
-def _read(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> tuple[Formula, list[Columns]]:
-    """Return the formula and its columns, after checking the columns that other options name."""
+    Raises:
+        ConfigError: the formula does not fit the columns, or an option does not fit the formula.
+    """
+    options = with_roles(options, spec)
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
     named = _named(options)
@@ -179,37 +179,35 @@ def _read(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> tupl
         raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
     formula = parse_formula(options.formula, list(fields))
     source = Source(fields, spec.variables, spec.labels)
-    refuse_categories(source, formula.outcome)
-    if FAMILIES[options.family].takes_levels:
-        refusals.check_kind(formula.outcome.text, options.family, spec.variables)
+    check_numbers(source.variables, formula.outcome)
+    family = FAMILIES[options.family]
+    if family.takes_levels:
+        checks.check_kind(formula.outcome.text, options.family, spec.variables)
     has_intercept = formula.has_intercept or options.family == "ordinal"
     columns = make_columns(source, formula.terms, has_intercept=has_intercept)
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
         largest = max(columns, key=lambda each: len(each.labels))
         raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip
-    refusals.check_terms(formula, columns, options.family)
+    checks.check_terms(formula, columns, options.family)
     names = {g.group for g in formula.groups}
     centred = options.centred if isinstance(options.centred, tuple) else ()
     for key, given in (("centred", centred), ("local_group", (options.local_group,))):
         for name in given:
             if name not in names and not (key == "local_group" and name in ("auto", "none")):
                 raise ConfigError(f"key 'model.{key}': '{name}' has no effects in the formula", suggest(name, names))
-    return formula, columns
+    effects = [
+        make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms) for term in formula.groups
+    ]
+    return Reader(options, family, source, formula, tuple(columns), tuple(map(tuple, effects)))
 
 
 def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation:
     """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
-    options = with_roles(options, spec)
-    formula, columns = _read(options, spec, spec.fields)
-    family, source = FAMILIES[options.family], Source(spec.fields, spec.variables, spec.labels)
-    effects = [effect_columns(source, term) for term in formula.groups]
-    reader = _Reader(options, formula, tuple(columns), tuple(map(tuple, effects)), family, spec)
+    reader = make_reader(options, spec, spec.fields)
     constants = reader.describe(read_blocks)
-    local = choose_local(options, formula, constants)
-    mean, sd = (
-        np.array([constants[f"{what}_of_column_{i}"] for i in range(sum(len(c.labels) for c in columns))]) for what in ("mean", "sd")
-    )  # fmt: skip
+    local = reader.choose_local(constants)
     constants["local_group"] = -1 if local is None else local
+    mean, sd = reader.moments(constants)
 
     def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
         return reader.fields(rows, num_rows, mean, sd, local)
@@ -218,24 +216,105 @@ def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Prep
         for rows in read_blocks():
             yield reader.fields(rows, len(next(iter(rows.values()))), mean, sd, None)
 
-    reduction = Reduction(options, formula, tuple(columns), tuple(map(tuple, effects)), family, constants, local)
-    arrays = reduction.fit(read_fields)
-    condense = functools.partial(reduction.condense, read_fields, arrays, spec.num_rows)
+    arrays = reader.fit(constants, read_fields)
+    condense = functools.partial(reader.condense, constants, read_fields, arrays, spec.num_rows)
     if local is None:
         return Preparation(of_rows, constants, arrays=arrays, condense=condense)
-    group, num_levels = formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
+    group, num_levels = reader.formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
     return Preparation(of_rows, constants, group, num_levels, arrays, condense)
 
 
-class _Reader(NamedTuple):
-    """Computes fields from rows of the source."""
+class Reader(NamedTuple):
+    """A formula with the columns of a source that it reads; computes fields from rows.
+
+    Attributes:
+        options: options of the model, completed by the columns to which the data give a role.
+        family: family of the outcome.
+        source: columns of the source.
+        formula: formula of the model.
+        columns: population-level columns, by term.
+        effects: for each group, the columns that its effects multiply, by term, without the intercept.
+    """
 
     options: Any
+    family: Family
+    source: Source
     formula: Formula
     columns: tuple[Columns, ...]
     effects: tuple[tuple[Columns, ...], ...]
-    family: Family
-    spec: DataSpec
+
+    @property
+    def num_columns(self) -> int:
+        """Number of population-level columns."""
+        return sum(len(each.labels) for each in self.columns)
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether there is an intercept, or cutpoints in its place."""
+        return self.formula.has_intercept or self.options.family == "ordinal"
+
+    def moments(self, constants: Mapping[str, float | int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and standard deviations of the columns, from the constants of the prepared data."""
+        mean, sd = (
+            np.array([constants[f"{what}_of_column_{i}"] for i in range(self.num_columns)]) for what in ("mean", "sd")
+        )
+        return mean, sd
+
+    def groups(self, constants: Mapping[str, float | int]) -> tuple[Group, ...]:
+        """Return the group effects, from the constants of the prepared data."""
+        terms = zip(self.formula.groups, self.effects, strict=True)
+        return tuple(Group.make(i, *both, constants, self.options) for i, both in enumerate(terms))
+
+    def choose_local(self, constants: Mapping[str, float | int]) -> int | None:
+        """Return the number of the group whose effects are stored with their rows."""
+        groups, wanted = self.formula.groups, self.options.local_group
+        sizes = [int(constants[f"levels_of_group_{i}"]) for i in range(len(groups))]
+        if wanted == "none" or not sizes:
+            return None
+        if wanted == "auto":
+            largest = int(np.argmax(sizes))
+            return largest if sizes[largest] >= MANY_LEVELS else None
+        return next(i for i, each in enumerate(groups) if each.group == wanted)
+
+    def fit(self, constants: Mapping[str, float | int], read_fields: ReadBlocks) -> Mapping[str, np.ndarray]:
+        """Return the arrays of `fit.fit` or, for families of levels, of `fit.fit_levels`.
+
+        Args:
+            constants: constants of the prepared data.
+            read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
+        """
+        family, has_intercept, scale = self.family, self.formula.has_intercept, float(constants["outcome_scale"])
+        if family.takes_levels:
+            return fit_levels(family, int(constants["outcome_levels"]), read_fields, self.num_columns)
+        mean = float(constants["outcome_mean"] - constants["offset_mean"])
+        has_digits = has_intercept or 1 - (mean / scale) ** 2 > checks.LEAST_SPREAD
+
+        def look(group: int, gram: np.ndarray, levels: np.ndarray, num_rows: float) -> None:
+            if family.is_in_unit and has_digits and (surplus := checks.surplus_rows(gram, levels, num_rows)):
+                number = group if self.formula.groups else None
+                checks.warn_of_exact_fit(self.formula, self.options.priors, number, surplus)
+
+        return fit(
+            family, self.groups(constants), read_fields, self.num_columns, scale if family.is_in_unit else 1.0,
+            mean if family.is_in_unit and has_intercept else 0.0, has_intercept=has_intercept, look=look,
+        )  # fmt: skip
+
+    def condense(
+        self,
+        constants: Mapping[str, float | int],
+        read_fields: ReadBlocks,
+        arrays: Mapping[str, np.ndarray],
+        num_rows: int,
+    ) -> Condensed | None:
+        """Return rows that stand for many, see `condensed`; None if there is no gain."""
+        groups = self.groups(constants)
+        if self.options.family == "normal":
+            layout = Layout(self.formula.has_intercept, self.num_columns, groups)
+            return condense_normal(layout, read_fields, num_rows, arrays["location"])
+        local = next((group for group in groups if group.is_local), None)
+        return condense_same(
+            read_fields, None if local is None else local.number, 0 if local is None else local.num_levels
+        )
 
     def describe(self, read_blocks: ReadBlocks) -> dict[str, float | int]:
         """Return moments and numbers of levels, after checking every row.
@@ -245,7 +324,7 @@ class _Reader(NamedTuple):
         """
         coded = {"outcome": self.formula.outcome.text} | {f"{i}": g.group for i, g in enumerate(self.formula.groups)}
         # Codes that occur only in held-out rows count too.
-        most = {key: self.spec.fields[name].num_codes for key, name in coded.items() if name in self.spec.fields}
+        most = {key: self.source.fields[name].num_codes for key, name in coded.items() if name in self.source.fields}
         numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
         effects = sum(len(c.labels) for part in self.effects for c in part)
         seen = np.zeros(0)
@@ -258,15 +337,15 @@ class _Reader(NamedTuple):
                 outcome = self._outcome(rows, start)
                 parts = [evaluate_columns(self.columns, rows, num_rows)]
                 parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
-                refusals.check_signs(_named(self.options), rows, start)
+                checks.check_signs(_named(self.options), rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
-                named = self.options.trials
-                trials = np.ones(num_rows) if named is None else np.asarray(rows[named], float)
+                trials = self._trials(rows)
+                trials = np.ones(num_rows) if trials is None else trials
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, numbers, start)
                 for i, group in enumerate(self.formula.groups):
-                    codes = refusals.group_codes(group.group, np.asarray(rows[group.group]), start)
+                    codes = checks.group_codes(group.group, np.asarray(rows[group.group]), start)
                     most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
                 most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
                 seen = np.union1d(seen, outcome) if self.family.takes_levels else seen
@@ -280,60 +359,54 @@ class _Reader(NamedTuple):
         self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int, read_blocks: ReadBlocks
     ) -> dict[str, float | int]:
         constants: dict[str, float | int] = {}
-        centre = self.formula.has_intercept or self.options.family == "ordinal"
         labels = [label for c in self.columns for label in c.labels]
         constant = [i for i in range(num_columns) if not found.sd[i] > 1e-12 * abs(found.mean[i])]
-        constant = [i for i in constant if centre or not found.mean[i]]
-        unused = find_unused(self.columns, constant, read_blocks)
+        constant = [i for i in constant if self.has_constant or not found.mean[i]]
+        unused = checks.find_unused(self.columns, constant, read_blocks)
         for i, label in enumerate(labels):
             if i in constant and i not in unused:
-                raise refusals.without_spread(f"'{label}'", found.mean[i], "leave it out")
-            constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
+                raise checks.without_spread(f"'{label}'", found.mean[i], "leave it out")
+            constants[f"mean_of_column_{i}"] = float(found.mean[i]) if self.has_constant else 0.0
             constants[f"sd_of_column_{i}"] = (
                 unused[i].size if i in unused else float(found.sd[i]) or float(abs(found.mean[i]))
             )
         constants |= {f"is_unused_{i}": 1 for i in unused}
-        warn_of_unused(unused.values())
+        checks.warn_of_unused(unused.values())
         for i in range(num_effects):
             j = num_columns + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
-        refusals.check_trials(self.options.trials, trials)
+        checks.check_trials(self.options.trials, trials)
         # Without an intercept, coefficients, effects or sigma also have to account for the mean.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
         widths = [sum(len(c.labels) for c in part) for part in self.effects]
         for i, group in enumerate(self.formula.groups):
             constants[f"first_effect_of_group_{i}"] = sum(widths[:i])
-            about = self.spec.variables.get(group.group)
+            about = self.source.variables.get(group.group)
             constants[f"levels_of_group_{i}"] = len(about.levels) if about and about.levels else most[f"{i}"]
-        self._check_spread(found)
+        # The scale of a real outcome without spread would shrink towards 0 without end.
+        if found.num_rows > 1 and not self.family.is_discrete and not found.sd[-3] > 1e-12 * abs(mean):
+            raise checks.without_spread(f"the outcome '{self.formula.outcome.text}'", mean, "use another outcome")
         return constants
 
     def _levels(self, seen: np.ndarray, num_codes: int) -> dict[str, int]:
         """Return the number of levels of the outcome, if its family takes levels, given the codes that occur in the rows."""
         if not self.family.takes_levels:
             return {}
-        name, levels = self.formula.outcome.text, levels_of(self.source, self.formula.outcome)
+        name, levels = self.formula.outcome.text, levels_of(self.source.variables, self.formula.outcome)
         number = len(levels) if levels else num_codes
         if number < 2:
             raise ConfigError(f"{KEY}: '{name}' has one level", "use another outcome")
         if not levels:
-            refusals.check_codes(name, seen, number)
+            checks.check_codes(name, seen, number)
         elif self.options.family == "ordinal":
-            refusals.check_order(name, self.spec.variables[name])
+            checks.check_order(name, self.source.variables[name])
         return {"outcome_levels": number}
 
-    def _check_spread(self, found: Moments) -> None:
-        """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
-        mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
-        if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
-            raise refusals.without_spread(what, mean, "use another outcome")
-
-    @property
-    def source(self) -> Source:
-        """Columns of the source."""
-        return Source(self.spec.fields, self.spec.variables, self.spec.labels)
+    def _trials(self, rows: HostRows) -> np.ndarray | None:
+        """Return the number of trials of each row, float64; None if the family has none."""
+        return None if self.options.trials is None else np.asarray(rows[self.options.trials], float)
 
     def _outcome(self, rows: HostRows, start: int) -> np.ndarray:
         """Return the outcomes of some rows, float64, after checking them."""
@@ -341,8 +414,8 @@ class _Reader(NamedTuple):
         y = self.formula.outcome.evaluate(rows)
         if y.ndim != 1:
             raise ConfigError(f"{KEY}: the outcome '{name}' has several numbers in a row", "name a column")
-        trials = None if self.options.trials is None else np.asarray(rows[self.options.trials], float)
-        levels = levels_of(self.source, self.formula.outcome)
+        trials = self._trials(rows)
+        levels = levels_of(self.source.variables, self.formula.outcome)
         if levels and not self.family.takes_levels and not (self.options.family == "bernoulli" and len(levels) == 2):
             raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
         possible = self.family.fits(y, trials)
@@ -351,7 +424,7 @@ class _Reader(NamedTuple):
             of = "" if trials is None else f" of {trials[row]:g} trials"
             raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
         if self.family.is_discrete:
-            refusals.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
+            checks.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
@@ -371,8 +444,7 @@ class _Reader(NamedTuple):
         self, rows: HostRows, num_rows: int, mean: np.ndarray, sd: np.ndarray, local: int | None
     ) -> dict[str, np.ndarray]:
         """Return the prepared fields of some rows."""
-        options, y = self.options, self.formula.outcome.evaluate(rows)
-        trials = None if options.trials is None else np.asarray(rows[options.trials], float)
+        options, y, trials = self.options, self.formula.outcome.evaluate(rows), self._trials(rows)
         made = {"outcome": outcome_of(y, self.family)}
         if len(mean):
             made["design"] = (evaluate_columns(self.columns, rows, num_rows) - mean) / sd
@@ -381,7 +453,7 @@ class _Reader(NamedTuple):
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
         if trials is not None:
-            made["trials"] = refusals.whole_trials(options.trials, trials)
+            made["trials"] = checks.whole_trials(options.trials, trials)
         if (constant := self.family.constant(y, trials)) is not None:
             made["constant"] = constant
         for i, (group, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):

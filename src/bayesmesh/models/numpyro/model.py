@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from numpyro.distributions import CategoricalLogits, CategoricalProbs
 from bayesmesh.config.user_code import load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
+from bayesmesh.models._latents import FunctionMaps, Matrices, find_matrices
 from bayesmesh.models.base import DataSpec, Latents, Model, Rows
 from bayesmesh.models.numpyro.sites import MANY, VALUES, Site, Sites
 from bayesmesh.models.options import NumpyroOptions as Options
@@ -39,14 +39,6 @@ _WHOLE = (
 )
 
 
-class Bijector(NamedTuple):
-    """NumPyro's transforms, with the methods of a TFP bijector that the pipeline calls; all map dicts of latents."""
-
-    forward: Any
-    inverse: Any
-    forward_log_det_jacobian: Any
-
-
 class Prior:
     """The prior of a NumPyro model, with the methods of a TFP joint distribution that the pipeline calls."""
 
@@ -58,9 +50,9 @@ class Prior:
         """Return a draw; the same key gives the same draw."""
         return self._sites.draw(seed, self._dtype)
 
-    def experimental_default_event_space_bijector(self) -> Bijector:
+    def experimental_default_event_space_bijector(self) -> base.Bijector:
         """Return the map from unconstrained space."""
-        return Bijector(self._sites.constrain, self._sites.unconstrain, self._sites.log_jacobian)
+        return FunctionMaps(self._sites.constrain, self._sites.unconstrain, self._sites.log_jacobian)
 
 
 class Predictive:
@@ -178,8 +170,7 @@ class NumpyroFunction(Model):
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return all latents; for matrices with constant entries, correlations. If some are not identified, write a `Model`."""
-        del rows
-        return summarise(latents, self._matrices[1])
+        return self._matrices.summaries(latents)
 
     def deterministics(self, latents: Latents, rows: Rows) -> Latents:
         """Return the values of `numpyro.deterministic`."""
@@ -189,10 +180,8 @@ class NumpyroFunction(Model):
 
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
         """Return the axes of correlations."""
-        return matrix_axes(*self._matrices, {})
+        return self._matrices.axes({})
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
-        """Shapes of the latents, and the summaries of matrices."""
-        shapes = self._sites.some_latents()
-        return shapes, find_matrices(shapes, lambda: self.prior(self.spec))
+    def _matrices(self) -> Matrices:
+        return find_matrices(self._sites.some_latents(), lambda: self.prior(self.spec))

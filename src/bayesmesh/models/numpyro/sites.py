@@ -242,8 +242,7 @@ class Sites:
             sites = self._trace(rows, {}, key, dtype)
             return {name: sites[name]["value"] for name in self.latents}
 
-        found: dict[str, Array] = _evaluate(draw, self._some_rows(dtype), key)
-        return found
+        return _evaluate(draw, self._some_rows(dtype), key)
 
     def log_prior(self, latents: Arrays) -> Float[Array, ""]:
         """Return the log density of the latents, and of factors that have no row axis."""
@@ -252,8 +251,7 @@ class Sites:
             sites = self._trace(rows, latents)
             return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
 
-        found: Array = _evaluate(total, self._some_rows(_dtype(latents)), dict(latents))
-        return found
+        return _evaluate(total, self._some_rows(_dtype(latents)), dict(latents))
 
     def constrain(self, z: Arrays) -> dict[str, Array]:
         """Return latents from unconstrained values."""
@@ -264,8 +262,7 @@ class Sites:
                 found = constrain_fn(function, *self._given(rows), z)
             return {name: found[name] for name in self.latents}
 
-        latents: dict[str, Array] = _evaluate(constrain, self._some_rows(_dtype(z)), dict(z))
-        return latents
+        return _evaluate(constrain, self._some_rows(_dtype(z)), dict(z))
 
     def _some_rows(self, dtype: str | jnp.dtype) -> Arrays:
         """Return placeholder rows in the dtype of the latents with which they are used."""
@@ -285,8 +282,7 @@ class Sites:
             sites = self._trace(rows, latents)
             return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
 
-        found: dict[str, Array] = _evaluate(unconstrain, self._some_rows(_dtype(latents)), dict(latents))
-        return found
+        return _evaluate(unconstrain, self._some_rows(_dtype(latents)), dict(latents))
 
     def log_jacobian(self, z: Arrays) -> Float[Array, ""]:
         """Return the log determinant of the Jacobian of `constrain`."""
@@ -298,8 +294,7 @@ class Sites:
             return sum(terms, start=jnp.zeros(()))
 
         latents = self.constrain(z)
-        found: Array = _evaluate(total, self._some_rows(_dtype(latents)), dict(z), latents)
-        return found
+        return _evaluate(total, self._some_rows(_dtype(latents)), dict(z), latents)
 
     def log_likelihood(self, latents: Arrays, rows: Arrays) -> Float[Array, "..."]:
         """Return the log likelihood of each row, or of all data, (), where they are one row."""
@@ -319,8 +314,7 @@ class Sites:
     def outcome(self, rows: Arrays) -> Array:
         """Return the values of the site `predicted`."""
         latents = {name: jnp.ones(v.shape, v.dtype) for name, v in self.some_latents().items()}
-        found: Array = _evaluate(lambda rows: jnp.asarray(self.observed(latents, rows)["value"]), dict(rows))
-        return found
+        return _evaluate(lambda rows: jnp.asarray(self.observed(latents, rows)["value"]), dict(rows))
 
     def some_latents(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Return the shapes of the latents."""
@@ -406,14 +400,15 @@ def _is_real(support: Any) -> bool:
     return support is None or bool(support == constraints.real)
 
 
-def _evaluate(function: Callable[..., Any], *given: Any) -> Any:
+def _evaluate[Result](function: Callable[..., Result], *given: object) -> Result:
     """Return the arrays that a function returns; it sees no values, as in a compiled program.
 
     NumPyro's handlers check values that they see, and placeholder rows may be invalid.
     """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*given)
     values = jax.core.eval_jaxpr(traced.jaxpr, traced.consts, *jax.tree.leaves(given))
-    return jax.tree.unflatten(jax.tree.structure(shapes), values)
+    result: Result = jax.tree.unflatten(jax.tree.structure(shapes), values)
+    return result
 
 
 def _dtype(latents: Arrays) -> jnp.dtype:

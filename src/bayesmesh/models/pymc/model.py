@@ -24,7 +24,7 @@ import functools
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -39,18 +39,10 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._matrix_latents import MatrixSummary, find_matrices, matrix_axes, summarise
+from bayesmesh.models._latents import FunctionMaps, Matrices, find_matrices
 from bayesmesh.models.base import DataSpec, Latents, Model, Preparation, ReadBlocks, Rows
 from bayesmesh.models.options import PymcOptions as Options
 from bayesmesh.models.pymc.graphs import Graphs
-
-
-class Bijector(NamedTuple):
-    """PyMC's transforms, with the methods of a TFP bijector that the pipeline calls; all map dicts of latents."""
-
-    forward: Callable[[Latents], dict[str, Array]]
-    inverse: Callable[[Latents], dict[str, Array]]
-    forward_log_det_jacobian: Callable[[Latents], Array]
 
 
 class Prior:
@@ -59,13 +51,13 @@ class Prior:
     def __init__(self, graphs: Graphs, dtype: str) -> None:
         self._dtype = dtype
         self._draw, self.log_prob = graphs.draw_prior(), graphs.log_prior()
-        self._bijector = Bijector(graphs.constrain(), graphs.unconstrain(), graphs.log_jacobian())
+        self._bijector = FunctionMaps(graphs.constrain(), graphs.unconstrain(), graphs.log_jacobian())
 
     def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
         """Return a draw; the same key gives the same draw."""
         return {name: jnp.asarray(value, self._dtype) for name, value in self._draw(seed).items()}
 
-    def experimental_default_event_space_bijector(self) -> Bijector:
+    def experimental_default_event_space_bijector(self) -> base.Bijector:
         """Return the map from unconstrained space."""
         return self._bijector
 
@@ -100,7 +92,6 @@ class FieldSymbol(TensorVariable):
         self, function: Any, types: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Make NumPy refuse, by its protocol, functions that would act on the symbol itself and not on the values."""
-        del types
         return function._implementation(*args, **kwargs) if function.__name__ in _OF_SYMBOLS else NotImplemented
 
     def __eq__(self, other: object) -> Any:
@@ -163,7 +154,7 @@ class PymcModel(Model):
     def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
         """Return the dims of the latents, with the model's own coordinates, and the axes of correlations."""
         named = self._graphs.axes()
-        return {**matrix_axes(*self._matrices, named), **named}
+        return {**self._matrices.axes(named), **named}
 
     @property
     def has_proper_prior(self) -> bool:
@@ -189,8 +180,7 @@ class PymcModel(Model):
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return all latents; for matrices with constant entries, correlations. Override this if some are not identified."""
-        del rows
-        return summarise(latents, self._matrices[1])
+        return self._matrices.summaries(latents)
 
     def deterministics(self, latents: Latents, rows: Rows) -> Latents:
         """Return the values of `pymc.Deterministic`."""
@@ -202,12 +192,12 @@ class PymcModel(Model):
         return self._graphs.deterministics()
 
     @functools.cached_property
-    def _matrices(self) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, MatrixSummary]]:
-        """Shapes of the latents, and the summaries of matrices; both are empty where no latent has two axes."""
+    def _matrices(self) -> Matrices:
+        """The summaries of matrices; empty where no latent has two axes."""
         if not self._graphs.has_matrices:
-            return {}, {}
+            return Matrices()
         shapes = jax.eval_shape(lambda: self.prior(self.spec).sample(seed=jax.random.key(0)))
-        return dict(shapes), find_matrices(dict(shapes), lambda: self.prior(self.spec))
+        return find_matrices(dict(shapes), lambda: self.prior(self.spec))
 
 
 class PymcFunction(PymcModel):
@@ -225,7 +215,6 @@ class PymcFunction(PymcModel):
     @classmethod
     def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
         """Build a model that holds its data; the constant `MODEL` then stands for it."""
-        # The options are made from the text of the class, so they are not an instance of the class itself.
         own = cast(Options, options)
         check_arguments("model.function", own.function, ("data",))
         if own.given == "symbols":

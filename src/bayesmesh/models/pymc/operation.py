@@ -33,7 +33,6 @@ class ValueAndGradient(JAXOp):
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], output_gradients: Sequence[Variable]
     ) -> list[Variable]:
         """Return the gradient that the operation has already computed, times the derivative with respect to the value."""
-        del inputs
         by_value, *by_gradient = output_gradients
         if any(not isinstance(g.type, DisconnectedType) for g in by_gradient):
             raise NotImplementedError("second derivatives; use form='two', whose gradient is an operation of its own")

@@ -19,7 +19,7 @@ from bayesmesh import __version__
 from bayesmesh.config.declarations import OTHER_VERBS
 from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
 from bayesmesh.config.loading import refuse_folder
-from bayesmesh.config.registry import PACKAGES
+from bayesmesh.config.registry import OTHER_FILES, PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow import PROFILES
@@ -183,7 +183,7 @@ def _next_steps_in_project(kind: str, name: str, package: str) -> str:
 
 
 def _check_name(kind: str, name: str) -> None:
-    pattern, reserved = COMPONENT_PATTERN, frozenset({"base", *keyword.kwlist})
+    pattern, reserved = COMPONENT_PATTERN, frozenset({*OTHER_FILES, *keyword.kwlist})
     if kind == "experiment":
         pattern, reserved = NAME_PATTERN, RESERVED_NAMES
     if kind == "analysis":

@@ -14,8 +14,7 @@ import jax
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._bijectors import Maps
-from bayesmesh.models._volume import log_determinant, log_volume
+from bayesmesh.models._latents import Maps, log_determinant, log_volume
 from bayesmesh.models.base import Bijector, Latents, Prior
 
 tfd, tfb = tfp.distributions, tfp.bijectors

@@ -18,8 +18,7 @@ import numpy as np
 from bayesmesh.config.user_code import explaining, load_function, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.models._bijectors import bijector_of
-from bayesmesh.models._latents import align_local
+from bayesmesh.models._latents import align_local, bijector_of
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density.rows import ReadRows
 from bayesmesh.sampling.density.summaries import in_dtype

@@ -20,9 +20,8 @@ from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
-from bayesmesh.kernels.targets.normal import Normals
-from bayesmesh.kernels.targets.unit import Units
-from bayesmesh.models._bijectors import bijector_of
+from bayesmesh.kernels.targets import Normals, Units
+from bayesmesh.models._latents import bijector_of
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density.normal_units import BoundNormals
 from bayesmesh.sampling.density.position import PositionLayout

@@ -20,7 +20,7 @@ from bayesmesh.sampling.density.units import LOCAL, Arrays, BoundGroups, ModelTa
 
 
 class BoundNormals(BoundGroups):
-    """The normal groups of a model, on its data: what kernels see as `kernels.targets.normal_target.Normals`.
+    """The normal groups of a model, on its data: what kernels see as `kernels.targets.Normals`.
 
     Args:
         target: the model's.

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.targets.unit import UnitDensity, UnitScale
+from bayesmesh.kernels.targets import UnitDensity, UnitScale
 from bayesmesh.models.base import Bijector, Model
 from bayesmesh.sampling.density.position import PositionLayout
 from bayesmesh.sampling.density.rows import RowLayout
@@ -137,7 +137,7 @@ class BoundGroups:
 
 
 class BoundUnits(BoundGroups):
-    """The groups of units of a model, on its data: what kernels see as `kernels.targets.unit_target.Units`.
+    """The groups of units of a model, on its data: what kernels see as `kernels.targets.Units`.
 
     Args:
         target: the model's.

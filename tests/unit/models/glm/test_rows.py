@@ -12,8 +12,8 @@ from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.checks import check_order
 from bayesmesh.models.glm.model import Glm
-from bayesmesh.models.glm.refusals import check_order
 from cases import trees
 
 NUM_ROWS = 60

@@ -5,9 +5,6 @@ Nothing is timed, so that the choice is the same on every machine: it is part of
 
 from __future__ import annotations
 
-# Import all metrics that may be chosen: the identity of a chain includes their code, which is found by following imports.
-from bayesmesh.kernels.hamiltonian.metrics import curvature, dense, diagonal, low_rank
-
 _MOST_DENSE = 300
 """Coordinates up to which a window's eigendecomposition takes a few hundredths of a second."""
 
@@ -31,15 +28,11 @@ def choose_metric(
     """
     size = f"{num_shared:,} shared and {num_local:,} local coordinates"
     if is_at_mode:
-        return _name(curvature), "the chains start from the normal at a mode, whose curvature is measured there"
+        return "curvature", "the chains start from the normal at a mode, whose curvature is measured there"
     if num_shared <= _MOST_DENSE and not num_local:
-        return _name(dense), f"{size}: at most {_MOST_DENSE:,}, few enough for all correlations"
+        return "dense", f"{size}: at most {_MOST_DENSE:,}, few enough for all correlations"
     if has_unit_scale:
-        return _name(diagonal), f"{size}, which the model has made nearly independent"
+        return "diagonal", f"{size}, which the model has made nearly independent"
     if num_shared + num_local <= _MOST_LOW_RANK:
-        return _name(low_rank), f"{size}: too many for all correlations, at most {_MOST_LOW_RANK:,} for some directions"
-    return _name(diagonal), f"{size}: more than the {_MOST_LOW_RANK:,} for which directions are learnt"
-
-
-def _name(module: object) -> str:
-    return str(getattr(module, "__name__", "")).rpartition(".")[2]
+        return "low_rank", f"{size}: too many for all correlations, at most {_MOST_LOW_RANK:,} for some directions"
+    return "diagonal", f"{size}: more than the {_MOST_LOW_RANK:,} for which directions are learnt"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position, Target
-from bayesmesh.kernels.hamiltonian import triangle
-from bayesmesh.kernels.hamiltonian.laplace import Curvature, NormalAtMode
+from bayesmesh.kernels.hamiltonian.laplace import Curvature, normal_of, split_triangle
 from bayesmesh.kernels.hamiltonian.metrics.base import FixedMetric
 
 
@@ -16,10 +14,9 @@ class CurvatureMetric(FixedMetric[Curvature]):
 
     def init(self, gradient: Position, mask: Position) -> Curvature:
         """Return the identity."""
-        del mask
         shared, local = gradient
         rest = None if shared is None else jnp.arange(shared.shape[1], dtype=jnp.int32)
-        dense = None if shared is None else triangle.split(jnp.eye(shared.shape[1], dtype=shared.dtype))
+        dense = None if shared is None else split_triangle(jnp.eye(shared.shape[1], dtype=shared.dtype))
         blocks = None if local is None else jnp.eye(local.shape[2], dtype=local.dtype)[None] + 0 * local[0, :, :, None]
         return Curvature(rest, dense, None, None, blocks)
 
@@ -29,14 +26,7 @@ class CurvatureMetric(FixedMetric[Curvature]):
         Raises:
             ConfigError: the target has none.
         """
-        del gradient
-        found: NormalAtMode | None = getattr(target, "normal", None)
-        if found is None:
-            raise ConfigError(
-                "key 'kernel.metric': curvature needs the mode, and the chains start elsewhere",
-                "write\n    sampling:\n      initial:\n        method: laplace\n  or choose another metric",
-            )
-        return found.curvature
+        return normal_of(target, "key 'kernel.metric': curvature", "choose another metric").curvature
 
     def move(self, data: Curvature, momentum: Position) -> Position:
         """Return A p."""

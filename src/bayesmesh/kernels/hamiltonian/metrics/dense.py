@@ -11,8 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position
-from bayesmesh.kernels.hamiltonian.fisher import FLOOR, fisher_root
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
+from bayesmesh.kernels.hamiltonian.metrics.base import FLOOR, Metric, count_finite, fisher_root
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric, MomentState
 
 MOST_COORDINATES = 1000

@@ -40,7 +40,6 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def init(self, gradient: Position, mask: Position) -> Position:
         """Return 1 / (1 + root mean square of the gradient)**0.5; entries that are not finite count as zero."""
-        del mask
 
         def one(gradient: jax.Array) -> jax.Array:
             size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))

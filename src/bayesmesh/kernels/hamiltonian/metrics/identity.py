@@ -11,22 +11,18 @@ class IdentityMetric(FixedMetric[tuple[()]]):
 
     def init(self, gradient: Position, mask: Position) -> tuple[()]:
         """Return empty data."""
-        del gradient, mask
         return ()
 
     def move(self, data: tuple[()], momentum: Position) -> Position:
         """Return the momentum."""
-        del data
         return momentum
 
     def whiten_gradient(self, data: tuple[()], gradient: Position) -> Position:
         """Return the gradient."""
-        del data
         return gradient
 
     def whiten_position(self, data: tuple[()], position: Position) -> Position:
         """Return the position."""
-        del data
         return position
 
     def data_axes(self) -> tuple[()]:

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from bayesmesh.kernels.base import COORDINATES, SCALAR, Axes, Position, map_parts
-from bayesmesh.kernels.hamiltonian.fisher import FLOOR, fisher_root
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
+from bayesmesh.kernels.hamiltonian.metrics.base import FLOOR, Metric, count_finite, fisher_root
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric, MomentState
 
 _DIAGONAL = DiagonalMetric()

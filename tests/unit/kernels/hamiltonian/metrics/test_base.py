@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.hamiltonian.fisher import fisher_root
+from bayesmesh.kernels.hamiltonian.metrics.base import fisher_root
 
 SIZE = 6
 

@@ -1,4 +1,7 @@
-"""Ordered outcomes with cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor)."""
+"""Outcomes that are levels: labels of classes, and ordered levels with cumulative logits.
+
+P(at most level k) = sigmoid(cutpoint k - predictor).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import ReadBlocks
 
 
 def cutpoints(baseline: Float[Array, " levels"]) -> Float[Array, " cutpoints"]:
@@ -106,3 +113,24 @@ class OrderedValues(NamedTuple):
     def cdf_below(self, value: Float[Array, " rows"]) -> Float[Array, " rows"]:
         """Return the probability that each row's outcome is less than its value."""
         return jnp.sum(jnp.exp(self.log_masses) * (self.values[None] < value[:, None]), axis=1)
+
+
+def check_labels(field: str, num_classes: int, read_blocks: ReadBlocks) -> None:
+    """Check that all labels are whole numbers from 0 to the number of classes less 1: others have a log probability of 0.
+
+    Args:
+        field: field with the labels.
+        num_classes: number of classes.
+        read_blocks: returns an iterator over all rows in blocks.
+
+    Raises:
+        ConfigError: some are not; the message counts them and shows the first.
+    """
+    parts = [rows[field] for rows in read_blocks()]
+    labels = np.concatenate([each[~((each >= 0) & (each < num_classes) & (each == np.floor(each)))] for each in parts])
+    if labels.size:
+        raise ConfigError(
+            f"field '{field}': {labels.size} rows have labels that are not classes, such as {labels.flat[0]:g}; with "
+            f"num_classes: {num_classes}, labels are the whole numbers 0 to {num_classes - 1}",
+            "count classes from 0, and set the constant `num_classes` to their number; or declare the column as a category",
+        )

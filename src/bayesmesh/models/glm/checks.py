@@ -1,14 +1,23 @@
-"""Refusals of outcomes and columns that a linear model would misread."""
+"""Check outcomes and columns: reject those that a linear model would misread, and warn of what the data leave open.
+
+With all residuals 0, N rows and effects of rank r, the marginal likelihood of sigma grows as sigma**-(N - r), which is not
+integrable at 0 unless the prior of sigma falls faster. Without surplus rows, such as with one row for each level, the
+posterior is proper.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.config.data_spec import Variable
+from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import HostRows, Variable
+from bayesmesh.models.base import HostRows, ReadBlocks
 from bayesmesh.models.glm.design import Columns, latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.formula import KEY, Formula
@@ -17,6 +26,18 @@ _log = logging.getLogger("bayesmesh")
 
 MOST_COUNT = 2**31 - 1
 """Largest count: devices hold 32-bit integers."""
+
+_MOST_NAMED = 12
+"""Largest number of columns that a sentence names."""
+
+_EXACT = 1e-13
+"""Sum of squared residuals, as a share of that of the outcome, up to which it is rounding error, of either sign."""
+
+_RANK = 1e-6
+"""Eigenvalue, as a share of the largest, up to which a direction is not counted: its residuals would be rounding alone."""
+
+LEAST_SPREAD = 0.01
+"""Variance of the outcome, as a share of its mean square, below which its products keep too few digits for a verdict."""
 
 
 def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> None:
@@ -169,3 +190,127 @@ def group_codes(name: str, codes: np.ndarray, start: int) -> np.ndarray:
         remedy = f"declare the column as a category:\n    data:\n      types:\n        {name}: category"
         raise ConfigError(problem, remedy)
     return codes
+
+
+class Unused(NamedTuple):
+    """A column that is constant because of the levels in it.
+
+    Attributes:
+        label: name of the column, such as ``town[c]``.
+        is_everywhere: whether all rows have its levels, so that no row has the others; otherwise none has its levels.
+        size: scale of the column, which has no standard deviation: 1 for levels alone, or the root mean square of the
+            numbers that they multiply.
+    """
+
+    label: str
+    is_everywhere: bool
+    size: float
+
+
+def find_unused(columns: Sequence[Columns], constant: Collection[int], read_blocks: ReadBlocks) -> dict[int, Unused]:
+    """Return those of the constant columns whose levels no row has, or all rows have, by number.
+
+    Args:
+        columns: columns by term.
+        constant: numbers of constant columns.
+        read_blocks: returns an iterator over all training rows; called only if there are constant columns.
+    """
+    if not constant:
+        return {}
+    labels = [label for each in columns for label in each.labels]
+    is_of_levels = [each.is_of_levels for each in columns for _ in each.labels]
+    low, largest, squares, num_rows = np.ones(len(labels)), np.zeros(len(labels)), np.zeros(len(labels)), 0
+    for rows in read_blocks():
+        number = len(next(iter(rows.values())))
+        levels = np.concatenate([each.evaluate(rows, number, without="numbers") for each in columns], axis=1)
+        numbers = np.concatenate([each.evaluate(rows, number, without="levels") for each in columns], axis=1)
+        low = np.minimum(low, levels.min(0, initial=1.0))
+        # A level whose rows all have the number 0 determines its coefficient no more than one without rows.
+        largest = np.maximum(largest, np.abs(levels * numbers).max(0, initial=0.0))
+        squares, num_rows = squares + np.square(numbers).sum(0), num_rows + number
+    sizes = np.sqrt(squares / max(num_rows, 1))
+    found: dict[int, Unused] = {}
+    for i in sorted(constant):
+        is_everywhere = bool(low[i] == 1) and is_of_levels[i]
+        if is_everywhere or (largest[i] == 0 and sizes[i] > 0):
+            found[i] = Unused(labels[i], is_everywhere, float(sizes[i]))
+    return found
+
+
+def warn_of_unused(found: Collection[Unused]) -> None:
+    """Warn of levels without training rows."""
+    for is_everywhere, what in ((False, "no training row has the levels"), (True, "all training rows have the level")):
+        if names := named([each.label for each in found if each.is_everywhere == is_everywhere]):
+            _log.warning("warning: %s: %s %s, whose coefficients follow their priors alone", KEY, what, names)
+
+
+def named(labels: Sequence[str]) -> str:
+    """Return some names in a sentence, and whether there are more."""
+    return ", ".join(labels[:_MOST_NAMED]) + (" and others" if len(labels) > _MOST_NAMED else "")
+
+
+def surplus_rows(gram: np.ndarray, levels: np.ndarray, num_rows: float) -> float:
+    """Return by how many the rows exceed the rank of the terms that explain them exactly; 0 if no terms do.
+
+    Args:
+        gram: (column + 1, column + 1), products of the columns followed by the outcome.
+        levels: (level, effect, effect + column + 1), products within levels of effects with effects, columns and outcome.
+        num_rows: sum of the weights of the rows.
+
+    >>> y, x = np.array([1.0, 2.0, 3.0]), np.ones(3)
+    >>> rows = np.stack([x, np.arange(3.0), y])
+    >>> surplus_rows(rows @ rows.T, np.zeros((0, 0, 3)), 3.0)
+    1.0
+    """
+    num_effects = levels.shape[1]
+    within, others = levels[:, :, :num_effects], levels[:, :, num_effects:]
+    inverse = np.linalg.pinv(within, rcond=_RANK, hermitian=True)
+    left = gram - np.einsum("lqp,lqr,lrs->ps", others, inverse, others)
+    # Columns of unit length, so that the rank does not depend on their units.
+    lengths = np.sqrt(np.maximum(np.diagonal(gram)[:-1], 0.0))
+    lengths[lengths == 0] = 1.0
+    columns, cross = left[:-1, :-1] / np.outer(lengths, lengths), left[:-1, -1] / lengths
+    values, vectors = np.linalg.eigh(columns)
+    kept = values > _RANK * values.max(initial=0.0)
+    residual = left[-1, -1] - np.sum(np.square(vectors[:, kept].T @ cross) / values[kept])
+    if abs(residual) > _EXACT * gram[-1, -1]:
+        return 0.0
+    rank = int(np.sum(np.linalg.matrix_rank(within, rtol=_RANK, hermitian=True))) + int(kept.sum())
+    return max(num_rows - rank, 0.0)
+
+
+def _order_at_0(priors: Mapping[str, str]) -> float:
+    """Return the power of sigma with which its prior density falls towards 0."""
+    if "sigma" not in priors:
+        return 0.0
+    prior = parse_prior(priors["sigma"], "key 'model.priors.sigma'")
+    match prior.family:
+        case "log_normal" | "inverse_gamma":
+            return math.inf
+        case "gamma" | "beta":
+            return prior.parameters[0] - 1
+        case "uniform":
+            return math.inf if prior.parameters[0] > 0 else 0.0
+    return 0.0
+
+
+def warn_of_exact_fit(formula: Formula, priors: Mapping[str, str], group: int | None, surplus: float) -> None:
+    """Warn of an outcome that is explained exactly, unless the prior of sigma keeps the posterior proper.
+
+    A warning and not an error: sums over rows cannot distinguish residuals of 3e-7 of the outcome from rounding.
+
+    Args:
+        formula: formula of the model.
+        priors: the priors as they were given.
+        group: number of the group term that explains it together with the columns; None without groups.
+        surplus: from `surplus_rows`.
+    """
+    if surplus - _order_at_0(priors) < 1:
+        return
+    what = "the columns" if group is None else f"the groups '{formula.groups[group].group}' and the columns"
+    _log.warning(
+        "warning: %s: %s explain the outcome '%s' exactly, but for rounding; then nothing keeps sigma away from 0, the posterior is"
+        " improper, and chains fail. Leave out the term that determines the outcome; or, if the outcome is one of each group and not"
+        " of each row, keep one row of each group; or give sigma a prior that excludes 0: priors: {sigma: \"log_normal(0, 1)\"}",
+        KEY, what, formula.outcome.text,
+    )  # fmt: skip

@@ -1,18 +1,79 @@
-"""A target in units that are independent of each other given the rest, such as users given films, and films given users.
+"""Targets other than models: plain functions, any target at another temperature, and targets in groups of units.
 
-A kernel may then move all units of a group at once and accept or reject each by itself, so that the step size need not
-shrink with the number of units. A target that declares no units is one unit.
+Units are independent of each other given the rest, such as users given films, and films given users. A kernel may then move
+all units of a group at once and accept or reject each by itself, so that the step size need not shrink with the number of
+units. A target that declares no units is one unit. Where the units are normal given all else, they can be drawn exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from bayesmesh.kernels.base import Position, Target
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import DensityParts, Position, Target
+from bayesmesh.kernels.hamiltonian.metrics.base import apply_mask
+
+
+class FunctionTarget(Target):
+    """Functions of one chain's vector of coordinates, (S,), as a target of kernels.
+
+    Args:
+        log_likelihood: its log density, in nats.
+        log_prior: a second term; nothing by default.
+    """
+
+    def __init__(
+        self,
+        log_likelihood: Callable[[Float[Array, " S"]], Float[Array, ""]],
+        log_prior: Callable[[Float[Array, " S"]], Float[Array, ""]] | None = None,
+    ) -> None:
+        self._log_likelihood = log_likelihood
+        self._log_prior = log_prior or (lambda q: jnp.zeros((), q.dtype))
+
+    @property
+    def mask(self) -> Position:
+        """Nothing is padded."""
+        return Position(None, None)
+
+    def log_density_parts(self, position: Position) -> DensityParts:
+        """Return both terms and the gradient of each."""
+        log_prior, prior_gradient = jax.vmap(jax.value_and_grad(self._log_prior))(position.shared)
+        value, gradient = jax.vmap(jax.value_and_grad(self._log_likelihood))(position.shared)
+        gradients = Position(prior_gradient, None), Position(gradient, None)
+        return DensityParts(log_prior.astype(jnp.float64), value.astype(jnp.float64), *gradients)
+
+
+class TemperedTarget(Target):
+    """Prior times likelihood to the power of an inverse temperature.
+
+    Args:
+        target: at inverse temperature 1.
+        inverse_temperature: (chain,) float64, above 0; a chain has its own.
+    """
+
+    def __init__(self, target: Target, inverse_temperature: Float[Array, " chain"]) -> None:
+        self.target, self.inverse_temperature = target, inverse_temperature
+
+    @property
+    def mask(self) -> Position:
+        """The mask of the target."""
+        return self.target.mask
+
+    def log_density_parts(self, position: Position) -> DensityParts:
+        """Return log prior, tempered log likelihood and the gradient of each."""
+        parts = self.target.log_density_parts(position)
+
+        def temper(x: jax.Array) -> jax.Array:
+            power = self.inverse_temperature.astype(x.dtype)
+            return x * power.reshape(power.shape + (1,) * (x.ndim - 1))
+
+        likelihood_gradient = jax.tree.map(temper, parts.likelihood_gradient)
+        return parts._replace(log_likelihood=temper(parts.log_likelihood), likelihood_gradient=likelihood_gradient)
 
 
 class UnitDensity(NamedTuple):
@@ -120,7 +181,6 @@ class WholeUnits:
 
     def given(self, position: Position, group: int) -> WholeConditional:
         """Return the whole position; there is one group."""
-        del group
         return WholeConditional(self._target, position)
 
     def information(self, position: Position) -> Position:
@@ -129,7 +189,6 @@ class WholeUnits:
 
     def add(self, to: Position, group: int, values: Float[Array, "chain 1"]) -> Position:
         """Add one number per chain to all coordinates."""
-        del group
         return jax.tree.map(lambda x: x + values.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), to)
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
@@ -155,12 +214,10 @@ class WholeConditional:
 
     def scale(self, information: Position) -> UnitScale:
         """Return the identity."""
-        del information
         ones = jax.tree.map(jnp.ones_like, self._like)
-        masked = (x if m is None or x is None else x * m[None] for x, m in zip(ones, self._target.mask, strict=True))
         size = self.start.shape[2]
         basis = jnp.broadcast_to(jnp.eye(size, dtype=self.start.dtype), (len(self.start), size, size))
-        return UnitScale(basis, _flatten(Position(*masked)))
+        return UnitScale(basis, _flatten(apply_mask(ones, self._target.mask)))
 
     def place(self, at: Float[Array, "chain unit k"]) -> Position:
         """Return the positions."""
@@ -174,3 +231,38 @@ class WholeConditional:
 
 def _flatten(position: Position) -> Float[Array, "chain 1 k"]:
     return jnp.concatenate([x.reshape(len(x), 1, -1) for x in jax.tree.leaves(position)], axis=2)
+
+
+@runtime_checkable
+class Normals(Protocol):
+    """Groups of units, and how to draw them and all else; each transition leaves the target invariant."""
+
+    @property
+    def num_groups(self) -> int: ...
+
+    def draw(self, key: Key[Array, " chain"], position: Position, group: int) -> Position:
+        """Draw all units of a group anew, given all other coordinates."""
+        ...
+
+    def redraw(self, key: Key[Array, " chain"], position: Position) -> Position:
+        """Make a transition along directions that leave the likelihood unchanged."""
+        ...
+
+    def redraw_rest(self, key: Key[Array, " chain"], position: Position) -> Position:
+        """Make a transition of the coordinates outside all groups."""
+        ...
+
+
+def normals_of(target: Target) -> Normals:
+    """Return the normal groups of a target.
+
+    Raises:
+        ConfigError: the target has none.
+    """
+    found: Normals | None = getattr(target, "normals", None)
+    if found is None:
+        raise ConfigError(
+            "key 'kernel.name': gibbs draws units from exact normals, and the model declares no such groups (`normal_groups`)",
+            "use it with rating_factorization and `likelihood: gaussian`; other models take nuts, or unit_hmc where they have `unit_groups`",
+        )
+    return found

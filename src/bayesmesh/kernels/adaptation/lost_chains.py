@@ -1,6 +1,7 @@
-"""Find chains that warmup leaves in a mode of negligible mass, and choose the chains whose positions they take instead.
+"""Find lost chains: those that do not count in pooled adaptation, and those that warmup leaves in a mode of negligible mass.
 
-The log mass of a mode is the mean of the log density there plus the entropy. A normal has the largest entropy that the
+Chains far below the others and chains that do not move are left out of what all adapt to. For those in a mode of negligible
+mass, chains are chosen whose positions they take instead. The log mass of a mode is the mean of the log density there plus the entropy. A normal has the largest entropy that the
 variances V allow, and the smallest that the mean squares F of the gradient allow (Stam 1959, doi:10.1016/S0019-9958(59)90348-1),
 so that for d coordinates
 
@@ -22,6 +23,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, map_parts, sum_together
+
+_MARGIN, _DEVIATIONS = 10.0, 10.0
+"""Nats, and median deviations, from which a chain is far below the others."""
+
+_FORGETS = 0.1
+"""Weight of the newest iteration in the running acceptance of a chain."""
+
+_STUCK = 0.1
+"""A chain is stuck if its running acceptance is below this fraction of the median."""
 
 _NATS, _NATS_PER_COORDINATE = 10.0, 1.0
 """Nats of log mass below another mode from which a mode is negligible; widths may be wrong by a factor of e in each coordinate."""
@@ -146,3 +156,31 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     places = jnp.argsort(~stays, stable=True)
     taken = places[(jnp.cumsum(is_lost) - 1) % jnp.maximum(stays.sum(), 1)]
     return jnp.where(is_lost, taken.astype(jnp.int32), chains)
+
+
+def near_others(lp: Float[Array, " chain"]) -> Bool[Array, " chain"]:
+    """Return which chains have a finite log density that is not far below the median of the finite ones.
+
+    Chains far above it count: the mode of a hierarchical model has a higher density than its typical set, and a majority may be lost.
+
+    >>> near_others(jnp.asarray([-3.0, -90.0, jnp.nan, -4.0, -3.5])).tolist()
+    [True, False, False, True, True]
+    """
+    finite = jnp.where(jnp.isfinite(lp), lp, jnp.nan)
+    median = jnp.nanmedian(finite)
+    deviation = jnp.nanmedian(jnp.abs(finite - median))
+    return finite >= median - _MARGIN - _DEVIATIONS * deviation
+
+
+def update_running(running: Float[Array, " chain"], acceptance: Float[Array, " chain"]) -> Float[Array, " chain"]:
+    """Return the running mean of each chain's acceptance after one iteration, (chain,) float64."""
+    return running + _FORGETS * (jnp.where(jnp.isfinite(acceptance), acceptance, 0.0) - running)
+
+
+def is_moving(running: Float[Array, " chain"]) -> Bool[Array, " chain"]:
+    """Return which chains still accept proposals, compared with the median; no common step size would suit those that do not.
+
+    >>> is_moving(jnp.asarray([0.8, 0.7, 0.01, 0.6])).tolist()
+    [True, True, False, True]
+    """
+    return running >= _STUCK * jnp.median(running)
