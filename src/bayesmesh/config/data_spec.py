@@ -71,7 +71,7 @@ class DataSpec:
         source_fields: fields of the source, if a model has prepared others from them; otherwise empty.
         dataset_counts: rows of each dataset, if the rows come from many datasets, one after the other; `num_rows` is then
             the largest of these counts. Empty for a single dataset.
-        arrays: float64 arrays for the whole dataset that a model has prepared in addition to `constants`.
+        arrays: arrays for the whole dataset that a model has prepared in addition to `constants`.
         is_condensed: whether each row stands for many rows of the source.
         are_sums: whether rows are sums over many others, whose likelihood is computed in float64.
     """

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis, Bijector, Latents, Model, Prior
@@ -71,6 +71,29 @@ class FunctionMaps(NamedTuple):
     forward: Callable[[Latents], Latents]
     inverse: Callable[[Latents], Latents]
     forward_log_det_jacobian: Callable[[Latents], Array]
+
+
+class FunctionPrior:
+    """A prior given by functions: of a key, a draw; and of latents, their log density.
+
+    Args:
+        draw: the same key gives the same draw.
+        log_prob: log density, in nats.
+        maps: the map from unconstrained space.
+    """
+
+    def __init__(
+        self, draw: Callable[[PRNGKeyArray], Latents], log_prob: Callable[[Latents], Array], maps: FunctionMaps
+    ) -> None:
+        self._draw, self.log_prob, self._maps = draw, log_prob, maps
+
+    def sample(self, *, seed: PRNGKeyArray) -> Latents:
+        """Return a draw."""
+        return self._draw(seed)
+
+    def experimental_default_event_space_bijector(self) -> FunctionMaps:
+        """Return the map from unconstrained space."""
+        return self._maps
 
 
 def bijector_of(prior: Prior) -> Bijector:

@@ -25,7 +25,7 @@ from numpyro.distributions import CategoricalLogits, CategoricalProbs
 from bayesmesh.config.user_code import load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._latents import FunctionMaps, Matrices, find_matrices
+from bayesmesh.models._latents import FunctionMaps, FunctionPrior, Matrices, find_matrices
 from bayesmesh.models.base import DataSpec, Latents, Model, Rows
 from bayesmesh.models.numpyro.sites import MANY, VALUES, Site, Sites
 from bayesmesh.models.options import NumpyroOptions as Options
@@ -37,22 +37,6 @@ _WHOLE = (
     "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
     "    model:\n      whole: true"
 )
-
-
-class Prior:
-    """The prior of a NumPyro model, with the methods of a TFP joint distribution that the pipeline calls."""
-
-    def __init__(self, sites: Sites, dtype: str) -> None:
-        self._sites, self._dtype = sites, dtype
-        self.log_prob = sites.log_prior
-
-    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
-        """Return a draw; the same key gives the same draw."""
-        return self._sites.draw(seed, self._dtype)
-
-    def experimental_default_event_space_bijector(self) -> base.Bijector:
-        """Return the map from unconstrained space."""
-        return FunctionMaps(self._sites.constrain, self._sites.unconstrain, self._sites.log_jacobian)
 
 
 class Predictive:
@@ -122,7 +106,9 @@ class NumpyroFunction(Model):
 
     def prior(self, data_spec: DataSpec) -> base.Prior:
         """Return NumPyro's latent sites as a prior."""
-        return Prior(self._sites, data_spec.dtype)
+        sites = self._sites
+        maps = FunctionMaps(sites.constrain, sites.unconstrain, sites.log_jacobian)
+        return FunctionPrior(lambda key: sites.draw(key, data_spec.dtype), sites.log_prior, maps)
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log density of the observed sites, summed for each row, in nats, shape (rows,)."""

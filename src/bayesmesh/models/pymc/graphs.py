@@ -1,6 +1,9 @@
 """The terms of a PyMC model as separate JAX functions: prior, transforms and likelihood.
 
-Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, because it changes XLA's flags.
+Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, because it changes XLA's flags. Some draws are
+replaced. PyTensor's categorical draws use log p - log(1 - p) in place of log p: with probabilities 0.2 and 0.8 they return the
+second in 94% of cases. The same holds for mixtures and ordered outcomes, which are built from them. Its binomial and von Mises
+draws need NumPyro, and its Poisson draws are right in float32 for small means alone.
 """
 
 from __future__ import annotations
@@ -8,15 +11,18 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
+from jax.typing import ArrayLike
 from jaxtyping import Array
 from pymc.distributions.censored import CensoredRV
+from pymc.distributions.continuous import TruncatedNormalRV, WaldRV
+from pymc.distributions.discrete import DiscreteUniformRV
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.transforms import Chain, Ordered
 from pymc.logprob.basic import transformed_conditional_logp
@@ -32,15 +38,19 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.link.jax.dispatch.random import jax_sample_fn
 from pytensor.raise_op import Assert
+from pytensor.tensor.random import basic
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
-from bayesmesh.models.pymc import samplers  # noqa: F401 - registers them
 
 Arrays = Mapping[str, Array]
+
+Sampler = Callable[..., Array]
+"""Function of a key, the size, the dtype and the parameters of a distribution that returns draws."""
 
 _SOME_ROWS = 3
 """Number of rows of a draw that is only traced."""
@@ -57,6 +67,71 @@ def _outside_of_support(op: CheckParameterValue, **_: object) -> Callable[..., A
     """Return log density -inf for a parameter out of range, as PyMC does in a compiled density; a quantile is NaN."""
     instead = -np.inf if op.can_be_replaced_by_ninf else np.nan
     return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
+
+
+def _draws(distribution: type) -> Callable[[Sampler], Sampler]:
+    """Register a function that draws from a distribution of PyMC or PyTensor."""
+
+    def register(draw: Sampler) -> Sampler:
+        jax_sample_fn.register(distribution, lambda op, node: draw)
+        return draw
+
+    return register
+
+
+@_draws(TruncatedNormalRV)
+def _truncated_normal(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+    mean, sd, lower, upper = map(jnp.asarray, parameters)
+    low, high = (lower - mean) / sd, (upper - mean) / sd
+    return mean + sd * jax.random.truncated_normal(key, low, high, shape=size, dtype=jnp.dtype(dtype))
+
+
+@_draws(basic.WeibullRV)
+def _weibull(key: Array, size: Any, dtype: str, shape: ArrayLike) -> Array:
+    return jax.random.weibull_min(key, 1.0, jnp.asarray(shape), size, jnp.dtype(dtype))
+
+
+@_draws(WaldRV)
+def _wald(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+    mean, shape, shift = map(jnp.asarray, parameters)
+    # JAX draws with shape 1. A multiple of an inverse Gaussian is inverse Gaussian, with the same multiple of mean
+    # and shape.
+    return shift + shape * jax.random.wald(key, mean / shape, size, jnp.dtype(dtype))
+
+
+@_draws(DiscreteUniformRV)
+def _discrete_uniform(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+    low, high = jnp.broadcast_arrays(*parameters)
+    return jax.random.randint(key, low.shape if size is None else size, low, high + 1, jnp.dtype(dtype))
+
+
+@_draws(basic.CategoricalRV)
+def _categorical(key: Array, size: Any, dtype: str, probabilities: ArrayLike) -> Array:
+    return jax.random.categorical(key, jnp.log(jnp.asarray(probabilities)), shape=size).astype(dtype)
+
+
+@_draws(basic.BinomialRV)
+def _binomial(key: Array, size: Any, dtype: str, trials: ArrayLike, probability: ArrayLike) -> Array:
+    # In float32, draws from a billion trials spread too far.
+    share, number = (jnp.asarray(each, float) for each in (probability, trials))
+    return jax.random.binomial(key, number, share, shape=size).astype(dtype)
+
+
+@_draws(basic.PoissonRV)
+def _poisson(key: Array, size: Any, dtype: str, mean: ArrayLike) -> Array:
+    # JAX draws in float32, in which counts above a million spread too far.
+    means = jnp.asarray(mean, float)
+    drawn: Array = tfp.distributions.Poisson(jnp.broadcast_to(means, size or means.shape)).sample(seed=key)
+    return drawn.astype(dtype)
+
+
+@_draws(basic.VonMisesRV)
+def _von_mises(key: Array, size: Any, dtype: str, *parameters: ArrayLike) -> Array:
+    location, concentration = jnp.broadcast_arrays(*(jnp.asarray(each, dtype) for each in parameters))
+    shape = location.shape if size is None else size
+    of_each = tfp.distributions.VonMises(jnp.broadcast_to(location, shape), jnp.broadcast_to(concentration, shape))
+    drawn: Array = of_each.sample(seed=key)
+    return drawn
 
 
 def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:

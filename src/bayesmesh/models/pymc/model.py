@@ -21,7 +21,6 @@ PyTensor's float64 whatever the experiment's dtype.
 from __future__ import annotations
 
 import functools
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
@@ -39,27 +38,10 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models._latents import FunctionMaps, Matrices, find_matrices
+from bayesmesh.models._latents import FunctionMaps, FunctionPrior, Matrices, find_matrices
 from bayesmesh.models.base import DataSpec, Latents, Model, Preparation, ReadBlocks, Rows
 from bayesmesh.models.options import PymcOptions as Options
 from bayesmesh.models.pymc.graphs import Graphs
-
-
-class Prior:
-    """The prior of a PyMC model, with the methods of a TFP joint distribution that the pipeline calls."""
-
-    def __init__(self, graphs: Graphs, dtype: str) -> None:
-        self._dtype = dtype
-        self._draw, self.log_prob = graphs.draw_prior(), graphs.log_prior()
-        self._bijector = FunctionMaps(graphs.constrain(), graphs.unconstrain(), graphs.log_jacobian())
-
-    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
-        """Return a draw; the same key gives the same draw."""
-        return {name: jnp.asarray(value, self._dtype) for name, value in self._draw(seed).items()}
-
-    def experimental_default_event_space_bijector(self) -> base.Bijector:
-        """Return the map from unconstrained space."""
-        return self._bijector
 
 
 class Predictive:
@@ -163,7 +145,13 @@ class PymcModel(Model):
 
     def prior(self, data_spec: DataSpec) -> base.Prior:
         """Return PyMC's free variables as a prior."""
-        return Prior(self._graphs, data_spec.dtype)
+        graphs, draw = self._graphs, self._graphs.draw_prior()
+        maps = FunctionMaps(graphs.constrain(), graphs.unconstrain(), graphs.log_jacobian())
+
+        def sample(key: PRNGKeyArray) -> dict[str, Array]:
+            return {name: jnp.asarray(value, data_spec.dtype) for name, value in draw(key).items()}
+
+        return FunctionPrior(sample, graphs.log_prior(), maps)
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the terms that depend on rows, summed for each row, in nats, shape (rows,)."""
@@ -214,22 +202,13 @@ class PymcFunction(PymcModel):
 
     @classmethod
     def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
-        """Build a model that holds its data; the constant `MODEL` then stands for it."""
+        """Keep all data of a model that holds them as arrays of the description."""
         own = cast(Options, options)
         check_arguments("model.function", own.function, ("data",))
         if own.given == "symbols":
             return None
-        rows = {name: np.asarray(values)[0] for name, values in next(read_blocks()).items()}
-        digest = hashlib.sha256(own.function.encode())
-        for name in sorted(rows):
-            digest.update(name.encode() + np.ascontiguousarray(rows[name]).tobytes())
-        number = int(digest.hexdigest()[:12], 16)
-        if number not in _BUILT:
-            for old in [*_BUILT][: 1 - MOST_BUILT]:
-                del _BUILT[old]
-            data = rows if own.given == "arrays" else _frame(rows, spec)
-            _BUILT[number] = _model_of(own.function, load_function(own.function)(data))
-        return Preparation(lambda rows, num_rows: dict(rows), {MODEL: number})
+        data = {name: np.asarray(values)[0] for name, values in next(read_blocks()).items()}
+        return Preparation(lambda rows, num_rows: dict(rows), {}, arrays=data)
 
     def build(self, rows: Mapping[str, TensorVariable]) -> None:
         """Do nothing: the function makes its own model."""
@@ -244,12 +223,13 @@ class PymcFunction(PymcModel):
         return self.reads_whole(self.options)
 
     def _declare(self, rows: Mapping[str, TensorVariable]) -> pymc.Model:
-        if self.options.given == "symbols":
-            return _model_of(self.options.function, load_function(self.options.function)(rows))
-        number = self.spec.constants.get(MODEL)
-        if number not in _BUILT:
+        own, data = self.options, self.spec.arrays
+        if own.given == "symbols":
+            return _model_of(own.function, load_function(own.function)(rows))
+        if not data:
             raise ConfigError("model 'pymc' holds the data that its `prepare` reads", "bind it to prepared data")
-        return _BUILT[int(number)]
+        values = dict(data) if own.given == "arrays" else _frame(data, self.spec)
+        return _model_of(own.function, load_function(own.function)(values))
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the terms that depend on rows, summed for each row, or for all data if they are one row; in nats."""
@@ -262,15 +242,6 @@ class PymcFunction(PymcModel):
         else:
             values = jnp.broadcast_to(self._log_likelihood(latents, {}), (number,))
         return values.astype(next(iter(latents.values())).dtype)
-
-
-MODEL = "pymc_model"
-"""Constant of the data: number of the model that was built from them in this process."""
-
-MOST_BUILT = 4
-"""Number of models that hold their data which a process keeps, the latest ones."""
-
-_BUILT: dict[float | int, pymc.Model] = {}
 
 
 def _model_of(function: str, found: object) -> pymc.Model:

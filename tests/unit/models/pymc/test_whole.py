@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -38,8 +39,8 @@ def make(function: str, **options: Any) -> tuple[PymcFunction, DataSpec]:
     spec = DataSpec(1, fields, {}, "float64", (), variables)
     own = Options(function=f"pymc_functions:{function}", **options)
     preparation = PymcFunction.prepare(own, spec, lambda: iter([{k: v[None] for k, v in ROWS.items()}]))
-    constants = {} if preparation is None else dict(preparation.constants)
-    spec = DataSpec(1, fields, constants, "float64", (), variables)
+    if preparation is not None:
+        spec = dataclasses.replace(spec, arrays=preparation.arrays)
     return PymcFunction(own, spec), spec
 
 
@@ -74,7 +75,7 @@ def test_a_model_of_bambi_has_bambi_s_density() -> None:
 
 def test_what_cannot_be_taken_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"returns DataFrame instead of a PyMC model(?s:.*)`backend.model`"):
-        make("identity", given="frame")
+        make("identity", given="frame")[0].axes()
     own = Options(function="pymc_functions:of_bambi", given="frame")
     with pytest.raises(ConfigError, match="bind it to prepared data"):
         PymcFunction(own, make("walk", whole=True)[1]).prior(make("walk", whole=True)[1])
