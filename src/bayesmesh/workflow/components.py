@@ -17,11 +17,12 @@ from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.registry import load_component, options_class, resolve_component
 from bayesmesh.errors import ConfigError
-from bayesmesh.workflow.flow import KEYS, analysis_of, components
+from bayesmesh.workflow.flow import KEYS, analysis_of
 from bayesmesh.workflow.specs import StageSpec
 
 if TYPE_CHECKING:
     from bayesmesh.analyses.base import Analysis
+    from bayesmesh.sampling.program.sizes import ProgramSettings
 
 Component = tuple[type[Any], Any]
 """Class of a source, model or kernel, and its options."""
@@ -43,9 +44,21 @@ def component_of(spec: StageSpec, kind: str) -> Component:
         raise explain(spec.file, error, options_class(kind, name), under=key) from error
 
 
-def components_of(spec: StageSpec) -> dict[str, Component]:
-    """Return kind -> component, for those that the stage runs."""
-    return {kind: component_of(spec, kind) for kind in components(spec.stage)}
+def program_settings(spec: StageSpec) -> ProgramSettings:
+    """Return what the program of a chain group is made from, for `compile` and `sample`: its components and settings."""
+    # JAX is only for the stages that compute.
+    from bayesmesh.sampling.program.sizes import ProgramSettings
+
+    return ProgramSettings(
+        experiment=spec.experiment,
+        model_name=spec.model.name,
+        kernel_name=spec.kernel.name,
+        model=component_of(spec, "model"),
+        kernel=component_of(spec, "kernel"),
+        sampling=spec.sampling,
+        compute=spec.compute,
+        num_chains=spec.num_chains,
+    )
 
 
 def make_analysis(spec: StageSpec) -> Analysis:

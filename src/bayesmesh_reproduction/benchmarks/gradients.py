@@ -22,9 +22,8 @@ from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax, sharding
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import place
-from bayesmesh.workflow.components import components_of
+from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.specs import StageSpec
-from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
 
@@ -157,7 +156,7 @@ class Gradient:
         }
         spec = StageSpec(stage="sample", experiment="gradients", config=config, num_chains=case["chains"])
         configure_jax(spec.compute)
-        program = make_program(program_settings(spec, **components_of(spec)), data_spec, slice_draws=1)
+        program = make_program(program_settings(spec), data_spec, slice_draws=1)
         target, mesh = program.target, program.mesh
         self._data = program.put_data(rows)
         shapes = target.position.position_shapes

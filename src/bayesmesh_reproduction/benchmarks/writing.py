@@ -30,11 +30,10 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.workflow.code import component_code
-from bayesmesh.workflow.components import components_of
+from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages.inputs import shards_of
-from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.worker import memory_mib
 
 
@@ -72,15 +71,13 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     configure_jax(spec.compute, cores)
     use_cache(spec.results)
-    components = components_of(spec)
-    layout, shards = plan.layout(name), shards_of(spec, components["model"])[0].condensed()
+    settings = program_settings(spec)
+    layout, shards = plan.layout(name), shards_of(spec, settings.model)[0].condensed()
     group = layout.group(chain_identity(spec.config, component_code(spec), shards.fingerprint, spec.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     slice_draws = read_lengths(layout.audit).slice_draws
-    program = make_program(
-        program_settings(spec, **components), shards.spec(spec.compute.dtype), slice_draws=slice_draws
-    )
+    program = make_program(settings, shards.spec(spec.compute.dtype), slice_draws=slice_draws)
     compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
     data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
     memory: dict[int, float] = {}

@@ -18,7 +18,7 @@ from bayesmesh.sampling.density.ranks import check_num_processes
 from bayesmesh.store.layout import group_name
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.code import check_code
-from bayesmesh.workflow.components import components_of, make_analysis, make_checks, requested_analyses
+from bayesmesh.workflow.components import component_of, make_analysis, make_checks, program_settings, requested_analyses
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.gpus import hold_gpus
 from bayesmesh.workflow.job_files import job_of
@@ -95,18 +95,24 @@ def _started(spec: StageSpec, later: Sequence[StageSpec], arguments: argparse.Na
 
 def _construct(spec: StageSpec, later: Sequence[StageSpec]) -> dict[str, Any]:
     """Return the components of a stage, as its arguments."""
-    if analysis_of(spec.stage) is not None:
-        specs = [spec, *map(spec.of, spec.others)]
-        return {"analysis": make_analysis(spec), "models": [components_of(each).get("model") for each in specs]}
-    parts: dict[str, Any] = {**components_of(spec)}
-    if spec.stage == "compile":
-        parts["later"] = [each for each in later if analysis_of(each.stage) is None]
-        parts["analyses"] = [make_analysis(each) for each in later if analysis_of(each.stage) is not None]
-    if spec.stage == "report":
-        parts["analyses"] = requested_analyses(requested(spec.config), spec.file)
-    if spec.stage == "assemble":
-        parts["checks"] = make_checks()
-    return parts
+    match spec.stage:
+        case "fetch" | "shard":
+            return {"source": component_of(spec, "source")}
+        case "compile":
+            analyses = [make_analysis(each) for each in later if analysis_of(each.stage) is not None]
+            others = [each for each in later if analysis_of(each.stage) is None]
+            return {"settings": program_settings(spec), "later": others, "analyses": analyses}
+        case "sample":
+            return {"settings": program_settings(spec)}
+        case "assemble":
+            return {"model": component_of(spec, "model"), "checks": make_checks()}
+        case "diagnose":
+            return {}
+        case "report":
+            return {"analyses": requested_analyses(requested(spec.config), spec.file)}
+    specs = [spec, *map(spec.of, spec.others)]
+    models = [component_of(each, "model") if "model" in each.config else None for each in specs]
+    return {"analysis": make_analysis(spec), "models": models}
 
 
 def _ledger(spec: StageSpec, job: str) -> Ledger:

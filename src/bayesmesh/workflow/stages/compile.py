@@ -30,22 +30,28 @@ from bayesmesh.sampling.loop.monitor import compile_monitored
 from bayesmesh.sampling.program import audit as program_audit
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
 from bayesmesh.sampling.program.compilation import Compilation, compile_programs, use_cache
-from bayesmesh.sampling.program.sizes import Lengths, choose_lengths, draw_bytes, make_program, slice_length
+from bayesmesh.sampling.program.sizes import (
+    Lengths,
+    ProgramSettings,
+    choose_lengths,
+    draw_bytes,
+    make_program,
+    slice_length,
+)
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import available_memory
 from bayesmesh.store.records.sealed import read_sealed, write_sealed
 from bayesmesh.store.slurm_job import job_id
-from bayesmesh.workflow.components import Component, in_file_of
+from bayesmesh.workflow.components import in_file_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.workflow.stages.inputs import shards_of
-from bayesmesh.workflow.stages.programs import program_settings
 
 _log = logging.getLogger("bayesmesh")
 
 
 def run(
-    spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, peers: Peers, later: Sequence[StageSpec],
+    spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers, later: Sequence[StageSpec],
     analyses: Sequence[Analysis],
 ) -> str:  # fmt: skip
     """Compile all programs into the persistent cache and return a line for the log.
@@ -53,7 +59,7 @@ def run(
     Args:
         spec: specification of the stage.
         ledger: receives times and memory.
-        model, kernel: the components.
+        settings: the components, and how they are sampled.
         peers: the processes of the program.
         later: specifications of `assemble`, and of `sample` if it has a stopping rule, which are checked too.
         analyses: the analyses of the experiment, which are checked too.
@@ -66,10 +72,10 @@ def run(
     with peers.together():
         find_devices(spec.compute)
         use_cache(spec.results)
-        shards, data_spec = shards_of(spec, model)
+        shards, data_spec = shards_of(spec, settings.model)
         of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
-        _check_all_rows(spec, model, shards, data_spec)
-        work = _Work(spec, model, kernel, later, analyses, ledger, peers, shards, data_spec)
+        _check_all_rows(spec, settings, shards, data_spec)
+        work = _Work(spec, settings, later, analyses, ledger, peers, shards, data_spec)
     made = _compile(work)
     warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
     program, compiled = made.program, made.compiled
@@ -90,9 +96,9 @@ def run(
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 
-def _check_all_rows(spec: StageSpec, model: Component, shards: Shards, data_spec: DataSpec) -> None:
+def _check_all_rows(spec: StageSpec, settings: ProgramSettings, shards: Shards, data_spec: DataSpec) -> None:
     """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
-    model_class, options = model
+    model_class, options = settings.model
     with in_file_of(spec):
         model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
         check_precision(data_spec, shards.blocks())
@@ -102,8 +108,7 @@ class _Work(NamedTuple):
     """The arguments of the job, and the data."""
 
     spec: StageSpec
-    component: Component
-    kernel: Component
+    settings: ProgramSettings
     later: Sequence[StageSpec]
     analyses: Sequence[Analysis]
     ledger: Ledger
@@ -138,23 +143,22 @@ class _Made(NamedTuple):
 
 def _compile(work: _Work) -> _Made:
     """Check model and data, and trace, lower and compile all programs."""
-    spec, component, kernel, later, analyses, ledger, peers, shards, data_spec = work
+    spec, settings, later, analyses, ledger, peers, shards, data_spec = work
     with peers.together():
-        latents = check_reading(spec, component, data_spec)
-        model_class, options = component
+        latents = check_reading(spec, settings.model, data_spec)
+        model_class, options = settings.model
         model = model_class(options, data_spec)
         check_later(spec, later, analyses, BoundModel(model, data_spec, shards), latents)
         with ledger.phase("condense"):
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
-        may_grow = program_audit.may_grow(*component, sampled_spec, latents)
+        may_grow = program_audit.may_grow(*settings.model, sampled_spec, latents)
         equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
-        settings = program_settings(spec, component, kernel)
         probe = make_program(settings, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
         def check() -> None:
-            check_values(spec, component, sampled_spec, sampled, probe.rows_here)
+            check_values(spec, settings.model, sampled_spec, sampled, probe.rows_here)
 
         if not peers.is_alone:
             check()
@@ -192,7 +196,7 @@ def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
 def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[str]]:
     """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
     with work.ledger.phase("trace", "equations at two data sizes"):
-        equations = program_audit.growth_of_equations(*work.component, data_spec)
+        equations = program_audit.growth_of_equations(*work.settings.model, data_spec)
     return equations, _check_growth(work.spec, equations, data_spec)
 
 

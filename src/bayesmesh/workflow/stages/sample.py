@@ -25,7 +25,7 @@ from bayesmesh.sampling.program.audit import read_lengths
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
 from bayesmesh.sampling.program.compilation import compile_programs, use_cache
 from bayesmesh.sampling.program.datasets import DatasetPrograms
-from bayesmesh.sampling.program.sizes import draw_bytes, make_program
+from bayesmesh.sampling.program.sizes import ProgramSettings, draw_bytes, make_program
 from bayesmesh.sampling.program.starts import NoFiniteStart, explain_start, training_row
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.store.chains.manifests import StopRecord
@@ -39,18 +39,17 @@ from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.specs import StageSpec
 from bayesmesh.workflow.stages.inputs import shards_of
-from bayesmesh.workflow.stages.programs import program_settings
 
 _log = logging.getLogger("bayesmesh")
 
 
-def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, peers: Peers, group: int) -> str:
+def run(spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers, group: int) -> str:
     """Sample and return a line for the log. Committed draws stay, however the job ends.
 
     Args:
         spec: specification of the stage.
         ledger: receives times and memory.
-        model, kernel: the components.
+        settings: the components, and how they are sampled.
         peers: the processes of the program, which have joined: before, there is nothing to finish on a stop request.
         group: number of the chain group.
 
@@ -60,18 +59,17 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
         ConfigError: a chain has no finite start.
         PeerError: another process failed.
     """
-    settings = spec.sampling
-    with Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+    sampling = spec.sampling
+    with Interruption(sampling.grace_seconds) as interruption, contextlib.ExitStack() as held:
         label = f"{spec.experiment} {group_name(group)}"
         # Several processes stop together, which the loop coordinates.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
             use_cache(spec.results)
-            shards, data_spec = shards_of(spec, model)
+            shards, data_spec = shards_of(spec, settings.model)
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
-            sampled_spec, parts = sampled.spec(spec.compute.dtype), program_settings(spec, model, kernel)
-            program = make_program(parts, sampled_spec, lengths.slice_draws, shards.blocks)
+            program = make_program(settings, sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, spec.compute)
             code, data = component_code(spec), shards.fingerprint
             identity = ledger.identity = chain_identity(spec.config, code, data, spec.num_chains)
@@ -85,23 +83,23 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, kernel: Component, pe
             store.reconcile_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
-            compiled.load(_programs_left(store, settings.draws))
+            compiled.load(_programs_left(store, sampling.draws))
             leave()
             rows = program.read_data(sampled.read_rows, ledger)
-        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
+        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, sampling.draws])
         # With many datasets, a group has the chains of all of them.
-        key = GroupKey(settings.seed, group * program.num_chains)
+        key = GroupKey(sampling.seed, group * program.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
         with peers.together(), in_file_of(spec):
             _check_disk(spec, program, last)
-        rule = _stop_rule(spec, model, data_spec, shards, store, spec.layout.looks(identity, group))
+        rule = _stop_rule(spec, settings.model, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, rows, store, ledger, interruption, **asked)
         with _explaining_starts(spec, program, key, sampled):
-            loop.run(settings.draws if rule is None else rule.num_draws, last)
-        num_draws = settings.draws if rule is None else rule.num_draws
+            loop.run(sampling.draws if rule is None else rule.num_draws, last)
+        num_draws = sampling.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, num_draws, None if rule is None else rule.finish(ledger))

@@ -16,9 +16,8 @@ from bayesmesh.sampling.program.packed_statistics import Packed
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.starts import start_chains
 from bayesmesh.sampling.program.values import GroupKey
-from bayesmesh.workflow.components import components_of
+from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.specs import StageSpec, make_spec
-from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed
@@ -53,9 +52,7 @@ class Ours:
         slots = max(self.warmup, *(b - a for a, b in zip((0, *LOOKS), LOOKS, strict=False) if b <= 2 * self.budget))
 
         def compile_programs() -> None:
-            self.program = make_program(
-                program_settings(spec, **components_of(spec)), posterior.spec, slice_draws=slots
-            )
+            self.program = make_program(program_settings(spec), posterior.spec, slice_draws=slots)
             self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
         _, seconds = timed(compile_programs)

@@ -13,9 +13,8 @@ from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.sampling.program.chain_group import PROGRAMS
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import GroupKey
-from bayesmesh.workflow.components import components_of
+from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.specs import StageSpec
-from bayesmesh.workflow.stages.programs import program_settings
 from bayesmesh_reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh_reproduction.benchmarks.worker import timed
 
@@ -60,9 +59,7 @@ class Ours(Sampler):
         fields = {"emissions": FieldSpec((num_steps,), "float64")}
         data_spec = DataSpec(num_rows, fields, {}, self.spec.compute.dtype)
         slots = max(self.warmup, self.num_draws)
-        self.program = make_program(
-            program_settings(self.spec, **components_of(self.spec)), data_spec, slice_draws=slots
-        )
+        self.program = make_program(program_settings(self.spec), data_spec, slice_draws=slots)
         self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
     def _iterate(self, seed: int) -> Any:

@@ -18,9 +18,8 @@ from bayesmesh.sampling.program.sizes import (
     choose_lengths,
     make_program,
 )
-from bayesmesh.workflow.components import components_of
+from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.specs import make_spec
-from bayesmesh.workflow.stages.programs import program_settings
 from cases import OPTIONS
 
 
@@ -69,8 +68,7 @@ def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
 
 
 def _settings_of(stage, config):
-    made = make_spec(stage, "some", experiment_class().model_validate(config), "results")
-    return program_settings(made, **components_of(made))
+    return program_settings(make_spec(stage, "some", experiment_class().model_validate(config), "results"))
 
 
 def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling):
