@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from bayesmesh.config.data_spec import Condensed as Condensed
 from bayesmesh.config.data_spec import DataSpec as DataSpec
@@ -20,7 +20,6 @@ from bayesmesh.config.data_spec import Preparation as Preparation
 from bayesmesh.config.data_spec import ReadBlocks as ReadBlocks
 from bayesmesh.config.data_spec import Variable as Variable
 from bayesmesh.config.settings import Settings
-from bayesmesh.models._units import ByUnit
 
 Latents = Mapping[str, Array]
 """Latent -> one draw of it."""
@@ -96,7 +95,25 @@ class GpuPath(NamedTuple):
     """Largest number of devices of a program. The compiler does not partition custom kernels over devices."""
 
 
-class Model(ByUnit, ABC):
+class Regression(NamedTuple):
+    """The log likelihood of rows as a function of the latents of a group of units, given all others.
+
+    The log likelihood of a row is  -weight (response - design . latents of its unit)^2 / 2  plus a term without these latents.
+
+    Attributes:
+        design: latent of the group -> (row, ...), the coefficients of its unit's latents.
+        response: (row,).
+        weight: () or (row,), not negative.
+        unit: (row,), unit of a block to which each row belongs; None for ``local``, whose units are aligned with rows.
+    """
+
+    design: Latents
+    response: Float[Array, " rows"]
+    weight: Float[Array, "..."]
+    unit: Int[Array, " rows"] | None = None
+
+
+class Model(ABC):
     """A prior over named latents and a likelihood that is a sum over rows.
 
     Write a model for one draw, and as if all rows were in one place; batching over chains, tiles of rows and devices is
@@ -120,6 +137,9 @@ class Model(ByUnit, ABC):
         takes_all_rows: whether the whole dataset is one row: each field is (1, num_rows, ...), with an axis of rows of
             length 1. Rows of the source may then depend on each other; they are never tiled or spread over devices.
         gpu_path: the GPUs for which `log_likelihood_and_gradient_on_gpu` is written.
+        unit_groups: groups of units that are independent of each other given all other latents: ``local``, whose units
+            are the entries of `local_latents`, and names of `blocks`. Together the groups hold all latents, which are
+            real and have independent priors. Kernels that update unit by unit then call the methods `unit_...`.
     """
 
     pretty_name: ClassVar[str]
@@ -132,6 +152,7 @@ class Model(ByUnit, ABC):
     reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False
     gpu_path: ClassVar[GpuPath] = GpuPath()
+    unit_groups: ClassVar[tuple[str, ...]] = ()
     options: Settings
     """A subclass declares its own class of options."""
 
@@ -160,7 +181,7 @@ class Model(ByUnit, ABC):
 
     @classmethod
     def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
-        """Refuse data that the model cannot use; called once, before anything is compiled. By default, all data are accepted.
+        """Reject data that the model cannot use; called once, before anything is compiled. By default, all data are accepted.
 
         Args:
             options: options of the model.
@@ -170,6 +191,7 @@ class Model(ByUnit, ABC):
         Raises:
             ConfigError: names the key.
         """
+        del options, spec, read_blocks
 
     def starting_point(self, read_blocks: ReadBlocks) -> Mapping[str, np.ndarray] | None:
         """Return latents at which chains may start, computed from the data, for ``sampling.initial.method: model``.
@@ -342,3 +364,111 @@ class Model(ByUnit, ABC):
         By default, there are none.
         """
         return {}
+
+    # -- units that are independent of each other given all other latents; all methods are optional --------------------
+
+    @property
+    def normal_groups(self) -> tuple[str, ...]:
+        """Groups of units, as `unit_groups` names them, whose latents are normal given all others: a kernel can draw them exactly.
+
+        Their priors are independent normals, and the likelihood is a linear regression. A property, because it may depend
+        on options. Such a model defines `unit_regression` and `unit_prior`, and for its other latents `rest_sums` and
+        `redraw_rest`.
+        """
+        return ()
+
+    def unit_regression(self, group: str, latents: Latents, rows: Rows) -> Regression:
+        """Return the likelihood of rows as a regression on the latents of a group.
+
+        Args:
+            group: one of `normal_groups`.
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no normal groups of units")
+
+    def rest_sums(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Latents:
+        """Return the sums over rows, float64, that `redraw_rest` needs; none by default.
+
+        Args:
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+            is_row: False for padding, which does not contribute.
+        """
+        return {}
+
+    def redraw_rest(self, key: Key[Array, ""], latents: Latents, sums: Latents) -> Latents:
+        """Update the latents outside `normal_groups` by a transition that leaves their conditional distribution invariant.
+
+        Args:
+            key: a typed key.
+            latents: one draw, float64, with the prior's shapes.
+            sums: `rest_sums` over all rows.
+        """
+        return latents
+
+    def unit_likelihood(
+        self, group: str, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"], *, with_value: bool
+    ) -> tuple[Float[Array, " unit"] | None, Latents]:
+        """Return the log likelihood of each unit of a group, in nats, and its gradient with respect to the group's latents.
+
+        The part that `unit_linear` returns is left out. Summed over units, both parts give the log likelihood of the
+        rows. Units of ``local`` are rows.
+
+        Args:
+            group: one of `unit_groups`.
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+            is_row: False for padding, which does not contribute.
+            with_value: whether to compute the values; if not, None is returned in their place.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_linear(
+        self, group: str, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, " unit"], Latents] | None:
+        """Return a part of the log likelihood of each unit that is linear in the group's latents: constants and coefficients.
+
+        Outcomes times linear predictors are such a part; it is computed once per trajectory. None, the default, if there
+        is no such part. The arguments are those of `unit_likelihood`.
+        """
+        return None
+
+    def unit_prior(self, group: str, latents: Latents) -> Float[Array, " unit"]:
+        """Return the log prior of each unit of a group, in nats, up to a constant.
+
+        Args:
+            group: one of `unit_groups` or `normal_groups`.
+            latents: latents of the group, with the axis of units first.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_information(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Mapping[str, Array]:
+        """Return group -> (unit,), the information in these rows on each unit: sums of the curvature of their log likelihood.
+
+        It scales trajectories and need not be exact. For two groups that meet in a linear predictor, the sums over all
+        units agree.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_design(self, group: str, latents: Latents) -> tuple[str, Latents]:
+        """Return the other group that a group meets in a linear predictor, and the coefficients of the group's latents there.
+
+        The precision of a unit is then about that of its prior plus its information times the mean outer product of these
+        coefficients, weighted by the information about the other units.
+
+        Args:
+            group: one of `unit_groups`.
+            latents: one draw; local ones have their entries first.
+
+        Returns:
+            The name of the other group; latent of the group -> (unit of the other group, ...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def redraw(self, key: Key[Array, ""], latents: Latents) -> Latents:
+        """Make a transition that changes no likelihood and leaves the prior invariant; none by default.
+
+        For directions that the data do not identify, along which the posterior is the prior.
+        """
+        return latents

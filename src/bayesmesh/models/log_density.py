@@ -193,7 +193,7 @@ class LogDensity(Model):
 
 
 def _check_point(point: Mapping[str, Any], support: Mapping[str, str]) -> None:
-    """Refuse a test point with values outside the support, where no chain could start."""
+    """Reject a test point with values outside the support, where no chain could start."""
     for name, kind in support.items():
         value = np.asarray(point[name], np.float32)
         with jax.ensure_compile_time_eval():

@@ -21,7 +21,6 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._outcomes import OrderedValues, log_mass
 from bayesmesh.models._redraws import redraw_factors, redraw_level, redraw_noise
-from bayesmesh.models._units import Regression
 from bayesmesh.models.base import (
     Axis,
     DataSpec,
@@ -32,6 +31,7 @@ from bayesmesh.models.base import (
     Preparation,
     Prior,
     ReadBlocks,
+    Regression,
     Rows,
     Shown,
 )
@@ -100,7 +100,7 @@ class RatingFactorization(Model):
 
     @classmethod
     def check_all_rows(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> None:
-        """Refuse two ratings of one film by the same user, even if the split separates them: one would predict the other.
+        """Reject two ratings of one film by the same user, even if the split separates them: one would predict the other.
 
         Raises:
             ConfigError: names user and film.
@@ -374,7 +374,7 @@ def codes_of(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 def check_repeated(blocks: Iterator[tuple[np.ndarray, np.ndarray]], users: Sequence[str], films: Sequence[str]) -> None:
-    """Refuse two ratings of one film by the same user; takes 8 bytes per rating."""
+    """Reject two ratings of one film by the same user; takes 8 bytes per rating."""
     cells = np.concatenate([np.asarray(user, np.int64) * len(films) + film for user, film in blocks])
     cells.sort()
     again = cells[1:][cells[1:] == cells[:-1]]

@@ -41,7 +41,7 @@ LEAST_SPREAD = 0.01
 
 
 def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> None:
-    """Refuse terms that a family does not take, that would share a name, or of which there are none.
+    """Reject terms that a family does not take, that would share a name, or of which there are none.
 
     Args:
         formula: formula of the model.
@@ -64,7 +64,7 @@ def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> No
 
 
 def check_order(name: str, about: Variable) -> None:
-    """Refuse an ordinal outcome whose levels were not given in an order; the order of only two decides no more than a sign.
+    """Reject an ordinal outcome whose levels were not given in an order; the order of only two decides no more than a sign.
 
     Raises:
         ConfigError: its levels are in alphabetical order, and not numbers.
@@ -83,7 +83,7 @@ def check_order(name: str, about: Variable) -> None:
 
 
 def check_kind(name: str, family: str, variables: Mapping[str, Variable]) -> None:
-    """Refuse a column of numbers as an outcome of levels: in a table, 1, 2, 3 are numbers unless they are declared.
+    """Reject a column of numbers as an outcome of levels: in a table, 1, 2, 3 are numbers unless they are declared.
 
     Raises:
         ConfigError: the column holds numbers.
@@ -97,7 +97,7 @@ def check_kind(name: str, family: str, variables: Mapping[str, Variable]) -> Non
 
 
 def check_codes(name: str, codes: np.ndarray, num_levels: int) -> None:
-    """Refuse codes of levels that do not count from 0, and warn of others that do not occur.
+    """Reject codes of levels that do not count from 0, and warn of others that do not occur.
 
     Args:
         name: outcome, which has no names of levels.
@@ -121,7 +121,7 @@ def check_codes(name: str, codes: np.ndarray, num_levels: int) -> None:
 
 
 def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
-    """Refuse counts that do not fit into the integers of a device.
+    """Reject counts that do not fit into the integers of a device.
 
     Args:
         columns: name -> counts for a block of rows.
@@ -143,14 +143,14 @@ def without_spread(what: str, value: float, remedy: str) -> ConfigError:
 
 
 def check_trials(name: str | None, mean: float) -> None:
-    """Refuse rows without any trials, given the mean number of trials, which is 1 without such a column."""
+    """Reject rows without any trials, given the mean number of trials, which is 1 without such a column."""
     if not mean:
         problem = f"key 'model.trials': '{name}' is 0 in every row, so the data hold no trials"
         raise ConfigError(problem, "name the column with the number of trials, or use other rows")
 
 
 def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
-    """Return the numbers of trials, (row,) int32; refuse negative and fractional ones, even in rows to be predicted."""
+    """Return the numbers of trials, (row,) int32; reject negative and fractional ones, even in rows to be predicted."""
     is_whole = (trials >= 0) & (trials == np.floor(trials))
     if not is_whole.all():
         problem = f"key 'model.trials': '{name}' is {trials[~is_whole][0]:g} in a row"
@@ -159,7 +159,7 @@ def whole_trials(name: str | None, trials: np.ndarray) -> np.ndarray:
 
 
 def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> None:
-    """Refuse negative weights, and exposures that are not positive.
+    """Reject negative weights, and exposures that are not positive.
 
     Args:
         named: role -> column that has it, or None.
@@ -183,7 +183,7 @@ def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> 
 
 
 def group_codes(name: str, codes: np.ndarray, start: int) -> np.ndarray:
-    """Return the codes of groups of a block of rows, after refusing numbers that are not codes; `start` as for `check_signs`."""
+    """Return the codes of groups of a block of rows, after rejecting numbers that are not codes; `start` as for `check_signs`."""
     if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
         at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
         problem = f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"

@@ -166,7 +166,7 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
 
 
 def _check_width(source: Source, term: Term, levels: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse a product of so many levels and numbers that even their names would exhaust the memory."""
+    """Reject a product of so many levels and numbers that even their names would exhaust the memory."""
     least = math.prod(max(1, len(each) - 1) for each in levels.values())
     least *= math.prod(math.prod(source.fields[f.names[0]].shape) for f in term if f.text not in levels)
     if least > MOST_COLUMNS or len(levels) > MOST_CATEGORIES:
