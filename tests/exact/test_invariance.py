@@ -228,8 +228,8 @@ DEFECTS = {
     "likelihood left out of the ratio": ("+ (proposal.log_likelihood - state.log_likelihood)", ""),
     "prior left out of the ratio": ("(proposal.log_prior - state.log_prior)", "0"),
     "a rejected chain keeps the proposal's density": (
-        "return moved._replace(num_steps=state.num_steps + 1)",
-        "return moved._replace(num_steps=state.num_steps + 1, log_likelihood=proposal.log_likelihood)",
+        "after = after._replace(num_steps=state.num_steps + 1)",
+        "after = after._replace(num_steps=state.num_steps + 1, log_likelihood=proposal.log_likelihood)",
     ),
     "all chains accept together": ("(log_uniform < log_ratio)", "(log_uniform < log_ratio.mean())"),
 }
