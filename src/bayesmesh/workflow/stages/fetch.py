@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bayesmesh.config.registry import component_path
+import inspect
+
 from bayesmesh.config.settings import file_options
 from bayesmesh.data.fetching import fetch
 from bayesmesh.errors import ConfigError
@@ -20,9 +21,9 @@ def run(spec: StageSpec, ledger: Ledger, source: Component) -> str:
     """Fetch the dataset and return a line for the log."""
     source_class, options = source
     if unseen := file_options(options).keys() - {key.removeprefix("data.") for key in spec.input_files().patterns}:
-        path, option = component_path("source", spec.data.source), min(unseen)
+        option = min(unseen)
         raise ConfigError(
-            f"{path}: its class Options has no option '{option}' of the type Files, but its instances do",
+            f"{inspect.getfile(source_class)}: its class Options has no option '{option}' of the type Files, but its instances do",
             f"write `{option}: Files` in that class: a change of these files would not be noticed",
         )
     with ledger.phase("fetch"):

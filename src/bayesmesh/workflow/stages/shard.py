@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bayesmesh.config.registry import component_path
+import inspect
+
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
 from bayesmesh.store.ledger import Ledger
@@ -19,7 +20,6 @@ def run(spec: StageSpec, ledger: Ledger, source: Component) -> str:
     """
     layout, available = spec.data_layout, available_memory()
     source_class, options = source
-    file = component_path("source", spec.data.source)
     try:
         with limited_memory(available):
             with ledger.phase("decode"):
@@ -33,7 +33,7 @@ def run(spec: StageSpec, ledger: Ledger, source: Component) -> str:
             "ask for fewer rows or columns in the key 'data', or use a machine or a job with more memory",
         ) from error
     except DataError as error:
-        remedy = error.remedy or f"correct the options in the key 'data', or `read` in {file}"
+        remedy = error.remedy or f"correct the options in the key 'data', or `read` in {inspect.getfile(source_class)}"
         raise DataError(f"source '{spec.data.source}': {error.message}", remedy) from error
     counts = ", ".join(f"{k} {v}" for k, v in manifest["counts"].items())
     return f"{spec.data.source}: {counts}; fingerprint {manifest['fingerprint'][:12]}"
