@@ -72,15 +72,12 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.blocks import GateSettings
-    from bayesmesh.diagnostics.convergence import convergence_table
+    from bayesmesh.diagnostics.convergence import chance_of_r_hat, convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
+    from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
     from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
-    from bayesmesh.diagnostics.gates.finite import NonFinite
-    from bayesmesh.diagnostics.gates.funnel import complete_gates
-    from bayesmesh.diagnostics.gates.mode_stays import ModeStays
-    from bayesmesh.diagnostics.gates.modes import modes_gate
-    from bayesmesh.diagnostics.gates.movement import Movement
-    from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
+    from bayesmesh.diagnostics.gates.geometry import complete_gates
+    from bayesmesh.diagnostics.gates.modes import ModeStays, modes_gate
     from bayesmesh.diagnostics.verdict import overall
 
     statistics = {k: np.moveaxis(v, 0, -1) for k, v in run.statistics.items()}

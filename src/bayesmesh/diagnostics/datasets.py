@@ -1,9 +1,9 @@
-"""Assess many datasets, each by its own draws: verdicts.csv, and the worst result of each gate."""
+"""Assess one dataset, or many, each by its own draws: gates, verdicts.csv, and the worst result of each gate."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +11,123 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.assessment import Draws, assess
+from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
+from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
+from bayesmesh.diagnostics.gates.geometry import MOST_LATENTS, complete_gates
+from bayesmesh.diagnostics.gates.kernel import NUM_RELATIVES, ancestors_gate
+from bayesmesh.diagnostics.gates.modes import ModeStays, modes_gate
+from bayesmesh.diagnostics.gates.populations import judge_populations
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import DATASET
-from bayesmesh.store.posterior.coordinates import coordinate_index
+from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_index
+
+
+class Draws(NamedTuple):
+    """Draws of one dataset, name -> (chain, draw, ...): summaries, latents and statistics of the sampler."""
+
+    summaries: Mapping[str, np.ndarray]
+    latents: Mapping[str, np.ndarray]
+    statistics: Mapping[str, np.ndarray]
+
+
+def assess(
+    table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings, num_populations: int = 0
+) -> list[GateResult]:
+    """Return the results of all gates, starting with those that exist only if missed.
+
+    Args:
+        table: convergence of the summaries, as for `evaluate_gates`.
+        draws: of the dataset.
+        recorded: statistics that the kernel declares.
+        gates: limits.
+        num_populations: number of populations that the chains are; 0 if chains are independent.
+    """
+    non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
+    for name, values in draws.summaries.items():
+        flat = values.reshape(*values.shape[:2], -1)
+        movement.add(flat)
+        places = [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])]
+        non_finite.add(flat, places)
+        apart.add(name, flat, places, table["chance"].to_numpy(np.float64)[table["variable"] == name])
+    for values in draws.latents.values():
+        movement.add(values.reshape(*values.shape[:2], -1))
+    share, of_draws = divergences(draws.statistics)
+    num_chains = len(next(iter(draws.latents.values())))
+    energies = _energies(draws.statistics, num_chains) if "energy" in recorded else None
+    relatives = draws.statistics.get(NUM_RELATIVES)
+    return judge(
+        evaluate_gates(table, share if "diverging" in recorded else None, energies, gates, of_draws),
+        table,
+        (non_finite, movement, apart),
+        draws.statistics.get("lp"),
+        None if relatives is None else relatives[:, -1],
+        lambda: _latent_blocks(draws.latents),
+        num_populations,
+        num_chains,
+    )
+
+
+def judge(
+    results: list[GateResult],
+    table: pd.DataFrame,
+    seen: tuple[NonFinite, Movement, ModeStays],
+    lp: np.ndarray | None,
+    num_relatives: np.ndarray | None,
+    read_blocks: Callable[[], Iterable[tuple[list[str], np.ndarray]]],
+    num_populations: int,
+    num_chains: int,
+) -> list[GateResult]:
+    """Return the results of all gates of one dataset, including those that exist only if missed.
+
+    Args:
+        results: of the gates that every run has.
+        table: convergence of the summaries.
+        seen: collectors to which all draws were added.
+        lp: log density of every draw, nats; None if not recorded.
+        num_relatives: statistic `NUM_RELATIVES` of each chain; None for other kernels.
+        read_blocks: returns an iterator over names and draws of latents.
+        num_populations: number of populations that the chains are; 0 if chains are independent.
+        num_chains: number of all chains.
+    """
+    non_finite, movement, apart = seen
+    if num_populations:
+        in_modes, results = judge_populations(results, table, num_populations, num_chains)
+    else:
+        in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
+    few = None if num_relatives is None else ancestors_gate(num_relatives)
+    return complete_gates(results, (non_finite.gate(), movement.gate(), in_modes), few, lp, read_blocks)
+
+
+def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
+    index = coordinate_index(position, shape)
+    return f"{name}[{index}]" if index else name
+
+
+def divergences(statistics: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the share of trajectories that diverged, and the share of draws in which any did; NaN if not recorded.
+
+    Args:
+        statistics: of the sampler, name -> (chain, draw).
+    """
+    if "diverging" not in statistics:
+        return float("nan"), float("nan")
+    of_draws = divergence_share(statistics["diverging"])
+    return divergence_share(statistics["divergent_share"]) if "divergent_share" in statistics else of_draws, of_draws
+
+
+def _energies(statistics: Mapping[str, np.ndarray], num_chains: int) -> np.ndarray:
+    return bfmi(statistics["energy"]) if "energy" in statistics else np.full(num_chains, np.nan)
+
+
+def _latent_blocks(latents: Mapping[str, np.ndarray]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent."""
+    for name, values in latents.items():
+        flat = values.reshape(*values.shape[:2], -1)
+        chosen = choose_coordinates(flat.shape[2], MOST_LATENTS)
+        yield [_place(name, int(position), values.shape[2:]) for position in chosen], flat[:, :, chosen]
+
 
 BLOCK_BYTES = 128 * 2**20
 """Limit on the draws of a block of datasets, in bytes; a block has at least one dataset."""

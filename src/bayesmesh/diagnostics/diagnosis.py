@@ -15,22 +15,24 @@ from bayesmesh.diagnostics.datasets import (
     assess_datasets,
     count_outcomes,
     dataset_names,
+    judge,
     verdicts_table,
     worst_gates,
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
-from bayesmesh.diagnostics.gates.accept_step import accept_step_gate
-from bayesmesh.diagnostics.gates.ancestors import NUM_RELATIVES, ancestors_gate
+from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
 from bayesmesh.diagnostics.gates.evaluation import defer_to_rounding, evaluate_gates, withdraw_prior
-from bayesmesh.diagnostics.gates.finite import NonFinite
-from bayesmesh.diagnostics.gates.funnel import MOST_LATENTS, complete_gates
-from bayesmesh.diagnostics.gates.likelihood import constant_gate
+from bayesmesh.diagnostics.gates.geometry import MOST_LATENTS
+from bayesmesh.diagnostics.gates.kernel import NUM_RELATIVES, accept_step_gate
 from bayesmesh.diagnostics.gates.messages import without_kernel
-from bayesmesh.diagnostics.gates.mode_stays import ModeStays
-from bayesmesh.diagnostics.gates.modes import modes_gate
-from bayesmesh.diagnostics.gates.movement import Movement
-from bayesmesh.diagnostics.gates.populations import judge_populations
-from bayesmesh.diagnostics.gates.precision import likelihood_gate, precision_gate, resolution_gate, worst_of
+from bayesmesh.diagnostics.gates.modes import ModeStays
+from bayesmesh.diagnostics.gates.precision import (
+    constant_gate,
+    likelihood_gate,
+    precision_gate,
+    resolution_gate,
+    worst_of,
+)
 from bayesmesh.diagnostics.gates.tails import HeavyTails
 from bayesmesh.diagnostics.summary import (
     READ_BYTES,
@@ -191,7 +193,6 @@ def _assess(
     num_populations: int,
 ) -> list[GateResult]:
     """Return the results of the gates of one dataset."""
-    non_finite, movement, apart = seen
     results = evaluate_gates(
         monitored,
         energies["divergence_share"] if "diverging" in recorded else None,
@@ -200,15 +201,10 @@ def _assess(
         divergence_share(read_part(sample_stats["diverging"])) if "diverging" in sample_stats else None,
     )
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
-    if num_populations:
-        in_modes, results = judge_populations(results, monitored, num_populations, len(energies["bfmi"]))
-    else:
-        in_modes = (None if lp is None else modes_gate(lp)) or apart.gate()
     relatives = sample_stats.get(NUM_RELATIVES)
-    few = None if relatives is None else ancestors_gate(read_part(relatives, slice(None), slice(-1, None))[:, 0])
-    return complete_gates(
-        results, (non_finite.gate(), movement.gate(), in_modes), few, lp, lambda: _latent_blocks(*drawn)
-    )
+    few = None if relatives is None else read_part(relatives, slice(None), slice(-1, None))[:, 0]
+    num_chains = len(energies["bfmi"])
+    return judge(results, monitored, seen, lp, few, lambda: _latent_blocks(*drawn), num_populations, num_chains)
 
 
 def _num_restarted(restarted: zarr.Array | None) -> int:

@@ -20,20 +20,18 @@ from jaxtyping import Float, Int, Shaped
 from bayesmesh.diagnostics.convergence import (
     BLOCK_BYTES,
     STATISTICS,
+    chance_of_r_hat,
     coordinate_parts,
     join_tables,
     keep_freed_memory,
     part_table,
     within,
 )
-from bayesmesh.diagnostics.duplicates import repeats
 from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_table
-from bayesmesh.diagnostics.gates.finite import NonFinite
-from bayesmesh.diagnostics.gates.mode_stays import ModeStays
-from bayesmesh.diagnostics.gates.movement import Movement
+from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
+from bayesmesh.diagnostics.gates.modes import ModeStays
 from bayesmesh.diagnostics.gates.populations import as_populations, compare_populations
 from bayesmesh.diagnostics.gates.tails import HeavyTails
-from bayesmesh.diagnostics.rhat_chance import chance_of_r_hat
 from bayesmesh.files import atomic_path
 from bayesmesh.store.layout import FIXED
 from bayesmesh.store.posterior.axes import read_labels
@@ -44,6 +42,25 @@ from bayesmesh.store.posterior.coordinates import (
     coordinate_labels,
     event_size,
 )
+
+
+def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
+    """Return whether a summary of the same name repeats all draws of a latent, judged by their statistics.
+
+    A model may return a latent among its summaries, as `glm` does with the parameters of its family, or another quantity
+    under the same name, such as biases less their mean; the latter has other statistics.
+
+    Args:
+        latent: rows of summary.csv of one variable.
+        summaries: rows of all summaries.
+    """
+    # Means and deviations tell draws apart; the other statistics are left out of fixed entries of a summary.
+    of_both = ["mean", "sd", "index"]
+    other = summaries.loc[summaries["variable"] == latent["variable"].iloc[0], of_both].set_index("index")
+    own = latent[of_both].set_index("index")
+    # Only some coordinates of a large latent may be listed. NaN equals NaN here.
+    return bool(own.index.isin(other.index).all()) and own.equals(other.loc[own.index])
+
 
 READ_BYTES = 64 * 2**20
 """Limit on the draws in memory, and on the data read at a time, in bytes."""

@@ -11,8 +11,7 @@ import numpy as np
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import Panel
-from bayesmesh.diagnostics.gates.mode_stays import find_modes
-from bayesmesh.diagnostics.gates.modes import chains_apart
+from bayesmesh.diagnostics.gates.modes import chains_apart, find_modes
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.convergence import (
     MEASURES,

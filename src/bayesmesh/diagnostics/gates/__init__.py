@@ -1,1 +1,1 @@
-"""Gates, one file each: what is detected, its message and its remedy."""
+"""Gates by cause: what is detected, its message and its remedy."""

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
-from bayesmesh.diagnostics.convergence import within, worst_position
+from bayesmesh.diagnostics.convergence import LEVEL, within, worst_position
 from bayesmesh.diagnostics.gates.messages import WORDINGS
 from bayesmesh.diagnostics.gates.populations import OF_ALL_CHAINS
-from bayesmesh.diagnostics.rhat_chance import LEVEL
 from bayesmesh.diagnostics.verdict import GateResult
 
 MOST_ISOLATED = 1e-3

@@ -1,4 +1,8 @@
-"""Detect float32 rounding too coarse for data or draws, and a fast path that differs from the sum over rows."""
+"""Detect float32 rounding too coarse for data or draws, a fast path that differs from the sum over rows, and a constant likelihood.
+
+A likelihood that uses no latent, for example because of a misspelt name or a comparison that is never true, passes
+every other gate.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from bayesmesh.diagnostics.gates.messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
@@ -133,4 +138,20 @@ def _missed(
     return GateResult(
         name=name, limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
         found=told, hint=remedy,
+    )  # fmt: skip
+
+
+def constant_gate(log_likelihood: Float[np.ndarray, "chain draw"]) -> GateResult | None:
+    """Return a warning if all draws have the same finite log likelihood, in nats; None if not, or if there is one draw.
+
+    >>> constant_gate(np.array([[-3.0, -2.9]])) is None
+    True
+    """
+    first = log_likelihood.ravel()[0]
+    if log_likelihood.size == 1 or not np.isfinite(first) or (log_likelihood != first).any():
+        return None
+    return GateResult(
+        name="likelihood", limit=2.0, direction="at least", value=1.0, where="log_likelihood", severity="warn", verdict="warn",
+        found=f"the log likelihood is {first:.6g} in all draws: no latent changes it, and the posterior is the prior",
+        hint=WORDINGS["likelihood"].hint, beyond_draws=True,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data and draws that float32 rounds away warn or fail, by how much it takes from them."""
+"""Data and draws that float32 rounds away warn or fail, by how much it takes from them; a constant likelihood warns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.diagnostics.gates.precision import precision_gate, resolution_gate
+from bayesmesh.diagnostics.gates.precision import constant_gate, precision_gate, resolution_gate
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,20 @@ def test_draws_that_vary_by_less_than_the_steps_of_float32_are_named(sd: float, 
         assert gate.where == "level[3]"
         assert "less than the steps of 0.031 in float32 at 300000" in gate.message
         assert "1 of 2 values misses the limit of one step" in gate.message
+
+
+def test_a_constant_log_likelihood_is_named() -> None:
+    gate = constant_gate(np.full((4, 100), -12.5))
+    assert gate is not None
+    assert (gate.name, gate.verdict, gate.where) == ("likelihood", "warn", "log_likelihood")
+    assert "the log likelihood is -12.5 in all draws" in gate.message
+    assert "use the latents" in gate.message
+
+
+def test_one_that_changes_in_a_single_draw_is_not() -> None:
+    values = np.full((4, 100), -12.5)
+    values[3, 99] += 1e-12
+    assert constant_gate(values) is None
+    assert constant_gate(np.full((4, 100), -np.inf)) is None
+    assert constant_gate(np.full((4, 100), np.nan)) is None
+    assert constant_gate(np.zeros((1, 1))) is None

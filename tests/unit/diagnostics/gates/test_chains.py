@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayesmesh.diagnostics.gates.movement import Movement
+from bayesmesh.diagnostics.gates.chains import Movement
 
 CHAINS, DRAWS = 4, 401
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmesh.diagnostics.gates.ancestors import FEWEST, ancestors_gate, effective_ancestors
+from bayesmesh.diagnostics.gates.kernel import FEWEST, ancestors_gate, effective_ancestors
 
 
 def relatives(counts: list[int]) -> np.ndarray:
