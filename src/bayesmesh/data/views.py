@@ -202,7 +202,7 @@ class WholeShards(Shards):
 
     Args:
         path: folder of the Zarr group.
-        prepare: the model's `prepare`, of which only the constants are used.
+        prepare: the model's `prepare`, of which only constants and arrays are used.
 
     Raises:
         StoreError: as for `Shards`.
@@ -211,12 +211,18 @@ class WholeShards(Shards):
     def __init__(self, path: Path, prepare: Prepare) -> None:
         super().__init__(path)
         self._length, self.num_rows = self.num_rows, 1
+        self._arrays: Mapping[str, np.ndarray] = {}
         self.fields = {
             name: FieldSpec((self._length, *field.shape), field.dtype) for name, field in self.fields.items()
         }
         preparation = prepare(self.spec(), lambda: iter([self.read_rows(0, 1)]))
         if preparation is not None:
             self.constants = {**self.constants, **preparation.constants}
+            self._arrays = preparation.arrays
+
+    def spec(self, dtype: str = "float32") -> DataSpec:
+        """Return the description of the one row."""
+        return dataclasses.replace(super().spec(dtype), arrays=self._arrays)
 
     @property
     def num_observations(self) -> int:

@@ -159,13 +159,17 @@ def test_all_rows_are_one(path: Path) -> None:
     whole.verify()
 
 
-def test_constants_of_a_model_are_added(path: Path) -> None:
+def test_constants_and_arrays_of_a_model_are_added(path: Path) -> None:
     def prepare(spec: DataSpec, read_blocks: ReadBlocks) -> Preparation:
         (rows,) = read_blocks()
         assert (spec.num_rows, rows["x"].shape) == (1, (1, 5, 2))
-        return Preparation(lambda rows, num_rows: dict(rows), {"largest": int(rows["y"].max())})
+        return Preparation(
+            lambda rows, num_rows: dict(rows), {"largest": int(rows["y"].max())}, arrays={"y": rows["y"][0]}
+        )
 
-    assert WholeShards(path, prepare).spec().constants == {"scale": 2.0, "largest": 4}
+    spec = WholeShards(path, prepare).spec()
+    assert spec.constants == {"scale": 2.0, "largest": 4}
+    assert spec.arrays["y"].tolist() == Shards(path).read_rows(0, 5)["y"].tolist()
 
 
 @pytest.mark.parametrize("bounds", [(0, 2), (-1, 1), (1, 0)])

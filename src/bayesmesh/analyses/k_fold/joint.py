@@ -54,7 +54,8 @@ class SomeRows:
         # A model that holds its data is rebuilt from these rows.
         preparation = type(model).prepare(model.options, found, lambda: iter([whole]))
         if preparation is not None:
-            found = dataclasses.replace(found, constants={**spec.constants, **preparation.constants})
+            constants = {**spec.constants, **preparation.constants}
+            found = dataclasses.replace(found, constants=constants, arrays=preparation.arrays)
         self.spec, self.model = found, type(model)(model.options, found)
         self._rows = {k: jnp.asarray(in_dtype(v, dtype)) for k, v in whole.items()}
 
