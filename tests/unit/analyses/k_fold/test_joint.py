@@ -152,6 +152,22 @@ def test_the_future_of_rows_that_depend_on_each_other_can_be_left_out(tmp_path: 
     KFold(Options(future="time")).check(bound(tmp_path, "own", "walk"), {})
 
 
+def numpyro_regression(x, y):
+    import numpyro
+
+    slope = numpyro.sample("slope", numpyro.distributions.Normal(0, 1))
+    numpyro.sample("y", numpyro.distributions.Normal(slope * x, NOISE).to_event(1), obs=y)
+
+
+def pymc_regression(rows):
+    import pymc
+
+    with pymc.Model() as model:
+        slope = pymc.Normal("slope", 0, 1)
+        pymc.Normal("y", slope * rows["x"], NOISE, observed=rows["y"])
+    return model
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("package", "options"), [("numpyro", {"whole": True}), ("pymc", {"whole": True}), ("pymc", {"given": "arrays"})]
