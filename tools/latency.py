@@ -100,7 +100,8 @@ class Regression(Model):
 EXPERIMENTS: dict[str, dict[str, Any]] = {
     "gaussian": yaml.safe_load((ROOT / "config" / "experiments" / "gaussian.yaml").read_text()),
     "regression": {
-        "title": "Regression", "data": {"source": "regression"}, "model": {"name": "regression"}, "kernel": {"name": "nuts"},
+        "title": "Regression", "data": {"source": "study.sources.rows:Regression"},
+        "model": {"name": "study.models.regression:Regression"}, "kernel": {"name": "nuts"},
     },
 }  # fmt: skip
 
@@ -108,9 +109,15 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
 def lay_out(folder: Path, checkout: Path, name: str) -> None:
     """Write a folder as a user has it, with one experiment."""
     copy_package(folder, checkout)
-    (folder / "src/bayesmesh/data/sources/regression.py").write_text(SOURCE)
-    (folder / "src/bayesmesh/models/regression.py").write_text(MODEL)
+    write_component(folder / "study/sources/rows.py", SOURCE)
+    write_component(folder / "study/models/regression.py", MODEL)
     configure(folder, name, EXPERIMENTS[name])
+
+
+def write_component(file: Path, text: str) -> None:
+    """Write a component of the user's own package, as ``bayesmesh init`` lays one out."""
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
 
 
 def copy_package(folder: Path, checkout: Path) -> None:

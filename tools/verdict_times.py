@@ -52,7 +52,7 @@ class Embedded(Source):
     def read(self, folder: Path) -> Dataset:
         with np.load("rows.npz") as stored:
             rows = dict(stored)
-        return Dataset(rows=rows, declared_counts={{"rows": len(rows["y"])}})
+        return Dataset(rows=rows, declared_counts={"rows": len(rows["y"])})
 '''
 
 ROWS = """
@@ -122,16 +122,16 @@ def models(names: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def lay_out(folder: Path, checkout: Path, key: str, module: str, cls: str) -> None:
-    """Write a folder as a user has it, with one posterior as a source, a model and an experiment."""
+    """Write a folder as a user has it: a package of theirs with one posterior as a source and a model, and an experiment."""
     latency.copy_package(folder, checkout)
     shutil.copytree(TESTS / "posteriors", folder / "src" / "posteriors")
     shutil.copy(TESTS / "support" / "cases.py", folder / "src")
-    for part, text in (("data/sources", SOURCE), ("models", MODEL)):
-        (folder / "src/bayesmesh" / part / f"{key}.py").write_text(text.format(module=module, name=cls))
+    latency.write_component(folder / "study/sources/rows.py", SOURCE)
+    latency.write_component(folder / "study/models/posterior.py", MODEL.format(module=module, name=cls))
     code = ROWS.format(module=module, name=cls)
     subprocess.run([sys.executable, "-c", code], cwd=folder, env=latency.environment_of(folder), check=True)
-    experiment = {"title": key, "data": {"source": key}, "model": {"name": key}, "kernel": {"name": "nuts"}}
-    latency.configure(folder, key, experiment)
+    names = {"data": {"source": "study.sources.rows:Embedded"}, "model": {"name": "study.models.posterior:Posterior"}}
+    latency.configure(folder, key, {"title": key, **names, "kernel": {"name": "nuts"}})
 
 
 def measure(checkout: Path, module: str, cls: str) -> list[tuple[float, float, str]]:
