@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
 _BLOM = 3 / 8
@@ -91,6 +91,16 @@ def _order_single(flat: Flat) -> Int[np.ndarray, "coordinate position"]:
     by_high = np.argsort(np.take((bits >> 16).astype(np.uint16), by_low), axis=1, kind="stable")
     by_high += first_places
     return np.take(by_low, by_high) - first_places
+
+
+def average_ranks(values: Shaped[np.ndarray, " value"]) -> Float[np.ndarray, " value"]:
+    """Return the rank of each value, from 1; tied values share their average rank.
+
+    >>> average_ranks(np.array([5.0, 1.0, 9.0, 9.0]))
+    array([2. , 1. , 3.5, 3.5])
+    """
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def rank_normalise(ordered: Ordered, out: Halves | None = None) -> Halves:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrc, bdtrik
 
 NUM_SIMULATIONS = 4000
 """Number of simulated samples that determine the bands and the p value."""
@@ -63,7 +63,7 @@ def assess_uniformity(values: Float[np.ndarray, " value"], level: float = 0.01, 
     statistics = _smallest_tail(simulated[:, :-1], num_values, points)
     found = float(_smallest_tail(counts[None], num_values, points)[0])
     each = float(np.quantile(statistics, level))
-    low, high = (binom.ppf(tail, num_values, points) / num_values for tail in (each / 2, 1 - each / 2))
+    low, high = (_quantile(tail, num_values, points) / num_values for tail in (each / 2, 1 - each / 2))
     p_value = (1 + int((statistics <= found).sum())) / (1 + NUM_SIMULATIONS)
     return Uniformity(points, counts / num_values, low, high, p_value, level)
 
@@ -71,6 +71,12 @@ def assess_uniformity(values: Float[np.ndarray, " value"], level: float = 0.01, 
 def _smallest_tail(
     counts: np.ndarray, num_values: int, points: Float[np.ndarray, " point"]
 ) -> Float[np.ndarray, " sample"]:
-    below = binom.cdf(counts, num_values, points)
-    above = binom.sf(counts - 1, num_values, points)
+    below, above = bdtr(counts, num_values, points), bdtrc(counts - 1, num_values, points)
     return np.asarray(2 * np.minimum(below, above).min(axis=1))
+
+
+def _quantile(probability: float, num_values: int, points: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
+    """Return the smallest count whose binomial distribution function is at least a probability."""
+    count = np.ceil(bdtrik(probability, num_values, points))
+    smaller = np.maximum(count - 1, 0)
+    return np.where(bdtr(smaller, num_values, points) >= probability, smaller, count)

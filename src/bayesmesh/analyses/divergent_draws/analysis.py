@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import ndtr
-from scipy.stats import rankdata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +23,7 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.documents import read_csv, read_table, render_csv
 from bayesmesh.analyses.figures.sections import Section, html_table, render
 from bayesmesh.analyses.options import DivergentDrawsOptions as Options
+from bayesmesh.diagnostics.ranks import average_ranks
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
 from bayesmesh.store.posterior.coordinates import named_coordinates
@@ -155,7 +155,7 @@ def _places(
     for name, values in zip(names, draws, strict=True):
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             continue
-        ranks = rankdata(values) / (len(values) + 1)
+        ranks = average_ranks(values) / (len(values) + 1)
         far = np.abs(ranks - 0.5)
         # Towards one end, or towards both: divergences at both ends of a latent may have the same median as the other draws.
         p_one, p_both = (p_value_of_shifts(x, is_divergent) for x in (ranks, far))
@@ -200,7 +200,7 @@ def _pairs(
     """
     found = []
     for a, b in itertools.combinations(chosen, 2):
-        ranks = np.stack([rankdata(draws[i]) for i in (a, b)])
+        ranks = np.stack([average_ranks(draws[i]) for i in (a, b)])
         others = ranks[:, ~is_divergent]
         gap = ranks[:, is_divergent].mean(axis=1) - others.mean(axis=1)
         distance = float(gap @ np.linalg.pinv(np.cov(others)) @ gap)

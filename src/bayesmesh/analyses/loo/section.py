@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
@@ -83,7 +83,7 @@ def spread_of(inside: float) -> float:
     >>> round(spread_of(0.9), 3), round(spread_of(0.7102), 2)
     (1.0, 1.55)
     """
-    return float(norm.ppf((1 + INTERVAL) / 2) / norm.ppf((1 + inside) / 2)) if 0 < inside < 1 else math.nan
+    return float(ndtri((1 + INTERVAL) / 2) / ndtri((1 + inside) / 2)) if 0 < inside < 1 else math.nan
 
 
 def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside: float = math.nan) -> list[FitCheck]:

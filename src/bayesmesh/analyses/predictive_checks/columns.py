@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy.stats import spearmanr
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.ranks import average_ranks
 
 MOST_BINS, BIN_ROWS = 10, 20
 """Bins of a number, and the fewest rows of one."""
@@ -198,7 +198,8 @@ def _is_outcome(values: np.ndarray, outcome: np.ndarray) -> bool:
     is_known = np.isfinite(one) & np.isfinite(other)
     if is_known.sum() < 3 or np.ptp(one[is_known]) == 0 or np.ptp(other[is_known]) == 0:
         return False
-    return abs(float(spearmanr(one[is_known], other[is_known]).statistic)) > _SAME
+    ranks = [average_ranks(values[is_known]) for values in (one, other)]
+    return abs(float(np.corrcoef(ranks)[0, 1])) > _SAME
 
 
 MOST_PAIRED = 8
