@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import hashlib
 import io
@@ -34,6 +35,7 @@ def parse_file(path: Path) -> ast.Module:
     return _parse(path, path.read_bytes())
 
 
+@functools.cache
 def _parse(path: Path, content: bytes) -> ast.Module:
     try:
         # Python itself accepts other bytes in comments, but then cannot show the lines of the file.
@@ -96,16 +98,20 @@ def syntax_digest(tree: ast.Module) -> str:
     >>> syntax_digest(ast.parse("x = 1  # one")) == syntax_digest(ast.parse("'Text.'\\n\\nx = (1)"))
     True
     """
-    for node in list(ast.walk(tree)):
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
     parts: list[str] = []
     # Level by level, because expressions may be nested more deeply than calls.
-    for node in ast.walk(tree):
+    nodes = collections.deque[ast.AST]([tree])
+    while nodes:
+        node = nodes.popleft()
         parts.append(type(node).__name__)
         for name, value in ast.iter_fields(node):
-            values = value if isinstance(value, list) else [value]
-            parts += [name, *("" if isinstance(each, ast.AST) else repr(each) for each in values)]
+            parts.append(name)
+            for each in value if isinstance(value, list) else [value]:
+                if not isinstance(each, ast.AST):
+                    parts.append(repr(each))
+                elif name != "body" or not _is_text(each):
+                    parts.append("")
+                    nodes.append(each)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -16,7 +16,7 @@ from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import RequestedAnalysis, describe_analyses
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.fit_badge import read_fit
-from bayesmesh.report.page import render
+from bayesmesh.report.rendering import render
 from bayesmesh.report.times import read_time, sampling_seconds
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout, SweepLayout
 

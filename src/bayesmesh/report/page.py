@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import functools
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
-from bayesmesh.analyses.figures import formats, sections
+from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.sections import KeyNumber
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.diagnostics.gates.messages import wording
@@ -31,6 +26,7 @@ from bayesmesh.report.learned.outcomes import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.opening import describe_setup, say_scope, say_search
 from bayesmesh.report.provenance import Project, build_repeat
+from bayesmesh.report.rendering import render
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import CHECKS, ExperimentLayout
@@ -39,34 +35,6 @@ from bayesmesh.store.records.sealed import read_sealed
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
 """Attributes of the posterior that record the origin of its draws; the page shows others elsewhere, or not at all."""
-
-_TEMPLATES = Path(__file__).parent / "templates"
-
-
-def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
-    """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
-    about = {
-        "experiment": "",
-        "stored_fit": "",
-        "script": _script(),
-        "script_digest": _script_digest(),
-        "reading": verdict_text,
-    }
-    return sections.render(folder / template, _TEMPLATES, **about | context)
-
-
-@functools.cache
-def _script() -> Markup:
-    texts = [(_TEMPLATES / name).read_text(encoding="utf-8") for name in ("parquet.js", "page.js")]
-    return Markup("".join(texts))  # noqa: S704 - our own
-
-
-def _script_digest() -> str:
-    """Return the digest of the page's own script, for its content security policy.
-
-    The policy allows no other script, so a script hidden in a name cannot run.
-    """
-    return "sha256-" + base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
 
 
 def write_page(

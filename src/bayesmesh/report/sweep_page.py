@@ -21,7 +21,7 @@ from bayesmesh.report.comparison.quantities import (
 from bayesmesh.report.comparison.scores import compare_experiments, find_pointwise
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
-from bayesmesh.report.page import render
+from bayesmesh.report.rendering import render
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 MOST_QUANTITIES = 4

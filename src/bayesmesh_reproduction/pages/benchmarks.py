@@ -13,11 +13,12 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import Panel, draw, log_axis, series
 from bayesmesh.analyses.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
-from bayesmesh.report import page as report_page
+from bayesmesh.report.rendering import TEMPLATES as OF_REPORT
+from bayesmesh.report.rendering import render
 from bayesmesh_reproduction.layout import BenchmarkLayout
 from bayesmesh_reproduction.pages import TEMPLATES
 
-_STYLE = Path(report_page.__file__).parent / "templates" / "style.css"
+_STYLE = OF_REPORT / "style.css"
 
 RATIO_TO = "ratio to "
 """Prefix of ratios among the metrics of the history; the other contender follows."""
@@ -118,7 +119,7 @@ def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -
     """
     layout = BenchmarkLayout(results)
     sections = [read_section(layout, name, about) for name, about in benchmarks if layout.table(name).exists()]
-    write_text(layout.page, report_page.render("benchmarks.html", TEMPLATES, title="Benchmarks", sections=sections))
+    write_text(layout.page, render("benchmarks.html", TEMPLATES, title="Benchmarks", sections=sections))
     for section in sections:
         for stem, panel in section.panels.items():
             write_text(layout.figure(stem), standalone(panel))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayesmesh.files import write_text
-from bayesmesh.report.page import render
+from bayesmesh.report.rendering import render
 from bayesmesh_reproduction.claims import judge
 from bayesmesh_reproduction.claims.declaration import CLAIMS, Claim
 from bayesmesh_reproduction.claims.judge import Finding, tally

@@ -16,7 +16,7 @@ from bayesmesh.report.comparison.model_comparison import Member, ModelComparison
 from bayesmesh.report.comparison.quantities import read_shared
 from bayesmesh.report.comparison.settings import differing_settings
 from bayesmesh.report.comparison.text import sentences
-from bayesmesh.report.page import render
+from bayesmesh.report.rendering import render
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 
 MOST_DRAWN = 60

@@ -15,7 +15,6 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.report.analysis_sections import RequestedAnalysis
 from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
-from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import describe_project
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.records.seals import check_output, seal_other
@@ -28,6 +27,9 @@ from bayesmesh.workflow.specs import StageSpec
 
 def run(spec: StageSpec, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
     """Write the page and return a line for the log."""
+    # The index needs no figures, and importing matplotlib takes longer than writing it.
+    from bayesmesh.report.page import write_page
+
     settings, layout = spec.settings("report"), spec.layout
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
