@@ -307,3 +307,10 @@ def by_site(count: Any, y: Any) -> None:
     sigma = numpyro.sample("sigma", dist.HalfNormal(1))
     with numpyro.plate("rows", len(y)):
         numpyro.sample("y", dist.Normal(effects[count], sigma), obs=y)
+
+
+def of_an_unknown_range(y: Any) -> None:
+    """NumPyro gives outcomes outside the support a density."""
+    end = numpyro.sample("end", dist.LogNormal(0, 1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Uniform(0, end).expand([len(y)]), obs=y)

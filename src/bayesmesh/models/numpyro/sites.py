@@ -299,7 +299,7 @@ class Sites:
     def log_likelihood(self, latents: Arrays, rows: Arrays) -> Float[Array, "..."]:
         """Return the log likelihood of each row, or of all data, (), where they are one row."""
         sites = self._trace(rows, latents)
-        first, *others = (_by_row(_log_prob(sites[name]), axis) for name, axis in self.row_sites.items())
+        first, *others = (_by_row(_within_support(sites[name]), axis) for name, axis in self.row_sites.items())
         return sum(others, start=first)
 
     def deterministics(self, latents: Arrays, rows: Arrays) -> dict[str, Array]:
@@ -395,9 +395,14 @@ def _fault_of_map(distribution: Any) -> tuple[str, str] | None:
 
 def _is_real(support: Any) -> bool:
     """Return whether a support is the real numbers, whatever the number of axes."""
+    return _base(support) in (None, constraints.real)
+
+
+def _base(support: Any) -> Any:
+    """Return the support of single numbers, without axes."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
-    return support is None or bool(support == constraints.real)
+    return support
 
 
 def _evaluate[Result](function: Callable[..., Result], *given: object) -> Result:
@@ -439,6 +444,18 @@ def _log_prob(site: Site) -> Array:
         value = site["fn"].log_prob(site["value"], site["intermediates"]) if site["intermediates"] else site["fn"].log_prob(site["value"])  # fmt: skip
     scale = site["scale"]
     return value if scale is None or is_identically_one(scale) else scale * value
+
+
+def _within_support(site: Site) -> Array:
+    """Return the log density of an observed site, minus infinity outside its support, where NumPyro's continues.
+
+    Values that a mask takes out, and supports with a tolerance, such as a simplex, are not checked.
+    """
+    value, support = _log_prob(site), site["fn"].support
+    is_masked = any(isinstance(each, MaskedDistribution) for each in _layers(site["fn"]))
+    if is_masked or _base(support) in (None, constraints.real) or _base(support).event_dim:
+        return value
+    return jnp.where(support(site["value"]), value, -jnp.inf)
 
 
 def _axis(few: Sequence[int], more: Sequence[int]) -> int | None:

@@ -102,6 +102,12 @@ def test_it_predicts_its_observed_site() -> None:
     check_predictions(model, check_model(type(model), model.options, spec), spec)
 
 
+def test_outcomes_outside_the_support_have_no_density() -> None:
+    rows = {"y": jnp.asarray([0.5, 2.0, -0.1])}
+    found = make("of_an_unknown_range")[0].log_likelihood({"end": jnp.asarray(1.5)}, rows)
+    np.testing.assert_allclose(found, [-np.log(1.5), -np.inf, -np.inf])
+
+
 def test_weights_and_masks_of_rows_are_named_where_rows_are_scored() -> None:
     latents = {"mean": jnp.asarray(0.3)}
     rows = {k: jnp.asarray(abs(v) + 1) for k, v in DATA.items()}
