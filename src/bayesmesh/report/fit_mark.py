@@ -42,7 +42,7 @@ _EXPLAINED: Mapping[Aspect, frozenset[Aspect]] = {
     "narrow": frozenset({"shape", "wide"}),
     "zeros": frozenset({"shape"}),
     "tails": frozenset({"shape", "wide"}),
-    "wide": frozenset({"shape"}),
+    "wide": frozenset({"shape", "uneven"}),
 }
 """Misfit -> misfits that it also causes, and that are not counted again."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out
 from bayesmesh.analyses.loo.section import fit_checks, share_inside
@@ -65,6 +65,17 @@ def fit_poisson(y: np.ndarray, columns: Columns, generator: np.random.Generator)
     """One rate."""
     rate = generator.gamma(y.sum() + 0.5, 1 / len(y), (NUM_DRAWS, 1))
     return Fitted(generator.poisson(rate, (NUM_DRAWS, len(y))), stats.poisson.logpmf(y, rate))
+
+
+def fit_negative_binomial(y: np.ndarray, columns: Columns, generator: np.random.Generator) -> Fitted:
+    """One mean and one shape; draws of the normal at the mode of their logs."""
+    best = optimize.minimize(
+        lambda at: -stats.nbinom.logpmf(y, np.exp(at[1]), special.expit(at[1] - at[0])).sum(), [1, 0]
+    )
+    mean, shape = generator.multivariate_normal(best.x, best.hess_inv, NUM_DRAWS).T[:, :, None]
+    p = special.expit(shape - mean)
+    simulated = generator.negative_binomial(np.exp(shape), p, (NUM_DRAWS, len(y)))
+    return Fitted(simulated, stats.nbinom.logpmf(y, np.exp(shape), p))
 
 
 def fit_logistic(y: np.ndarray, columns: Columns, generator: np.random.Generator) -> Fitted:
@@ -140,6 +151,10 @@ def zeros(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
     return generator.poisson(3, NUM_ROWS) * (generator.random(NUM_ROWS) > 0.15), {}
 
 
+def mostly_zeros(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
+    return generator.poisson(9, NUM_ROWS) * (generator.random(NUM_ROWS) > 0.35), {}
+
+
 def bounded(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
     return generator.binomial(8, 0.6, NUM_ROWS), {}
 
@@ -197,6 +212,7 @@ CASES = {
     "underdispersion": Case("poisson", "y ~ 1", fit_poisson, counts, bounded, "family: binomial"),
     "0 and 1": Case("poisson", "y ~ 1", fit_poisson, counts, zero_one, "family: bernoulli"),
     "zeros": Case("poisson", "y ~ 1", fit_poisson, counts, zeros, "family: negative_binomial"),
+    "two kinds of zeros": Case("negative_binomial", "y ~ 1", fit_negative_binomial, dispersed, mostly_zeros, "outcomes are 0: model zeros apart"),
     "nonlinearity": Case("normal", "y ~ x", fit_linear, line, curve, r"Add `I\(x\^2\)`"),
     "spread that changes": Case("normal", "y ~ x", fit_linear, line, fan, "Transform the outcome|student_t"),
     "groups": Case("normal", "y ~ x", fit_linear, right_groups, groups, r"Add `\(1 \| site\)`"),
@@ -206,7 +222,13 @@ CASES = {
     "classes": Case("categorical", "y ~ 1", fit_shares, classes, classes_along_x, "Add `x`"),
 }  # fmt: skip
 
-KINDS: dict[str, Kind] = {"normal": "real", "poisson": "whole", "bernoulli": "binary", "categorical": "class"}
+KINDS: dict[str, Kind] = {
+    "normal": "real",
+    "poisson": "whole",
+    "negative_binomial": "whole",
+    "bernoulli": "binary",
+    "categorical": "class",
+}
 
 
 def criticise(case: Case, y: np.ndarray, columns: Columns, generator: np.random.Generator) -> FitMark:

@@ -42,6 +42,7 @@ REMEDIES = ModelDescription(
         ({"narrow": 20.0, "bias": 6.0}, {"(1 | g)": 6.0}, ["Add `(1 | g)` to the formula: residuals follow it.", "Try `family: wider`."]),
         ({"bias": 9.0}, {"I(x^2)": 9.0, "x:z": 5.0, "w": 4.0}, ["Add `I(x^2)` to the formula: residuals follow it.", "Add `w` to the formula: residuals follow it."]),
         ({"binary": math.inf, "wide": 9.0}, {}, ["Use a Bernoulli distribution, whose outcomes are 0 or 1."]),
+        ({"wide": 9.0, "uneven": 20.0}, {}, ["Use an outcome distribution that scatters less."]),
         ({"skewed": 9.0, "tails": 40.0}, {"I(x^2)": 3.0}, ["Use the log of the outcome, or a distribution of positive numbers such as the gamma distribution.", "Add `I(x^2)` to the formula: residuals follow it."]),
     ],
 )  # fmt: skip

@@ -31,7 +31,7 @@ MOST_DIVERGENT = 0.5
 Funnels have up to 5%. If the density falls to 0 at an edge that the support of the latent does not have, nearly all
 trajectories hit that edge."""
 
-_HAS_EDGE = "most trajectories diverge: the density seems to end, or to become NaN, inside the support of a latent; give that latent a prior that ends there too, or look for overflow and logarithms of negative numbers"
+_HAS_EDGE = "most trajectories diverge: the density seems to end, or to become NaN, inside the support of a latent; give that latent a prior that ends there too, look for overflow and logarithms of negative numbers, or, if a predictor separates two outcomes, give its coefficient a narrower prior"
 
 _ALLOWED = f"at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may mark the edge of a region that chains do not enter"
 

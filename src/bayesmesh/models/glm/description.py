@@ -67,7 +67,9 @@ _TRANSFORM = "No family here has a distribution of this shape. Transform the out
 _COUNTS_ABOVE_0 = (
     "Model zeros apart: whether the outcome is 0 with `family: bernoulli`, and the rows above 0 by themselves."
 )
-_BOUNDED = "No family of counts here scatters less than a Poisson distribution. If there is a largest possible count, try `family: binomial` with the key `trials`."
+_LARGEST = "If there is a largest possible count, try `family: binomial` with the key `trials`."
+_BOUNDED = f"No family of counts here scatters less than a Poisson distribution. {_LARGEST}"
+_ZEROS_OR_BOUNDED = f"If many outcomes are 0: {_COUNTS_ABOVE_0[0].lower()}{_COUNTS_ABOVE_0[1:]} {_LARGEST}"
 _MORE_SCATTER = "Try `family: negative_binomial`, which has a parameter for the scatter, and more zeros and heavier tails at the same mean."
 _OWN_SCATTER = "Look for predictors and groups that the formula lacks, and for single rows that differ from all others."
 _LOG_HEAVIER = "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."
@@ -79,7 +81,7 @@ REMEDIES: Mapping[str, Mapping[str, str]] = {
     "student_t": {"skewed": _LOG_OUTCOME, "tails": _TRANSFORM, "wide": _TRANSFORM, "narrow": _TRANSFORM, "uneven": _TRANSFORM, "shape": _TRANSFORM},
     "gamma": {"skewed": _LOG_HEAVIER, "tails": _LOG_HEAVIER, "wide": _LOG_HEAVIER, "narrow": _OWN_SCATTER, "uneven": _OWN_SCATTER, "shape": _LOG_HEAVIER},
     "poisson": {"binary": _BINARY, "narrow": _MORE_SCATTER, "zeros": _MORE_SCATTER, "tails": _MORE_SCATTER, "uneven": _MORE_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
-    "negative_binomial": {"binary": _BINARY, "narrow": _OWN_SCATTER, "zeros": _COUNTS_ABOVE_0, "tails": _OWN_SCATTER, "uneven": _OWN_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
+    "negative_binomial": {"binary": _BINARY, "narrow": _OWN_SCATTER, "zeros": _COUNTS_ABOVE_0, "tails": _OWN_SCATTER, "uneven": _OWN_SCATTER, "wide": _ZEROS_OR_BOUNDED, "shape": _OWN_SCATTER},
     "binomial": {"narrow": _ROWS, "zeros": _ROWS, "tails": _ROWS, "uneven": _ROWS, "wide": _OWN_SCATTER, "shape": _OWN_SCATTER},
 }  # fmt: skip
 """Family -> way in which predictions are wrong -> what to try; what to try for a bias is the same for all families.
