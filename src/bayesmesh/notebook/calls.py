@@ -117,7 +117,7 @@ def compare(
 
     from bayesmesh.notebook.comparison import ShownComparison
     from bayesmesh.notebook.result import layout_of
-    from bayesmesh.report.comparison.model_comparison import Feature
+    from bayesmesh.report.comparison.models import Feature
     from bayesmesh.report.comparison.scores import compare_experiments
 
     feature = None if by is None else Feature(str(getattr(by, "name", None) or "by"), np.asarray(by))

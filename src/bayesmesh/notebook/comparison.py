@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from markupsafe import Markup
 
-from bayesmesh.report.comparison.model_comparison import ModelComparison
+from bayesmesh.report.comparison.models import ModelComparison
 from bayesmesh.report.comparison.page import COLUMNS, table_row
 from bayesmesh.report.comparison.text import sentences
 

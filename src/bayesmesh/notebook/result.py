@@ -10,7 +10,7 @@ from markupsafe import Markup
 from bayesmesh.diagnostics.gates.messages import wording
 from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.errors import ConfigError, StoreError, suggest
-from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
+from bayesmesh.report.opening import limit_text, read_aloud, value_text
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.seals import check_made_from, check_output

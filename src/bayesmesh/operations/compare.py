@@ -13,7 +13,7 @@ import numpy as np
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.report.comparison.model_comparison import Feature
+from bayesmesh.report.comparison.models import Feature
 from bayesmesh.report.comparison.page import write_comparison
 from bayesmesh.report.comparison.scores import (
     choose_scores,

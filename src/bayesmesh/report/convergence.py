@@ -1,213 +1,256 @@
-"""Draw convergence panels: traces, ranks, energies, distributions of R-hat and ESS."""
+"""Build the convergence section: traces and ranks of the worst summaries, log density, energy, warmup, R-hat, ESS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from bayesmesh.analyses.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
-from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.report.draws import RankDifference, thin_by_extremes
+from bayesmesh.analyses.figures import formats
+from bayesmesh.analyses.figures.canvas import Panel
+from bayesmesh.diagnostics.gates.modes import chains_apart, find_modes
+from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.report.chain_panels import (
+    MEASURES,
+    NUM_BLOCKS,
+    draw_counts,
+    draw_efficiency,
+    draw_energy,
+    draw_growth,
+    draw_ranks,
+    draw_trace,
+    rank_reach,
+    shown_chains,
+)
+from bayesmesh.report.diagnostics_tables import Coordinate, worst_first
+from bayesmesh.report.draws import DrawReader, rank_difference
+from bayesmesh.report.learned.effects import meanings_of
 
-MAX_CHAINS = 8
-"""Largest number of chains drawn in colour; the range of all chains is always shown."""
-
-NUM_BLOCKS = 150
-
-LEAST_EXCESS = 1e-4
-"""Smallest excess of R-hat over 1 on the axis."""
-
-MOST_EXCESS = 99.0
-"""Largest one."""
-
-MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
-"""Measure -> title of its panel, and the value that is subtracted on its logarithmic axis."""
-
-_WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
+NUM_WORST = 12
+_HALF = (340, 210)
 
 
-def shown_chains(num_chains: int, apart: Sequence[int] = ()) -> list[int]:
-    """Return the chains to draw in colour: up to `MAX_CHAINS`, evenly spaced.
+class StatisticRow(NamedTuple):
+    """A statistic of the kernel: its declaration, mean and range over all draws, smallest and largest chain mean."""
 
-    If there are more chains, those that lie apart from the others take up to half of the places.
+    name: str
+    unit: str
+    description: str
+    mean: float
+    smallest: float
+    largest: float
+    least_mean: float
+    most_mean: float
+
+
+def build_convergence(
+    coordinates: Sequence[Coordinate],
+    verdict: Verdict,
+    reader: DrawReader | None,
+    num_traces: int,
+    meanings: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the content of ``convergence.html``; panels that cannot be drawn are left out.
 
     Args:
-        num_chains: number of chains.
-        apart: chains apart from the others, the most distant first.
+        coordinates: rows of ``summary.csv``, with identified summaries marked.
+        verdict: verdict, with its gates and numbers of chains and draws.
+        reader: reader of the posterior, or None without one.
+        num_traces: largest number of summaries with traces.
+        meanings: latent or summary -> its meaning.
 
-    >>> shown_chains(3), shown_chains(64), shown_chains(64, [50])
-    ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63], [0, 10, 21, 31, 41, 50, 53, 63])
+    Raises:
+        StoreError: a chunk of the posterior is missing or damaged.
     """
-    most = min(num_chains, MAX_CHAINS)
-    chosen = set(apart[: MAX_CHAINS // 2]) if num_chains > most else set()
-    others = [chain for chain in range(num_chains) if chain not in chosen]
-    spaced = np.linspace(0, len(others) - 1, most - len(chosen)).round()
-    return sorted(chosen | {others[int(at)] for at in spaced})
+    summaries = worst_first([item for item in coordinates if item.is_summary])
+    latents = [item for item in coordinates if not item.is_summary]
+    num_chains, num_draws = verdict.num_chains, verdict.num_draws
+    apart = _chains_apart(verdict, reader, summaries) if reader else []
+    chains = shown_chains(num_chains, apart) if num_chains else []
+    limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
+
+    def leads(item: Coordinate) -> bool:
+        return item.is_named or not item.r_hat <= limits.get("r_hat", math.inf)
+
+    first = [item for item in summaries if leads(item)][: num_traces // 2]
+    cards = _trace_cards(summaries, first, reader, chains, num_traces) if reader else []
+    density = _density_panels(reader, chains) if reader else []
+    spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
+    return {
+        "worst": [
+            ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not leads(item))),
+            ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
+        ],
+        "precision": _precision_panels(summaries, reader, limits) if reader else [],
+        "num_coordinates": len(coordinates),
+        "meanings": meanings_of([item.variable for item in summaries[:NUM_WORST]], meanings),
+        "cards": cards,
+        "chains": chains if cards or density else [],
+        "num_chains": num_chains,
+        "density": density,
+        "spread": [panel for panel in spread if panel],
+        "warmup": _warmup_panels(reader, chains) if reader else [],
+        "statistics": _statistic_rows(reader) if reader else [],
+        "thinning": _thinning(num_chains, num_draws, chains, set(apart) & set(chains)),
+        "bfmi": _bfmi_text(verdict.bfmi),
+    }
 
 
-def draw_trace(
-    name: str,
-    draws: np.ndarray,
-    label: str,
+def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Sequence[Coordinate]) -> list[int]:
+    """Return the chains that the gate `modes` names; none if it passed, or for many datasets."""
+    gate = verdict.gate("modes")
+    if gate is None or verdict.datasets is not None:
+        return []
+    log_density = reader.statistic("lp")
+    by_density = [] if log_density is None else chains_apart(log_density)
+    item = next((item for item in summaries if item.label == gate.where), None)
+    draws = reader.coordinate(item) if item is not None and not by_density else None
+    modes = None if draws is None else find_modes(draws, gate.where)
+    return by_density if modes is None else modes.chains
+
+
+def _trace_cards(
+    summaries: Sequence[Coordinate],
+    first: Sequence[Coordinate],
+    reader: DrawReader,
     chains: Sequence[int],
-    *,
-    size: tuple[int, int] = _WIDE,
-    first_draw: int = 0,
-    **text: str,
-) -> Panel:
-    """Draw a trace, one colour per chain.
-
-    Args:
-        name: name of the panel, unique in the page.
-        draws: shape (chain, draw); non-finite values are skipped.
-        label: description for readers who cannot see the drawing.
-        chains: chains to draw in colour.
-        size: width and height, in px.
-        first_draw: index of the first draw.
-        **text: title and note of the panel.
-    """
-    num_chains, num_draws = draws.shape
-
-    def plot(axes: Axes) -> None:
-        if num_chains > len(chains):
-            _fill_range(axes, draws, first_draw)
-        for position, chain in enumerate(chains):
-            x, y = thin_by_extremes(draws[chain], NUM_BLOCKS)
-            axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85, gid=chain_id(chain))
-        axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
-        axes.set_xlabel("draw")
-
-    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws", **text)
+    num_traces: int,
+) -> list[dict[str, Any]]:
+    """Return traces and rank plots of up to `num_traces` summaries that have draws, starting with those in `first`."""
+    found: list[tuple[Coordinate, np.ndarray]] = []
+    for item in (*first, *(item for item in summaries if item not in first)):
+        draws = reader.coordinate(item)
+        if draws is not None and draws.size:
+            found.append((item, draws))
+        if len(found) == num_traces:
+            break
+    ranks = [rank_difference(draws) for _, draws in found]
+    reach = rank_reach(ranks)
+    return [
+        {
+            "coordinate": item,
+            "trace": draw_trace(f"trace-{n}", draws, item.label, chains),
+            "ranks": draw_ranks(f"ranks-{n}", rank, item.label, chains, reach) if rank else None,
+        }
+        for n, ((item, draws), rank) in enumerate(zip(found, ranks, strict=True))
+    ]
 
 
-def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
-    """Shade the range over all chains, block by block."""
-    blocks = [b for b in np.array_split(np.arange(draws.shape[1]), NUM_BLOCKS) if b.size]
-    is_finite = np.isfinite(draws)
-    low = np.array([draws[:, b].min(initial=np.inf, where=is_finite[:, b]) for b in blocks])
-    high = np.array([draws[:, b].max(initial=-np.inf, where=is_finite[:, b]) for b in blocks])
-    at = np.array([b.mean() for b in blocks]) + first_draw
-    # A block without finite draws leaves a gap.
-    axes.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
+def _precision_panels(summaries: Sequence[Coordinate], reader: DrawReader, limits: Mapping[str, float]) -> list[Panel]:
+    """Return panels on the summary with the smallest bulk ESS."""
+    known = [item for item in summaries if math.isfinite(item.ess_bulk)]
+    lowest = min(known, key=lambda item: item.ess_bulk, default=None)
+    draws = reader.coordinate(lowest) if lowest else None
+    if lowest is None or draws is None or not draws.size:
+        return []
+    drawn = (each(draws, lowest.label, limits.get("ess_bulk")) for each in (draw_growth, draw_efficiency))
+    return [panel for panel in drawn if panel]
 
 
-def rank_reach(found: Sequence[RankDifference | None]) -> float:
-    """Return the end of the vertical axis that all rank panels share; the axis is symmetric about 0."""
-    return 1.15 * max((max(each.band, float(np.abs(each.difference).max())) for each in found if each), default=1.0)
-
-
-def draw_ranks(name: str, found: RankDifference, label: str, chains: Sequence[int], reach: float) -> Panel:
-    """Draw the difference of each chain's rank distribution from that of all chains.
-
-    Args:
-        name: name of the panel, unique in the page.
-        found: the differences.
-        label: description for readers who cannot see the drawing.
-        chains: chains to draw in colour.
-        reach: end of the vertical axis, which starts at -`reach`.
-    """
-    num_chains = len(found.difference)
-
-    def plot(axes: Axes) -> None:
-        axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)
-        if num_chains > len(chains):
-            axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
-            axes.plot(found.at, found.difference.max(0), color=MUTED, linewidth=0.7, linestyle=":")
-        for position, chain in enumerate(chains):
-            line = found.difference[chain]
-            axes.step(found.at, line, where="post", color=series(position), linewidth=1.1, gid=chain_id(chain))
-        axes.set_xlim(0, 1)
-        axes.set_ylim(-reach, reach)
-        axes.set_xlabel("fractional rank")
-        axes.set_ylabel("ECDF difference")
-
-    outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
-    text = f"Rank distributions of {label}: {outside} of {num_chains} chains leave the band"
-    return draw(name, plot, size=_NARROW, label=text)
-
-
-def draw_energy(energy: np.ndarray) -> Panel | None:
-    """Draw the distributions of the energy and of its changes between draws, pooled over chains.
-
-    Args:
-        energy: shape (chain, draw), in nats; chains with a non-finite value are left out.
-
-    Returns:
-        The panel; None for fewer than ten finite values, fewer than three draws per chain, or a constant energy.
-    """
-    finite = energy[np.isfinite(energy).all(axis=1)]
-    if finite.size < 10 or finite.shape[1] < 3 or float(np.ptp(finite)) == 0.0:
-        return None
-    centred = (finite - finite.mean(axis=1, keepdims=True)).ravel()
-    steps = np.diff(finite, axis=1).ravel()
-    reach = float(np.quantile(np.abs(np.concatenate([centred, steps])), 0.998)) or 1.0
-    edges = np.linspace(-reach, reach, 61)
-
-    def plot(axes: Axes) -> None:
-        for values, colour in ((centred, series(0)), (steps, series(3))):
-            height, _ = np.histogram(values, edges, density=True)
-            axes.stairs(height, edges, color=colour, linewidth=1.5)
-            axes.stairs(height, edges, color=colour, alpha=0.15, fill=True)
-        axes.set_ylim(bottom=0)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.set_xlabel("nats")
-
-    note = (
-        "The changes should spread as widely as the marginal; if they spread less, momentum resampling explores slowly."
-    )
-    return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
-
-
-def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
-    """Draw the distribution of a measure over all listed coordinates, on a logarithmic axis.
-
-    Args:
-        measure: one of `MEASURES`.
-        coordinates: summaries and latents.
-        limit: limit of the gate on this measure, or None.
-
-    Returns:
-        The panel; None if no coordinate has a finite, positive value.
-    """
-    title, origin = MEASURES[measure]
-    found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]
-    summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
-    num_left_out = len(coordinates) - summaries.size - latents.size
-    if origin:
-        summaries, latents = (np.clip(values - origin, LEAST_EXCESS, MOST_EXCESS) for values in (summaries, latents))
-        limit = None if limit is None else limit - origin
-    both = np.concatenate([summaries, latents])
-    if both.size == 0:
-        return None
-    ends = [float(both.min()), float(both.max())] + ([limit] if limit is not None and limit > 0 else [])
-    edges = np.geomspace(min(ends) / 1.15, max(ends) * 1.15, 41)
-
-    def plot(axes: Axes) -> None:
-        for values, colour, alpha in ((latents, MUTED, 0.35), (summaries, series(0), 0.8)):
-            if values.size:
-                axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)
-        axes.set_xscale("log")
-        log_axis(axes.xaxis, lambda v: f"{origin + v:,.7g}")
-        if limit is not None and limit > 0:
-            axes.axvline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
-        axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f}%")
-        axes.set_ylim(bottom=0)
-
-    share = f"{summaries.size:,} coordinates"
-    if latents.size:
-        share = f"{summaries.size:,} identified summaries and of {latents.size:,} latents"
-    note = f"Share of {share}."
-    if num_left_out:
-        note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
-    note += " Dashed: the limit of the gate." if limit else ""
-    if origin:
-        note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}"
-        note += (
-            f", and values above {origin + MOST_EXCESS:g} at {origin + MOST_EXCESS:g}."
-            if both.max() >= MOST_EXCESS
-            else "."
+def _density_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
+    panels: list[Panel | None] = []
+    log_density = reader.statistic("lp")
+    if log_density is not None and log_density.size:
+        note = "In nats. It should look like a level, even band in which all chains overlap."
+        panels.append(
+            draw_trace("log-density", log_density, "log density", chains, size=_HALF, title="Log density", note=note)
         )
-    return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)
+    energy = reader.statistic("energy")
+    if energy is not None and energy.size:
+        panels.append(draw_energy(energy))
+    return [panel for panel in panels if panel]
+
+
+def _warmup_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
+    wanted = (
+        ("lp", "Log density in warmup", "In nats, over the second half of warmup, where it should have levelled off."),
+        ("step_size", "Step size in warmup", "One line if all chains share it."),
+        ("acceptance_rate", "Acceptance rate in warmup", "Running mean over the draws so far."),
+    )
+    panels = []
+    for name, title, note in wanted:
+        values = reader.statistic(name, "warmup_sample_stats")
+        if values is None or values.shape[1] < 4:
+            continue
+        first = values.shape[1] // 2 if name == "lp" else 0
+        values = values[:, first:]
+        if name == "acceptance_rate":
+            values = _running_mean(values)
+        if name == "step_size" and bool((values == values[:1]).all()):
+            values = values[:1]
+        label = f"warmup-{name.replace('_', '-')}"
+        drawn = chains if len(values) > 1 else [0]
+        panels.append(draw_trace(label, values, title, drawn, size=_HALF, first_draw=first, title=title, note=note))
+    return panels
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean of each value and those before it, per row, without NaN; NaN before the first number.
+
+    >>> _running_mean(np.array([[math.nan, 0.5, math.nan, 1.0]]))
+    array([[ nan, 0.5 , 0.5 , 0.75]])
+    """
+    count = np.cumsum(~np.isnan(values), axis=1)
+    return np.where(count, np.nancumsum(values, axis=1) / np.maximum(count, 1), math.nan)
+
+
+def _statistic_rows(reader: DrawReader) -> list[StatisticRow]:
+    """Return a row for each statistic that the kernel declares.
+
+    Non-finite values are left out, and the description states their number.
+    """
+    rows = []
+    for name, unit, description in reader.declared_statistics():
+        values = reader.statistic(name)
+        if values is None or not values.size:
+            continue
+        chains = [kept for chain in values if (kept := chain[np.isfinite(chain)]).size]
+        means = [float(kept.mean()) for kept in chains] or [math.nan]
+        every = np.concatenate(chains) if chains else np.array([math.nan])
+        spread, lost = (min(means), max(means)), int(values.size - np.isfinite(values).sum())
+        description += f" ({lost:,} of {values.size:,} values are not finite and are left out)" if lost else ""
+        rows.append(StatisticRow(name, unit, description, every.mean(), every.min(), every.max(), *spread))
+    return rows
+
+
+def _thinning(num_chains: int, num_draws: int, chains: Sequence[int], apart: Collection[int]) -> str:
+    parts = []
+    if num_draws > 2 * NUM_BLOCKS:
+        parts.append(
+            f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} consecutive draws, "
+            f"so no excursion is lost"
+        )
+    if num_chains > len(chains):
+        said = f"chain{'s' if len(apart) > 1 else ''} {', '.join(map(str, sorted(apart)))}"
+        named = (
+            f", including {said}, which {'lie' if len(apart) > 1 else 'lies'} apart from the others" if apart else ""
+        )
+        parts.append(
+            f"{len(chains)} of {formats.count(num_chains)} chains are coloured{named or ', evenly spaced'}; "
+            "the range of all chains is shaded in the traces and dotted in the rank plots"
+        )
+    return ". ".join(parts) + "." if parts else ""
+
+
+def _bfmi_text(bfmi: Sequence[float]) -> str:
+    """Return the Bayesian fraction of missing information (BFMI) of each chain, or its distribution, in words.
+
+    >>> _bfmi_text([0.9, 1.1]), _bfmi_text([])
+    ('BFMI by chain: 0.900, 1.10.', '')
+    >>> _bfmi_text([0.5] * 5 + [1.0] * 5)
+    'BFMI over 10 chains: smallest 0.500, median 0.750.'
+    """
+    if not bfmi:
+        return ""
+    if len(bfmi) <= 8:
+        return f"BFMI by chain: {', '.join(formats.real(value, 3) for value in bfmi)}."
+    finite = sorted(value for value in bfmi if math.isfinite(value))
+    if not finite:
+        return f"BFMI is not a number in any of {len(bfmi):,} chains."
+    low, middle = formats.real(finite[0], 3), formats.real(statistics.median(finite), 3)
+    lost = len(bfmi) - len(finite)
+    tail = f", {lost} not a number." if lost else "."
+    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}{tail}"

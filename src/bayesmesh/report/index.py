@@ -12,7 +12,7 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
-from bayesmesh.report import verdict_text
+from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, describe_analyses
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.fit_badge import read_fit
@@ -167,11 +167,11 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
         "fit": fit.state,
         "fit_text": fit.text,
         "note": " ".join(filter(None, (_older(page), *fit.doubts))),
-        "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
-        "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
+        "r_hat": opening.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        "ess": opening.value_text(ess) if ess else formats.NOT_RECORDED,
         "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         "divergences": formats.count(verdict.num_divergences),
         "score": describe_analyses(layout, page.get("analyses", ())),
         "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
-        "missed": ", ".join(verdict_text.missed_names(verdict)),
+        "missed": ", ".join(opening.missed_names(verdict)),
     }

@@ -13,21 +13,21 @@ from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.diagnostics.gates.messages import wording
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.files import write_text
-from bayesmesh.report import verdict_text
+from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
-from bayesmesh.report.background_section import build_timing, dump_settings, read_facts, read_specs
-from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
+from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
+from bayesmesh.report.convergence import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.draws import DrawReader
-from bayesmesh.report.fact_rows import list_facts, tabulate_facts
+from bayesmesh.report.background import list_facts, tabulate_facts
 from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.fit_mark import mark_fit
-from bayesmesh.report.learned.outcomes import choose_outcomes
+from bayesmesh.report.learned.choice import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.opening import describe_setup, say_scope, say_search
 from bayesmesh.report.provenance import Project, build_repeat
 from bayesmesh.report.rendering import render
-from bayesmesh.report.stopping_section import build_stopping
+from bayesmesh.report.stopping import build_stopping
 from bayesmesh.report.times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import CHECKS, ExperimentLayout
 from bayesmesh.store.posterior.description import ModelDescription
@@ -93,7 +93,7 @@ def write_page(
         verdict=verdict,
         setup=describe_setup(config, _counts(data_manifest)),
         facts_of_model=[*description.facts.items()],
-        sentence=verdict_text.read_aloud(verdict),
+        sentence=opening.read_aloud(verdict),
         scope=f"{say_scope(verdict, coordinates)} {say_search(verdict, config)}",
         fit=fit,
         doubts=doubts,
@@ -168,7 +168,7 @@ def _key_numbers(
     chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
     numbers = [KeyNumber("Draws", formats.count(verdict.num_chains * verdict.num_draws), f"{chains} chains × {draws}")]
     gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    numbers += [KeyNumber(wording(g.name).label, verdict_text.value_text(g), g.where, g.verdict) for g in gates]
+    numbers += [KeyNumber(wording(g.name).label, opening.value_text(g), g.where, g.verdict) for g in gates]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
         state = gate.verdict if gate else ""

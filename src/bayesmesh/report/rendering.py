@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from bayesmesh.analyses.figures import sections
-from bayesmesh.report import verdict_text
+from bayesmesh.report import opening
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the templates, the style sheet and the scripts of all pages."""
@@ -23,7 +23,7 @@ def render(template: str, folder: Path = TEMPLATES, /, **context: object) -> str
         "stored_fit": "",
         "script": _script(),
         "script_digest": _script_digest(),
-        "reading": verdict_text,
+        "reading": opening,
     }
     return sections.render(folder / template, TEMPLATES, **about | context)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.report.convergence import draw_ranks, rank_reach
+from bayesmesh.report.chain_panels import draw_ranks, rank_reach
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, worst_first
 from bayesmesh.report.draws import rank_difference, thin_by_extremes
 

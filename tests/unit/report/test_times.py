@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.report.background_section import build_timing
+from bayesmesh.report.background import build_timing
 from bayesmesh.report.times import (
     COLUMNS,
     OtherAttempts,

@@ -1,20 +1,19 @@
-"""Write the page and the table of a comparison of models."""
+"""Write the page and the table of a comparison of models, with the settings in which they differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.analyses.figures.documents import render_csv
-from bayesmesh.files import write_text
-from bayesmesh.report.comparison.evidence import ModelProbability
-from bayesmesh.report.comparison.model_comparison import Member, ModelComparison
+from bayesmesh.config.sweep import value_text
+from bayesmesh.files import JSON, read_json, write_text
+from bayesmesh.report.comparison.models import Member, ModelComparison, ModelProbability
 from bayesmesh.report.comparison.quantities import read_shared
-from bayesmesh.report.comparison.settings import differing_settings
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.report.rendering import render
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
@@ -116,3 +115,39 @@ def draw_differences(found: ModelComparison) -> Panel:
         note += f" Only the best {MOST_DRAWN} of {len(found.members)} models are drawn."
     size = (560, 70 + (30 if found.num_held_out else 22) * len(shown))
     return draw("differences", plot, size=size, label="Differences in log score from the best model", note=note)
+
+
+_APART = ("title", "report")
+"""Keys that change the pages alone."""
+
+_TELLING = ("formula", "family", "function", "prior")
+"""Keys that are shown even if some of the experiments have none, because their models differ."""
+
+
+def differing_settings(layouts: Sequence[ExperimentLayout]) -> dict[str, list[str]]:
+    """Return dotted key -> its value in each experiment, for the keys in which they differ.
+
+    Raises:
+        StoreError: a specification is damaged.
+    """
+    found = [_settings(layout) for layout in layouts]
+    keys = dict.fromkeys(key for settings in found for key in settings)
+    rows = {key: [value_text(each[key]) if each.get(key) is not None else "" for each in found] for key in keys}
+    return {
+        key: texts
+        for key, texts in rows.items()
+        if len(set(texts)) > 1 and (key.rpartition(".")[2] in _TELLING or all(key in each for each in found))
+    }
+
+
+def _settings(layout: ExperimentLayout) -> dict[str, JSON]:
+    """Return dotted key -> value of the last specification of each stage; blocks within blocks stay whole."""
+    found: dict[str, JSON] = {}
+    for path in sorted(layout.spec("any").parent.glob("*.json"), key=lambda path: path.stat().st_mtime):
+        config = read_json(path).get("config", {})
+        for key, value in config.items() if isinstance(config, Mapping) else ():
+            if isinstance(value, Mapping):
+                found |= {f"{key}.{name}": inner for name, inner in value.items()}
+            else:
+                found[key] = value
+    return {key: value for key, value in found.items() if key.partition(".")[0] not in _APART}

@@ -8,8 +8,13 @@ from pathlib import Path
 from bayesmesh.analyses.evidence.table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.report.comparison.evidence import ModelProbability, model_probabilities
-from bayesmesh.report.comparison.model_comparison import Feature, ModelComparison, compare_models
+from bayesmesh.report.comparison.models import (
+    Feature,
+    ModelComparison,
+    ModelProbability,
+    compare_models,
+    model_probabilities,
+)
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.store.records.seals import check_output, find_seal, stale_inputs

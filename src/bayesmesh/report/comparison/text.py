@@ -10,8 +10,7 @@ from scipy.special import ndtri
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.formats import Comparison
-from bayesmesh.report.comparison.evidence import say_probabilities
-from bayesmesh.report.comparison.model_comparison import NO_DIFFERENCE, ModelComparison
+from bayesmesh.report.comparison.models import NO_DIFFERENCE, ModelComparison, say_probabilities
 from bayesmesh.store.scores import SINGLE_ROWS
 
 FEW_ROWS = 100

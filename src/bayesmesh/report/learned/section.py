@@ -14,9 +14,19 @@ from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import Finding, choose_findings
 from bayesmesh.report.learned.effects import ShownEffects, build_effects, meanings_of
-from bayesmesh.report.learned.estimates import MOST_VALUES, Estimate, extremes, measure_intervals, read_draws
+from bayesmesh.report.learned.estimates import (
+    MOST_VALUES,
+    Estimate,
+    extremes,
+    is_unsettled,
+    measure_intervals,
+    read_draws,
+    say_sides,
+    say_truth,
+    say_unsettled,
+    trust,
+)
 from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
-from bayesmesh.report.learned.sentences import is_unsettled, say_sides, say_truth, say_unsettled, trust
 from bayesmesh.report.learned.weights import WeightImages, draw_units, draw_weights
 from bayesmesh.store.layout import LEVEL_ROWS
 

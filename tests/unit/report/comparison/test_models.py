@@ -11,8 +11,7 @@ import pytest
 from bayesmesh.analyses.evidence.table import Estimate
 from bayesmesh.analyses.figures.documents import read_csv
 from bayesmesh.errors import ConfigError
-from bayesmesh.report.comparison.evidence import model_probabilities
-from bayesmesh.report.comparison.model_comparison import Feature, compare_models
+from bayesmesh.report.comparison.models import Feature, compare_models, model_probabilities
 from bayesmesh.report.comparison.page import write_comparison
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout
