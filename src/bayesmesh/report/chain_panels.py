@@ -25,7 +25,7 @@ MOST_EXCESS = 99.0
 MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
 """Measure -> title of its panel, and the value that is subtracted on its logarithmic axis."""
 
-_WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
+_WIDE, _NARROW, HALF = (340, 170), (220, 170), (340, 210)
 
 
 def shown_chains(num_chains: int, apart: Sequence[int] = ()) -> list[int]:
@@ -158,7 +158,7 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
     note = (
         "The changes should spread as widely as the marginal; if they spread less, momentum resampling explores slowly."
     )
-    return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
+    return draw("energy", plot, size=HALF, label="Energies and their changes", title="Energy", note=note)
 
 
 def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
@@ -210,7 +210,7 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
             if both.max() >= MOST_EXCESS
             else "."
         )
-    return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)
+    return draw(measure, plot, size=HALF, label=f"Distribution of {title}", title=title, note=note)
 
 
 NUM_LOOKS = 12
@@ -221,7 +221,6 @@ NUM_INTERVALS = 20
 
 _QUANTILES = np.linspace(0.05, 0.95, 19)
 _FEWEST_DRAWS = 20
-_HALF = (340, 210)
 
 
 def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | None:
@@ -252,7 +251,7 @@ def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | N
 
     note = f"ESS of {label}. Both curves should grow in proportion to the draws; one that levels off or falls means that a mode or a tail was found late."
     said = f"Effective sample sizes of {label} against the number of draws of {num_chains} chains"
-    return draw("growth", plot, size=_HALF, label=said, title="Effective draws as draws grow", note=note)
+    return draw("growth", plot, size=HALF, label=said, title="Effective draws as draws grow", note=note)
 
 
 def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel | None:
@@ -277,7 +276,7 @@ def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel
         " quantiles. A dip marks a region that chains seldom enter or leave."
     )
     said = f"Effective sample sizes of quantiles and of small intervals of {label}"
-    return draw("efficiency", plot, size=_HALF, label=said, title="Effective draws by region", note=note)
+    return draw("efficiency", plot, size=HALF, label=said, title="Effective draws by region", note=note)
 
 
 def _mark(axes: Axes, limit: float | None) -> None:

@@ -14,6 +14,7 @@ from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.diagnostics.gates.modes import chains_apart, find_modes
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.chain_panels import (
+    HALF,
     MEASURES,
     NUM_BLOCKS,
     draw_counts,
@@ -30,7 +31,6 @@ from bayesmesh.report.draws import DrawReader, rank_difference
 from bayesmesh.report.learned.effects import meanings_of
 
 NUM_WORST = 12
-_HALF = (340, 210)
 
 
 class StatisticRow(NamedTuple):
@@ -156,7 +156,7 @@ def _density_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
     if log_density is not None and log_density.size:
         note = "In nats. It should look like a level, even band in which all chains overlap."
         panels.append(
-            draw_trace("log-density", log_density, "log density", chains, size=_HALF, title="Log density", note=note)
+            draw_trace("log-density", log_density, "log density", chains, size=HALF, title="Log density", note=note)
         )
     energy = reader.statistic("energy")
     if energy is not None and energy.size:
@@ -183,7 +183,7 @@ def _warmup_panels(reader: DrawReader, chains: Sequence[int]) -> list[Panel]:
             values = values[:1]
         label = f"warmup-{name.replace('_', '-')}"
         drawn = chains if len(values) > 1 else [0]
-        panels.append(draw_trace(label, values, title, drawn, size=_HALF, first_draw=first, title=title, note=note))
+        panels.append(draw_trace(label, values, title, drawn, size=HALF, first_draw=first, title=title, note=note))
     return panels
 
 

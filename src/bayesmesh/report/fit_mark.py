@@ -173,7 +173,8 @@ def _consequence(aspect: Aspect, spread: float) -> str:
 
 def _lead(worst: str, checks: Sequence[FitCheck]) -> str:
     names = {
-        state: _listed([each.name for each in checks if each.state == state]) for state in ("fail", "warn", "pass")
+        state: formats.listed([*dict.fromkeys(each.name for each in checks if each.state == state)])
+        for state in ("fail", "warn", "pass")
     }
     if worst == "fail":
         return f"The data refute the model ({names['fail']})."
@@ -182,13 +183,8 @@ def _lead(worst: str, checks: Sequence[FitCheck]) -> str:
     return f"No check refutes the model ({names['pass']})."
 
 
-def _listed(names: Sequence[str]) -> str:
-    unique = [*dict.fromkeys(names)]
-    return unique[0] if len(unique) == 1 else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else ""
-
-
 def _keys(names: Sequence[str]) -> str:
-    return _listed([f"`{name}: {{}}`" for name in names])
+    return formats.listed([f"`{name}: {{}}`" for name in dict.fromkeys(names)])
 
 
 def _not_checked(asked: Collection[AnalysisDeclaration], possible: Collection[str] | None, more: Sequence[str]) -> str:

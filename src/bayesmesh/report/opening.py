@@ -150,14 +150,14 @@ def _read_verdict(verdict: Verdict) -> str:
     drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
         return f"All {total} gates pass: by their limits, {drawn} show no sign of non-convergence."
-    names = _listed(missed_names(verdict))
+    names = formats.listed(missed_names(verdict)) or "none named"
     if verdict.verdict == "warn":
         return f"{missed} of {total} gates gave a warning ({names}), and none failed: interpret the results with care."
     tail = f"Do not rely on its {drawn} as a sample from the posterior."
     failed = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "fail"]
     warned = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "warn"]
-    also = f", with a warning on {_listed(warned)}" if warned else ""
-    return f"This run failed {len(failed)} of {total} gates ({_listed(failed)}){also}. {tail}"
+    also = f", with a warning on {formats.listed(warned)}" if warned else ""
+    return f"This run failed {len(failed)} of {total} gates ({formats.listed(failed) or 'none named'}){also}. {tail}"
 
 
 def _read_counts(counts: Mapping[Outcome, int]) -> str:
@@ -177,7 +177,3 @@ def _read_counts(counts: Mapping[Outcome, int]) -> str:
 def missed_names(verdict: Verdict) -> list[str]:
     """Return the short names of the gates that do not pass."""
     return [wording(gate.name).short for gate in verdict.missed]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none named"

@@ -254,10 +254,10 @@ class Comparison(NamedTuple):
 def listed(names: Sequence[str]) -> str:
     """Return names as they follow each other in a sentence.
 
-    >>> listed(["a", "b", "c"]), listed(["a"])
-    ('a, b and c', 'a')
+    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
+    ('a, b and c', 'a', '')
     """
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def ranked_by_interval(others: Iterable[tuple[str, float, float]]) -> str:

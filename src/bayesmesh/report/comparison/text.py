@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import ndtri
@@ -34,7 +33,7 @@ def sentences(found: ModelComparison) -> list[str]:
             f"{best.name} predicts best {of_rows}: every other model is worse by more than {errors} standard errors."
         ]
     else:
-        named = _listed(alike) if len(alike) <= 5 else f"{len(alike)} other models"
+        named = formats.listed(alike) if len(alike) <= 5 else f"{len(alike)} other models"
         plural = "does" if len(alike) == 1 else "do"
         said = [
             f"{best.name} has the highest sum of log scores {of_rows}, but {named} {plural} not differ from it by more "
@@ -42,7 +41,7 @@ def sentences(found: ModelComparison) -> list[str]:
         ]
         if len(alike) < len(others):
             worse = [each.name for each in others if each.name not in alike]
-            named = _listed(worse) if len(worse) <= 5 else f"{len(worse)} other models"
+            named = formats.listed(worse) if len(worse) <= 5 else f"{len(worse)} other models"
             said.append(f"Worse by more than that: {named}.")
     said += _doubtful(found)
     said += _averaged(found)
@@ -55,20 +54,20 @@ def _doubtful(found: ModelComparison) -> list[str]:
     """Return reasons not to trust the scores or their standard errors."""
     said = []
     if found.failed:
-        said.append(f"The chains of {_listed(found.failed)} have failed their gates: these scores may be wrong.")
+        said.append(f"The chains of {formats.listed(found.failed)} have failed their gates: these scores may be wrong.")
     if found.failed_refits:
-        some = _listed(found.failed_refits)
+        some = formats.listed(found.failed_refits)
         said.append(
             f"The chains of {some} have failed their gates: scores of the rows that they leave out may be wrong."
         )
     if found.outdated:
         about = "The results of {} are older than their configuration, code or data, or are damaged: `bayesmesh status` says which."
-        said.append(about.format(_listed(found.outdated)))
+        said.append(about.format(formats.listed(found.outdated)))
     if found.without_held_out:
-        some, has = _listed(found.without_held_out), "has" if len(found.without_held_out) == 1 else "have"
+        some, has = formats.listed(found.without_held_out), "has" if len(found.without_held_out) == 1 else "have"
         said.append(f"Held-out rows are not compared: {some} {has} no scores for them.")
     if high := [each.name for each in found.members if each.num_high_k]:
-        said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
+        said.append(f"Pareto k is too high for some rows of {formats.listed(high)}: their sums are probably too high.")
     others = found.members[1:]
     if (found.num_groups or found.num_rows) < FEW_ROWS or any(
         abs(each.difference.difference) < SMALL_DIFFERENCE for each in others
@@ -136,7 +135,3 @@ def _by_cell(found: ModelComparison) -> list[str]:
         f"In cross-validation, an average whose weights vary with {feature} is {words} one with the same weights everywhere "
         f"({gain.text(1)} nats)."
     ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
