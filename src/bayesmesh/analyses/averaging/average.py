@@ -166,7 +166,6 @@ class Predictor:
         num_classes: classes of the predictive distribution.
         block_draws: draws per block; one shape means one compilation per device.
         num_bins: confidence bins of the calibration error.
-        work_bytes: see `WORK_BYTES`.
     """
 
     def __init__(
@@ -178,13 +177,12 @@ class Predictor:
         num_classes: int,
         block_draws: int,
         num_bins: int,
-        work_bytes: int = WORK_BYTES,
     ) -> None:
         self.block_draws, self.num_classes = block_draws, num_classes
         self._num_rows = len(labels)
         groups = row_groups(self._num_rows)
         self._sum_block = jax.jit(make_block_fn(model, num_bins, int(groups.max()) + 1))
-        self.tile_rows = max(1, work_bytes // (block_draws * num_classes * _BYTES_PER_CELL))
+        self.tile_rows = max(1, WORK_BYTES // (block_draws * num_classes * _BYTES_PER_CELL))
         devices = jax.local_devices()
         parts = [part for part in np.array_split(np.arange(self._num_rows), len(devices)) if len(part)]
         self._parts = [
@@ -249,13 +247,11 @@ def average(
     files: Mapping[str, Path],
     *,
     image_shape: tuple[int, int] | None = None,
-    work_bytes: int = WORK_BYTES,
-    block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, float]:
     """Average the predictive probabilities of the test rows over all draws, and score average and single draws.
 
-    Every draw of every chain counts once, rejected ones repeating their state. Memory: `block_bytes` of latents,
-    `work_bytes` of probabilities per device, and one float64 value per test row and class.
+    Every draw of every chain counts once, rejected ones repeating their state. Memory: `BLOCK_BYTES` of latents,
+    `WORK_BYTES` of probabilities per device, and one float64 value per test row and class.
 
     Args:
         model: predicts one `Categorical` per row; must have no local latents.
@@ -265,7 +261,6 @@ def average(
         settings: calibration bins and draw counts.
         files: paths of ``scores.csv`` and ``predictions.zarr``; each appears when complete.
         image_shape: rows and columns of the image in the field ``features``; None if it holds none.
-        work_bytes, block_bytes: memory limits.
 
     Returns:
         The last row of the scores, with `num_rows` and `gain_accuracy`, average minus single draw.
@@ -279,7 +274,7 @@ def average(
     predictor: Predictor | None = None
     groups, singles, table = row_groups(len(labels)), [], []
     summed, entropies = np.zeros((len(labels), num_classes)), np.zeros(len(labels))
-    for first, count, latents in iterate_chunks(posterior, spec.dtype, MAX_BLOCK_DRAWS, block_bytes, ends=points):
+    for first, count, latents in iterate_chunks(posterior, spec.dtype, MAX_BLOCK_DRAWS, BLOCK_BYTES, ends=points):
         predictor = predictor or Predictor(
             model,
             test_rows,
@@ -287,7 +282,6 @@ def average(
             num_classes=num_classes,
             block_draws=len(next(iter(latents.values()))),
             num_bins=settings.calibration_bins,
-            work_bytes=work_bytes,
         )
         sums = predictor.sum_block(latents, count)
         summed += sums.probabilities

@@ -133,13 +133,7 @@ def cosines(embeddings: np.ndarray, films: np.ndarray) -> np.ndarray:
     return unit[:, films] @ unit.transpose(0, 2, 1)
 
 
-def find_neighbours(
-    bound: BoundModel,
-    posterior: Posterior,
-    options: Options,
-    files: Mapping[str, Path],
-    block_bytes: int = BLOCK_BYTES,
-) -> int:
+def find_neighbours(bound: BoundModel, posterior: Posterior, options: Options, files: Mapping[str, Path]) -> int:
     """Write the films that lie closest to each of some, by mean cosine; return the number of draws.
 
     Memory: a block of embeddings, the cosines of one chunk of draws, and one number for each listed pair and draw.
@@ -149,7 +143,6 @@ def find_neighbours(
         posterior: the draws.
         options: which films, and how many neighbours.
         files: path of ``neighbours.csv``, written atomically.
-        block_bytes: limit on a block, in bytes.
 
     Raises:
         ConfigError: the model has no embeddings, or a chosen film does not exist.
@@ -161,7 +154,7 @@ def find_neighbours(
     chosen = np.array(options.films or _most_watched(bound.shards, options.num_films), np.int64)
     count, most = 0, min(options.num_neighbours, num_films - 1)
     total, among = np.zeros((len(chosen), num_films)), np.zeros((len(chosen), num_films))
-    for values in _chunks(posterior, name, chosen, options.draws, block_bytes):
+    for values in _chunks(posterior, name, chosen, options.draws):
         total += values.sum(axis=0)
         closest = np.argpartition(-values, most - 1, axis=2)[..., :most]
         np.add.at(among, (np.arange(len(chosen))[None, :, None], closest), 1)
@@ -169,7 +162,7 @@ def find_neighbours(
     ranked = np.argsort(-total, axis=1, kind="stable")[:, :most]
     pairs = np.concatenate([
         np.take_along_axis(values, ranked[None], axis=2)
-        for values in _chunks(posterior, name, chosen, options.draws, block_bytes)
+        for values in _chunks(posterior, name, chosen, options.draws)
     ])  # fmt: skip
     low, high = np.quantile(pairs, INTERVAL, axis=0)
     about = _About(bound.shards.columns)
@@ -185,14 +178,14 @@ def find_neighbours(
     return count
 
 
-def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int, block_bytes: int) -> Iterator[np.ndarray]:
+def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int) -> Iterator[np.ndarray]:
     """Yield cosines (draw, chosen, film) of evenly spread draws; that of a film with itself is less than all others."""
     total = posterior.num_chains * posterior.num_draws
     stride, done = -(-total // draws), 0
-    for block in posterior.blocks([name], block_bytes=block_bytes):
+    for block in posterior.blocks([name], block_bytes=BLOCK_BYTES):
         values = block[name]
         kept = values[posterior.is_kept(done, len(values), stride)]
-        size = max(1, block_bytes // (8 * len(films) * values.shape[1]))
+        size = max(1, BLOCK_BYTES // (8 * len(films) * values.shape[1]))
         for start in range(0, len(kept), size):
             found = cosines(kept[start : start + size].astype(np.float64), films)
             found[:, np.arange(len(films)), films] = -2.0

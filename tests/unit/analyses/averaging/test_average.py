@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import jax
 import numpy as np
 import pandas as pd
@@ -96,20 +98,22 @@ def _block_sums(draws, labels, groups, num_bins):
 
 @pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
 def test_bounded_blocks_and_tiles_give_the_same(
-    model, spec, write_posterior, latents, test_rows, files, work_bytes, block_bytes
+    model, spec, write_posterior, latents, test_rows, files, work_bytes, block_bytes, monkeypatch
 ):
     posterior = write_posterior(latents)
     whole = average(model, spec, posterior, test_rows, SETTINGS, files)
     reference = read_scores(files)
-    parts = average(model, spec, posterior, test_rows, SETTINGS, files, work_bytes=work_bytes, block_bytes=block_bytes)
+    module = sys.modules[average.__module__]
+    monkeypatch.setattr(module, "WORK_BYTES", work_bytes)
+    monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
+    parts = average(model, spec, posterior, test_rows, SETTINGS, files)
     assert parts == pytest.approx(whole, rel=1e-6)
     pd.testing.assert_frame_equal(read_scores(files), reference, rtol=1e-6, atol=1e-8)
 
 
-def test_tiles_keep_the_bound(model, latents, test_rows, direct):
-    predictor = Predictor(
-        model, test_rows, test_rows["label"], num_classes=3, block_draws=14, num_bins=5, work_bytes=14 * 3 * 16 * 4
-    )
+def test_tiles_keep_the_bound(model, latents, test_rows, direct, monkeypatch):
+    monkeypatch.setattr(sys.modules[average.__module__], "WORK_BYTES", 14 * 3 * 16 * 4)
+    predictor = Predictor(model, test_rows, test_rows["label"], num_classes=3, block_draws=14, num_bins=5)
     assert predictor.tile_rows == 4
     flat = {name: np.swapaxes(v, 0, 1).reshape(14, *v.shape[2:]) for name, v in latents.items()}
     sums = predictor.sum_block(flat, 5)

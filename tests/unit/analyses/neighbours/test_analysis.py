@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.neighbours import analysis
 from bayesmesh.analyses.neighbours.analysis import embedding_of, find_neighbours
 from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.errors import ConfigError
@@ -61,8 +62,8 @@ def find(tmp_path: Path, files: dict[str, Path], embeddings: np.ndarray, bound: 
     write_array(group, "film_embeddings", embeddings, ("chain", "draw", "film", "width"))
     write_array(group, "film_biases", embeddings[..., 0], ("chain", "draw", "film"))
 
-    def run(block_bytes: int = 2**26, **options: Any) -> pd.DataFrame:
-        count = find_neighbours(bound, Posterior(path), Options(**options), files, block_bytes)
+    def run(**options: Any) -> pd.DataFrame:
+        count = find_neighbours(bound, Posterior(path), Options(**options), files)
         table = pd.read_csv(files["neighbours.csv"])
         table.attrs["count"] = count
         return table
@@ -84,10 +85,12 @@ def test_a_planted_pair_is_found_and_agrees_with_a_direct_computation(find: Find
     assert table.attrs["count"] == CHAINS * DRAWS
 
 
-def test_blocks_of_one_draw_give_the_same(find: Find) -> None:
-    pd.testing.assert_frame_equal(find(films=[1, 6], block_bytes=1), find(films=[1, 6]))
-    assert find(films=[1], draws=20, block_bytes=1).attrs["count"] == 20
-    pd.testing.assert_frame_equal(find(films=[1], draws=20, block_bytes=1), find(films=[1], draws=20))
+def test_blocks_of_one_draw_give_the_same(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, some = find(films=[1, 6]), find(films=[1], draws=20)
+    monkeypatch.setattr(analysis, "BLOCK_BYTES", 1)
+    pd.testing.assert_frame_equal(find(films=[1, 6]), whole)
+    pd.testing.assert_frame_equal(find(films=[1], draws=20), some)
+    assert some.attrs["count"] == 20
 
 
 def test_films_that_do_not_exist_and_models_without_embeddings_are_refused(find: Find) -> None:
