@@ -15,11 +15,10 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.files import write_text
 from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
-from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
+from bayesmesh.report.background import build_timing, dump_settings, list_facts, read_facts, read_specs, tabulate_facts
 from bayesmesh.report.convergence import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.draws import DrawReader
-from bayesmesh.report.background import list_facts, tabulate_facts
 from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.report.learned.choice import choose_outcomes
