@@ -122,25 +122,12 @@ def join_tables(
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
-def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.ndarray, " coordinate"]:
-    """Return the potential scale reduction factor of half chains.
-
-    Args:
-        z: draws or their normal scores, float64.
-
-    Returns:
-        R-hat; NaN if all draws are equal, infinite if the draws are equal only within each half chain.
+def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
+    """Return R-hat of half chains; NaN if all draws are equal, infinite if they are equal only within each half chain.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, equations 1 to 4.
-
-    >>> split_r_hat(np.array([[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]])).round(4)
-    array([0.8165])
     """
-    return _scale_reduction(centre(z))
-
-
-def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
     num_draws = centred.deviations.shape[-1]
     between = num_draws * centred.means.var(axis=-1, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
