@@ -5,4 +5,4 @@ include: "src/bayesmesh_reproduction/rules.smk"
 # Defined here because Snakemake ignores the default target of an included file.
 rule all:
     input:
-        "results/index.html",
+        lambda wildcards: PLAN.overview(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bayesmesh.files import hash_file
 from bayesmesh.store.records.seals import FOLDER as RECORDS
 from bayesmesh.workflow.gpus import has_accelerator
 from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import Current
 from bayesmesh_reproduction.benchmarks.command import list_benchmarks
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
 from bayesmesh_reproduction.layout import BenchmarkLayout
@@ -67,7 +69,12 @@ def benchmark_tables(plan: Plan) -> list[Path]:
 def reproduced(plan: Plan, settings: ReproductionSettings) -> list[Path]:
     """Return the results of the target `reproduce` before the claims: pages of experiments, and of benchmarks."""
     names = [*settings.experiments, *(settings.accelerated if _is_accelerated(plan) else [])]
-    return [*map(plan.page, names), *benchmark_tables(plan), BenchmarkLayout(Path(plan.results)).page]
+    return [*plan.goals(*names), *benchmark_tables(plan), BenchmarkLayout(Path(plan.results)).page]
+
+
+def requested_jobs(plan: Plan, settings: ReproductionSettings) -> list[Current]:
+    """Return the jobs of the experiments of the target `reproduce` if it is on Snakemake's command line."""
+    return plan.jobs(*settings.experiments) if "reproduce" in sys.argv else []
 
 
 def claims_inputs(plan: Plan, settings: ReproductionSettings) -> list[Path]:

@@ -6,6 +6,7 @@ from bayesmesh_reproduction import rules as reproduction
 
 try:
     REPRODUCTION = reproduction.read_settings(PLAN)
+    set_aside_lost(reproduction.requested_jobs(PLAN, REPRODUCTION), workflow)
 except UserError as error:
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)

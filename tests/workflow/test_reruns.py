@@ -135,6 +135,29 @@ def test_a_dry_run_imports_no_array_library(workspace: Any, tmp_path: Path) -> N
     assert not modules & heavy
 
 
+def test_deleted_results_are_made_again_and_a_dry_run_only_says_so(workspace: Any) -> None:
+    summary, record = (
+        workspace.results / "films/diagnostics/summary.csv",
+        workspace.results / "seals/films/diagnose.json",
+    )
+    before, recorded = summary.read_bytes(), record.read_bytes()
+    summary.unlink()
+    sentence = f"films diagnose runs again: {summary.relative_to(workspace.root)}: is missing"
+    planned = workspace.snakemake("-n")
+    assert sentence in planned.stdout + planned.stderr
+    assert record.read_bytes() == recorded
+    # Jobs for the posterior alone do not need it, and the record comes back.
+    done = workspace.snakemake("--cores", "2", "results/films/posterior.sha256")
+    assert (done.returncode, record.read_bytes()) == (0, recorded), done.stderr
+    done = workspace.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stderr
+    assert sentence in done.stdout + done.stderr
+    assert summary.read_bytes() == before
+    assert record.read_bytes() != recorded
+    assert not list(workspace.results.rglob("*.aside"))
+    assert workspace.planned() == []
+
+
 def test_a_dry_run_writes_nothing(workspace: Any) -> None:
     def files() -> set[Path]:
         return set(workspace.results.rglob("*"))

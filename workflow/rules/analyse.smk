@@ -14,6 +14,7 @@ for _analysis in PLAN.analyses():
                 subcategory="{experiment}",
             ),
             [update(path) for path in PLAN.analysis_outputs(_analysis)[1:]],
+            update(f"results/seals/{{experiment}}/{_analysis.verb}.json"),
         log:
             f"results/{{experiment}}/logs/{_analysis.verb}.log",
         conda:

@@ -4,6 +4,7 @@ rule assemble:
     # The list of the sha256 of its files stands for the posterior, which Snakemake would copy before each run.
     output:
         update("results/{experiment}/posterior.sha256"),
+        update("results/seals/{experiment}/assemble.json"),
     log:
         "results/{experiment}/logs/assemble.log",
     conda:

@@ -3,6 +3,7 @@ rule compile:
         PLAN.inputs("compile"),
     output:
         update("results/{experiment}/program/audit.json"),
+        update("results/seals/{experiment}/compile.json"),
     log:
         "results/{experiment}/logs/compile.log",
     conda:

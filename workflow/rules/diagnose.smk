@@ -14,6 +14,7 @@ rule diagnose:
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
         ),
+        update("results/seals/{experiment}/diagnose.json"),
     log:
         "results/{experiment}/logs/diagnose.log",
     # The verdict comes before analyses.

@@ -3,6 +3,7 @@ rule fetch:
         PLAN.inputs("fetch"),
     output:
         update("results/data/{dataset}/fetched.json"),
+        update("results/seals/data/{dataset}/fetch.json"),
     log:
         "results/data/{dataset}/logs/fetch.log",
     conda:
@@ -11,6 +12,7 @@ rule fetch:
         config=PLAN.trigger("fetch"),
         spec=PLAN.spec("fetch"),
         code=PLAN.code("fetch"),
+        files=PLAN.input_files,
     message:
         "Fetch dataset {wildcards.dataset}"
     shell:

@@ -9,6 +9,7 @@ rule report:
             subcategory="{experiment}",
         ),
         update("results/{experiment}/ledger.csv"),
+        update("results/seals/{experiment}/report.json"),
     log:
         "results/{experiment}/logs/report.log",
     conda:
@@ -32,6 +33,7 @@ rule index:
             caption="../report/index.rst",
             category="Overview",
         ),
+        update("results/seals/index.json"),
     log:
         "results/logs/index.log",
     conda:

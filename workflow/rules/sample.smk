@@ -5,6 +5,7 @@ rule sample:
         PLAN.inputs("sample"),
     output:
         update("results/{experiment}/chains/{group}.json"),
+        update("results/seals/{experiment}/sample-{group}.json"),
     log:
         "results/{experiment}/logs/sample-{group}.log",
     conda:

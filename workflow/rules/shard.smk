@@ -3,6 +3,7 @@ rule shard:
         PLAN.inputs("shard"),
     output:
         update("results/data/{dataset}/{split}/sharded.json"),
+        update("results/seals/data/{dataset}/{split}/shard.json"),
     log:
         "results/data/{dataset}/{split}/logs/shard.log",
     conda:

@@ -15,6 +15,7 @@ rule sweep:
             category="Sweeps",
             subcategory="{sweep}",
         ),
+        update("results/seals/{sweep}/comparison.json"),
     log:
         "results/{sweep}/logs/comparison.log",
     conda:

@@ -5,4 +5,4 @@ for _name in PLAN.targets:
         name:
             _name
         input:
-            PLAN.page(_name),
+            PLAN.goal(_name),

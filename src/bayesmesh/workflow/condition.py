@@ -43,6 +43,9 @@ def condition_of(plan: Plan, name: str) -> Condition:
     for stage, job in jobs_of(plan, name):
         if describe_writer(job.lock) or (stage == "sample" and not job.seal.exists()):
             continue
+        if job.aside.exists():
+            older = older or job.name
+            continue
         if line := find_damage(job):
             return Condition(line)
         if job.seal.exists() and not older:

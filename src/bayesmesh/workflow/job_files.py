@@ -13,6 +13,9 @@ from bayesmesh.store.records.seals import seal_file
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.specs import StageSpec
 
+ASIDE = ".aside"
+"""What is added to the name of a record that is set aside, see `bayesmesh.workflow.reruns`."""
+
 
 class Job(NamedTuple):
     """One job of a stage.
@@ -39,6 +42,11 @@ class Job(NamedTuple):
     def seal(self) -> Path:
         """The record of the job's last run."""
         return seal_file(self.results, self.owner, self.name)
+
+    @property
+    def aside(self) -> Path:
+        """The same while the job is to run again."""
+        return self.seal.with_name(f"{self.seal.name}{ASIDE}")
 
     @property
     def log(self) -> Path:

@@ -9,18 +9,13 @@ import re
 import subprocess
 from pathlib import Path
 
-from bayesmesh.store.layout import SweepLayout
-from bayesmesh.workflow.job_files import Job
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.reruns import why_lost
 
 _log = logging.getLogger("bayesmesh")
 
 
 def member_pages(plan: Plan, sweep: str) -> list[Path]:
-    """Return the pages of the members of a sweep, and check once whether its own results are as they were left."""
-    layout = SweepLayout(Path(plan.results), sweep)
-    _check_other(plan, Job("comparison", sweep, layout.results, (), (layout.table, layout.page), layout.table))
+    """Return the pages of the members of a sweep."""
     return [plan.layout(name).page for name in plan.sweeps[sweep].members]
 
 
@@ -37,12 +32,7 @@ def sweep_pattern(plan: Plan) -> str:
 def indexed_pages(plan: Plan) -> list[Path]:
     """Return the pages that the index needs: of the listed experiments, and existing pages of others."""
     there = [n for n in _shown(plan) if os.path.exists(plan.page(n))]
-    pages = [plan.page(n) for n in sorted({*plan.run.experiments, *there})]
-    index = Path(plan.results, "index.html")
-    # Snakemake asks for no input of a file that exists: an index that `refresh_index` wrote would hide what has failed or is new.
-    missing = next((f"{page} is missing" for page in pages if index.exists() and not page.exists()), "")
-    _check_other(plan, Job("index", "", index.parent, (), (index,), index), missing)
-    return pages
+    return [plan.page(n) for n in sorted({*plan.run.experiments, *there})]
 
 
 def index_settings(plan: Plan) -> str:
@@ -56,12 +46,6 @@ def index_settings(plan: Plan) -> str:
 def _shown(plan: Plan) -> list[str]:
     """Return the experiments and sweeps that the index shows."""
     return sorted({*plan.experiments, *plan.sweeps} - plan.shown_by_others())
-
-
-def _check_other(plan: Plan, job: Job, missing: str = "") -> None:
-    """Make a job outside of the flow run again if its results are not as it left them, or something is missing in them."""
-    if plan.is_unchecked(job) and (why := why_lost(job) or missing):
-        plan.force(job, why)
 
 
 def refresh_index(plan: Plan) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import sys
@@ -17,15 +16,17 @@ from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.loading import experiment_file, load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.versions import VERSIONS
-from bayesmesh.errors import ConfigError, DataError, UserError, suggest
+from bayesmesh.errors import ConfigError, DataError, StoreError, UserError, suggest
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
 from bayesmesh.store.records.files import is_of_mirror
+from bayesmesh.store.records.seals import digest_input, read_seal
 from bayesmesh.workflow import specs as plan_specs
 from bayesmesh.workflow.code import named_files, stage_code
 from bayesmesh.workflow.devices import check_devices, check_processes
+from bayesmesh.workflow.flow import stages_of
 from bayesmesh.workflow.job_files import Job, job_of
 from bayesmesh.workflow.launch import parse_processes
-from bayesmesh.workflow.reruns import is_made_with, why_lost
+from bayesmesh.workflow.reruns import Current, is_made_with
 from bayesmesh.workflow.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.workflow.site import Site, load_site
 from bayesmesh.workflow.warnings import asked_of_snakemake, warn_of_invalid
@@ -122,7 +123,6 @@ class Plan:
         if self.broken and asked is not None and (workflow is None or workflow.is_main_process):
             known = {*experiments, *self.broken}
             warn_of_invalid(self.broken, asked_of_snakemake(known, self.run.experiments) if workflow else asked)
-        self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
         self._of_data = {
             (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
@@ -285,17 +285,12 @@ class Plan:
         return _without_stores(analysis.files(self.layout("{experiment}").folder).values())
 
     def inputs(self, stage: str) -> Callable[[Wildcards], tuple[Path | str, ...]]:
-        """Return a function of wildcards that returns what a job of a stage reads.
-
-        Snakemake calls it before it decides what to run, so here a job with altered results is made to run again.
-        """
+        """Return a function of wildcards that returns what a job of a stage reads."""
 
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
             spec = self.specification(stage, name)
             job = job_of(spec, dict(wildcards.items()).get("group", ""))
-            if not self._is_alone and self.is_unchecked(job):
-                self._force_if_lost(job, stage, name)
             # No refit is sampled before the model and the analyses of its experiment have been checked.
             refits = self.refits.items() if stage == "compile" else ()
             audits = [self.layout(whole).audit for whole, names in refits if name in names]
@@ -303,35 +298,84 @@ class Plan:
                 self.layout(each).posterior: self.layout(each).posterior_hashes for each in (name, *spec.others)
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
-            return (*results, *_input_files(experiment_file(self.config, name), job, audits))
+            # With them a job that has to run makes up for lost inputs of its own, whatever the target.
+            wrote = {path: each.job.seal for each in self.jobs(name, *spec.others) for path in each.job.outputs}
+            records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
+            return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
 
         return inputs
 
-    def is_unchecked(self, job: Job) -> bool:
-        """Return whether work is being planned and this is the first query about a job."""
-        is_new = self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked
-        self._checked.add(job.seal)
-        return is_new
+    def jobs(self, *names: str) -> list[Current]:
+        """Return the jobs on which the pages of experiments and sweeps depend, those of the pages included."""
+        found: dict[Path, Current] = {}
+        named = self.members_of(names)
+        for name in names:
+            if name in self.sweeps:
+                layout = SweepLayout(Path(self.results), name)
+                job = Job("comparison", name, layout.results, (), (layout.table, layout.page), layout.table)
+                found[job.seal] = Current(job)
+        for name in self._needed(named):
+            stages = stages_of(self.experiments[name])
+            if name not in named:
+                # Others read the posterior and the verdict alone.
+                stages = stages[: stages.index("diagnose") + 1]
+            for stage in stages:
+                spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
+                for group in self.groups(name) if stage == "sample" else [""]:
+                    job = job_of(spec, group)
+                    found[job.seal] = Current(job, spec.digest, code)
+        return list(found.values())
 
-    def _force_if_lost(self, job: Job, stage: str, name: str) -> None:
-        why = why_lost(job)
-        if not why and job.seal.exists() and not self._is_noticed(job, stage, name):
-            as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
-            why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
-        if why:
-            self.force(job, why)
+    def _needed(self, names: Iterable[str]) -> dict[str, None]:
+        """Return experiments, those that analyses of these read, and their refits."""
+        needed: dict[str, None] = {}
+        queue = sorted(names)
+        while queue:
+            name = queue.pop()
+            if name not in needed:
+                needed[name], experiment = None, self.experiments[name]
+                queue += self.refits.get(name, ())
+                queue += [
+                    other for each in experiment.requested_analyses() for other in experiment.named_experiments(each)
+                ]
+        return needed
 
-    def force(self, job: Job, why: str) -> None:
-        logging.getLogger("bayesmesh").warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
-        self.workflow.dag.forcefiles.add(str(job.declared))
+    def goals(self, *names: str) -> list[Path]:
+        """Return the pages of experiments and sweeps, with the records of all jobs on which they depend.
 
-    def _is_noticed(self, job: Job, stage: str, name: str) -> bool:
-        """Return whether Snakemake's own record of the job has different params; a failed job leaves those of its attempt."""
-        from snakemake.io import IOFile
+        Snakemake makes a missing file only for a job that has to run, and a target is one.
+        """
+        return [*map(self.page, names), *(each.job.seal for each in self.jobs(*names))]
 
-        recorded = self.workflow.persistence.params(IOFile(str(job.declared)))
-        present = (self._trigger(stage, name), self.code_of_stage(stage, name))
-        return recorded is not None and any(repr(each) not in recorded for each in present)
+    def goal(self, name: str) -> Callable[[Wildcards], list[Path]]:
+        """Return a function of wildcards that returns the same for one of them."""
+        return lambda _: self.goals(name)
+
+    def overview(self) -> list[Path]:
+        """Return the index and its record, with the goals of what is listed."""
+        index = self._index_job
+        return [*index.outputs, index.seal, *self.goals(*self.run.experiments)]
+
+    @property
+    def _index_job(self) -> Job:
+        index = Path(self.results, "index.html")
+        return Job("index", "", index.parent, (), (index,), index)
+
+    def requested_jobs(self) -> list[Current]:
+        """Return the jobs on which the targets on Snakemake's command line depend."""
+        known = {*self.experiments, *self.sweeps}
+        names = [name for name in asked_of_snakemake(known, self.run.experiments) if name in known]
+        return [*self.jobs(*names), Current(self._index_job)]
+
+    def input_files(self, wildcards: Wildcards) -> list[str]:
+        """Return names and digests of the user's files that `fetch` reads, for `params`; without those of a mirror, see `inputs`."""
+        job = job_of(self.specification("fetch", self._name(wildcards)))
+        try:
+            stamps = read_seal(job.seal).files
+        except StoreError:
+            stamps = {}
+        files = {name: path for name, path in job.files.find().items() if not is_of_mirror(name)}
+        return [f"{name} {digest_input(path, stamps.get(name))}" for name, path in sorted(files.items())]
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""

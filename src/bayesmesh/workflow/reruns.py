@@ -1,18 +1,71 @@
-"""Find results that are missing, altered or out of date when work is planned.
+"""Find results that are missing, altered or out of date when a run starts.
 
 Snakemake makes only what its target lacks, and compares times and params. It would not notice an intermediate result that
-was deleted or altered, or one whose params it no longer knows.
+was deleted or altered, or one whose params it no longer knows. The record of such a job is set aside: every target needs the
+records of all its jobs, so Snakemake plans the job again. After the run, a record that no job has replaced is put back.
 """
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.store.records.files import is_of_mirror
 from bayesmesh.store.records.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
 from bayesmesh.workflow.job_files import Job
+
+_log = logging.getLogger("bayesmesh")
+
+_PLANS_ONLY = re.compile(
+    r"-[A-Za-z]*n[A-Za-z]*|--(dry|touch|unlock|lint|list|dag|d3dag|rulegraph|filegraph|summary|detailed|report|archive|cleanup|delete).*"
+)
+"""Arguments with which Snakemake runs no job; while it reads the rules, it does not say so itself."""
+
+
+class Current(NamedTuple):
+    """A job with the digest of the settings and the code that it would have now; empty for pages of several experiments."""
+
+    job: Job
+    specification: str = ""
+    code: str = ""
+
+
+def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
+    """Set aside the records of jobs that must run again for a reason that Snakemake does not see, and say why.
+
+    Args:
+        jobs: the jobs on which the targets depend.
+        workflow: Snakemake's. Its own jobs read the rules too, and change nothing; a dry run only says why.
+    """
+    if not workflow.is_main_process:
+        return
+    is_run = not any(map(_PLANS_ONLY.fullmatch, sys.argv[1:]))
+    for job, specification, code in jobs:
+        if is_run:
+            # A killed run may have left it.
+            _put_back(job)
+        why = why_lost(job)
+        if not why and specification and job.seal.exists() and not is_made_with(job, specification, code):
+            why = "its results were made with other settings or other code"
+        if why:
+            _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
+            if is_run and os.path.lexists(job.seal):
+                job.seal.replace(job.aside)
+                atexit.register(_put_back, job)
+
+
+def _put_back(job: Job) -> None:
+    """Put back the record that was set aside, unless the job has written another since."""
+    if job.aside.exists() and job.seal.exists():
+        job.aside.unlink()
+    elif job.aside.exists():
+        job.aside.replace(job.seal)
 
 
 def why_lost(job: Job) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -151,20 +150,6 @@ def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
     plan.layout("b").page.touch()
     assert overviews.indexed_pages(plan) == [plan.layout("a").page, plan.layout("b").page]
     assert set(json.loads(overviews.index_settings(plan))) == {"a", "b"}
-
-
-def test_an_index_that_lacks_a_listed_page_is_made_again(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snakemake would not make the page: it asks for no input of a file that exists."""
-    monkeypatch.setattr(overviews, "why_lost", lambda job: "")
-    for left, forced in ((["index.html"], ["index.html"]), (["a/report.html", "index.html"], []), ([], [])):
-        dag = SimpleNamespace(forcefiles=set[str]())
-        plan = _plan(config, is_main_process=True, dag=dag)
-        shutil.rmtree(plan.results, ignore_errors=True)
-        for name in left:
-            (Path(plan.results) / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(plan.results) / name).touch()
-        assert overviews.indexed_pages(plan) == [plan.layout("a").page]
-        assert dag.forcefiles == {str(Path(plan.results) / name) for name in forced}
 
 
 def _asking(**resources: Any) -> dict[str, Any]:

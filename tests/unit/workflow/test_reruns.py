@@ -32,7 +32,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         "specification": "",
         "code": "",
         "inputs": {},
-        "files": stamp_files(files.find(), results),
+        "files": stamp_files(files.find()),
     }
     write_seal(job.seal, results, job.outputs, made_from)
     assert set(read_seal(job.seal).files) == {"own.csv", "$BAYESMESH_MIRROR/m/a.gz"}

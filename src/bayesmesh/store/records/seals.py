@@ -20,7 +20,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.machine import machine_name
-from bayesmesh.store.records.digests import fresh_digest, is_recorded, known_digest
 from bayesmesh.store.records.files import locate_file
 from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
@@ -239,8 +238,7 @@ def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
 def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
     """Yield one line per file that a source declared and that has changed or is missing.
 
-    Sizes and times are compared first, so that a file is read only if it was touched or copied, and then found to be the same;
-    a large file is read only once, see `records.digests`.
+    A large file is read only if it was touched or copied.
 
     Args:
         results: folder of all results.
@@ -253,29 +251,25 @@ def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> It
             continue
         if not path.exists():
             yield f"was made from {path}, which is missing now"
-        elif _is_other(results, path, stamp, is_thorough=is_thorough):
+        elif _is_other(path, stamp, is_thorough=is_thorough):
             yield f"was made from another {path} than the present one"
 
 
-def _is_other(results: Path, path: Path, stamp: Stamp, *, is_thorough: bool) -> bool:
+def _is_other(path: Path, stamp: Stamp, *, is_thorough: bool) -> bool:
     """Return whether the content of an input differs from its stamp."""
+    return not path.is_file() or digest_input(path, None if is_thorough else stamp) != stamp.sha256
+
+
+def digest_input(path: Path, stamp: Stamp | None) -> str:
+    """Return the sha256 of a file, without reading a large one whose size and time are those of its stamp."""
     about = path.stat()
-    if is_thorough or about.st_size != stamp.size or about.st_size <= ALWAYS_HASHED or not path.is_file():
-        return _difference(path, stamp, is_chunk=False, is_thorough=is_thorough) is not None
-    folder = results / FOLDER
-    # Without a record, as for results from another machine, only size and time are known.
-    if about.st_mtime_ns == stamp.mtime_ns and not is_recorded(folder, path):
-        return False
-    return known_digest(folder, path) != stamp.sha256
+    is_known = stamp is not None and about.st_size > ALWAYS_HASHED and (about.st_size, about.st_mtime_ns) == stamp[1:]
+    return stamp.sha256 if stamp is not None and is_known else hash_file(path)
 
 
-def stamp_files(files: Mapping[str, Path], results: Path) -> dict[str, Stamp]:
-    """Return name -> stamp of the inputs of a job after reading them, and record the digests of large ones."""
-    folder = results / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    large = [path for path in files.values() if path.stat().st_size > ALWAYS_HASHED]
-    known = {path: fresh_digest(folder, path) for path in large}
-    return {name: _stamp(path, known) for name, path in files.items()}
+def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
+    """Return name -> stamp of the inputs of a job after reading them."""
+    return {name: _stamp(path, {}) for name, path in files.items()}
 
 
 def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:

@@ -41,7 +41,7 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[None]:
                 raise StoreError(
                     f"{job.results / name}: was replaced while {job.name} read it", "run it again", may_pass=True
                 )
-        files = stamp_files(paths, job.results)
+        files = stamp_files(paths)
         for name, state in _states(paths).items():
             if state != before[name]:
                 raise StoreError(f"{name}: was changed while {job.name} read it", "run it again", may_pass=True)
