@@ -224,8 +224,8 @@ def test_no_warmup_is_a_warmup(runs) -> None:
 
 
 def least_acceptance(kernel: Kernel) -> float:
-    """What is taken at least where warmup has found a step size: 0.2, or half of a target that is low."""
-    return min(0.2, 0.5 * float(kernel.numeric_options.get("target_acceptance", 1.0)))
+    """What is taken at least where warmup has found a step size: 0.2, or a third of a target that is low."""
+    return min(0.2, float(kernel.numeric_options.get("target_acceptance", 1.0)) / 3)
 
 
 @pytest.mark.parametrize("runs", with_trait("is_adjusted", True), indirect=True)

@@ -71,7 +71,7 @@ def test_draws_are_those_on_file(kernel: str, metric: str) -> None:
             write(kept | found)
         known = golden()
         assert found.keys() <= known.keys(), (
-            f"{FILE.name} has no draws of {kernel} {metric}: add them with\n  {REWRITE}"
+            f"{FILE.name} has no draws of {kernel} {metric}: add them with\n  {REWRITE} -k {metric or kernel}"
         )
         for key, values in found.items():
             np.testing.assert_allclose(
