@@ -28,6 +28,15 @@ _PLANS_ONLY = re.compile(
 """Arguments with which Snakemake runs no job; while it reads the rules, it does not say so itself."""
 
 
+def runs_jobs(words: Iterable[str]) -> bool:
+    """Return whether Snakemake runs jobs with these arguments.
+
+    >>> runs_jobs(["-j2", "digits"]), runs_jobs(["-np", "digits"]), runs_jobs(["--dry-run"])
+    (True, False, False)
+    """
+    return not any(map(_PLANS_ONLY.fullmatch, words))
+
+
 class Current(NamedTuple):
     """A job with the digest of the settings and the code that it would have now; empty for pages of several experiments."""
 
@@ -45,7 +54,7 @@ def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
     """
     if not workflow.is_main_process:
         return
-    is_run = not any(map(_PLANS_ONLY.fullmatch, sys.argv[1:]))
+    is_run = runs_jobs(sys.argv[1:])
     for job, specification, code in jobs:
         if is_run:
             # A killed run may have left it.
