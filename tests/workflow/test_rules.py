@@ -85,6 +85,8 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
             f'config=PLAN.trigger("{rule}"),',
             f'spec=PLAN.spec("{rule}"),',
             f'code=PLAN.code("{rule}"),',
+            # The user's files that the source reads, by content.
+            *(["files=PLAN.input_files,"] if rule == "fetch" else []),
         ]
         assert f"bayesmesh {rule} --spec {{params.spec:q}}" in WORKING[file, rule]
 
