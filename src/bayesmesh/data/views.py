@@ -255,7 +255,7 @@ class ReplicatedShards(Shards):
         counts: (dataset,) int64, rows of each dataset.
 
     Raises:
-        ConfigError: there is no such field; or `is_whole` is set and datasets differ in length.
+        ConfigError: the field does not exist; or `is_whole` is set and datasets differ in length.
         StoreError: as for `Shards`.
     """
 

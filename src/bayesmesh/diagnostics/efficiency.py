@@ -143,7 +143,8 @@ def efficiency_table(
 
     Args:
         x: draws, any real dtype; computed in float64.
-        superchains: superchain number of each chain, for `nested_r_hat`; None without superchains.
+        superchains: superchain number of each chain, for nested R-hat; None without superchains. The chains of a
+            superchain start at the same point; all superchains are of equal size.
 
     Returns:
         `ess_quantile`, the smallest effective sample size over the quantiles `QUANTILES`, and `quantile`, the
@@ -153,7 +154,7 @@ def efficiency_table(
         with a non-finite draw, and with fewer than four draws per chain.
 
     Raises:
-        ValueError: see `nested_r_hat`.
+        ValueError: superchains differ in size, there is only one, or there is not one number per chain.
     """
     names = efficiency_columns(has_superchains=superchains is not None)
     if x.shape[1] < _MIN_DRAWS:
@@ -177,35 +178,6 @@ def efficiency_table(
     return dict(zip(names, _by_block(x, len(names), of_block), strict=True))
 
 
-def nested_r_hat(
-    x: Real[np.ndarray, "chain draw coordinate"], superchains: Int[np.ndarray, " number"]
-) -> Float[np.ndarray, " coordinate"]:
-    """Return nested R-hat, which tells chains that are many but too short for R-hat from chains that disagree.
-
-    Args:
-        x: draws, at least four per chain, any real dtype; computed in float64.
-        superchains: superchain number of each chain. The chains of a superchain start at the same point; all
-            superchains are of equal size.
-
-    Returns:
-        The larger of rank-normalised and folded nested R-hat of half chains; NaN for a coordinate with a non-finite
-        draw, or with all draws equal.
-
-    Raises:
-        ValueError: superchains differ in size, there is only one, or there is not one number per chain.
-
-    Reference:
-        Margossian et al. 2024, "Nested R-hat: assessing the convergence of Markov chain Monte Carlo when running many
-        short chains", doi:10.1214/24-BA1453, equations 4 to 8.
-
-    >>> x = np.random.default_rng(0).normal(size=(64, 10, 1))
-    >>> nested_r_hat(x, np.arange(64) // 16).round(2)
-    array([1.])
-    """
-    members = _members(superchains, len(x))
-    return _by_block(x, 1, lambda ordered: _nested_of(ordered, members)[None])[0]
-
-
 def _members(superchains: Int[np.ndarray, " number"], num_chains: int) -> Int[np.ndarray, "superchain member"]:
     """Return the half chains of each superchain."""
     numbers, sizes = np.unique(superchains, return_counts=True)
@@ -218,6 +190,12 @@ def _members(superchains: Int[np.ndarray, " number"], num_chains: int) -> Int[np
 
 
 def _nested_of(ordered: Ordered, members: Int[np.ndarray, "superchain member"]) -> Float[np.ndarray, " coordinate"]:
+    """Return the larger of rank-normalised and folded nested R-hat; NaN with a non-finite draw, or with all draws equal.
+
+    Nested R-hat tells chains that are many but too short for R-hat from chains that disagree. Margossian et al. 2024,
+    "Nested R-hat: assessing the convergence of Markov chain Monte Carlo when running many short chains",
+    doi:10.1214/24-BA1453, equations 4 to 8.
+    """
     bulk, folded = (_nested(z, members) for z in (rank_normalise(ordered), rank_normalise_folded(ordered)))
     return np.where(folded > bulk, folded, bulk)
 

@@ -429,8 +429,8 @@ class Model(ABC):
     ) -> tuple[Float[Array, " unit"], Latents] | None:
         """Return a part of the log likelihood of each unit that is linear in the group's latents: constants and coefficients.
 
-        Outcomes times linear predictors are such a part; it is computed once per trajectory. None, the default, if there
-        is no such part. The arguments are those of `unit_likelihood`.
+        Outcomes times linear predictors are such a part; it is computed once per trajectory. None, the default,
+        if the model has none. The arguments are those of `unit_likelihood`.
         """
         return None
 

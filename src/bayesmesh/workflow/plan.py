@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -150,9 +150,7 @@ class Plan:
 
     def _is_done(self, stage: str, name: str) -> bool:
         """Return whether the jobs of a stage were done as configured."""
-        spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
-        jobs = [job_of(spec, group) for group in (self.groups(name) if stage == "sample" else [""])]
-        return all(is_made_with(job, spec.digest, code) for job in jobs)
+        return all(is_made_with(*each) for each in self._jobs_of(stage, name))
 
     def _asked(self, resource: str) -> str | None:
         """Return a resource of sampling jobs as written in the profile or on the command line; None if unset."""
@@ -299,7 +297,7 @@ class Plan:
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
             # With them a job that has to run makes up for lost inputs of its own, whatever the target.
-            wrote = {path: each.job.seal for each in self.jobs(name, *spec.others) for path in each.job.outputs}
+            wrote = {path: each.job.seal for each in self._jobs_needed(name, *spec.others) for path in each.job.outputs}
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
             return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
 
@@ -319,12 +317,21 @@ class Plan:
             if name not in named:
                 # Others read the posterior and the verdict alone.
                 stages = stages[: stages.index("diagnose") + 1]
-            for stage in stages:
-                spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
-                for group in self.groups(name) if stage == "sample" else [""]:
-                    job = job_of(spec, group)
-                    found[job.seal] = Current(job, spec.digest, code)
+            found |= {each.job.seal: each for stage in stages for each in self._jobs_of(stage, name)}
         return list(found.values())
+
+    def _jobs_needed(self, *names: str) -> Iterator[Current]:
+        """Yield the jobs of experiments and of those on which these depend."""
+        for name in self._needed(names):
+            for stage in stages_of(self.experiments[name]):
+                yield from self._jobs_of(stage, name)
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _jobs_of(self, stage: str, name: str) -> list[Current]:
+        """Return the jobs of a stage of an experiment."""
+        spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
+        groups = self.groups(name) if stage == "sample" else [""]
+        return [Current(job_of(spec, group), spec.digest, code) for group in groups]
 
     def _needed(self, names: Iterable[str]) -> dict[str, None]:
         """Return experiments, those that analyses of these read, and their refits."""

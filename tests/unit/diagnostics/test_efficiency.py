@@ -15,7 +15,6 @@ from bayesmesh.diagnostics.efficiency import (
     QUANTILES,
     efficiency_table,
     local_ess,
-    nested_r_hat,
     quantile_ess,
     quantile_mcse,
 )
@@ -63,7 +62,7 @@ def test_equals_arviz(kind: str, shape: tuple[int, int]) -> None:
 def test_nested_r_hat_equals_arviz(kind: str, shape: tuple[int, int], size: int) -> None:
     x, superchains = draws(kind, shape), np.arange(shape[0]) // size
     expected = reference(array_stats.rhat_nested, x, superchains, **AXES)
-    np.testing.assert_allclose(nested_r_hat(x, superchains), expected, rtol=1e-10)
+    np.testing.assert_allclose(efficiency_table(x, superchains)["nested_r_hat"], expected, rtol=1e-10)
 
 
 def test_a_draw_that_is_not_finite_leaves_no_number_and_blocks_give_the_same() -> None:

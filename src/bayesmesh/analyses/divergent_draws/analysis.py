@@ -216,7 +216,7 @@ def _kept(is_divergent: Bool[np.ndarray, " draw"], most: int) -> np.ndarray:
     return np.concatenate(chosen)
 
 
-FEWEST = 5
+FEWEST_DIVERGENT = 5
 """Divergent draws from which it can be said that they do not gather."""
 
 MOST_PAIRS, MOST_ROWS, MOST_NAMED = 3, 10, 3
@@ -237,7 +237,7 @@ def sentence(table: pd.DataFrame) -> str:
     """Return where divergences gather, in words."""
     number = formats.count(table.iloc[0]["num_divergent"])
     gathered = table[table["p_value"] < LEVEL]
-    if gathered.empty and table.iloc[0]["num_divergent"] < FEWEST:
+    if gathered.empty and table.iloc[0]["num_divergent"] < FEWEST_DIVERGENT:
         is_one = table.iloc[0]["num_divergent"] == 1
         return (
             f"{number} draw{' is' if is_one else 's are'} divergent: too few to say whether divergences gather. "

@@ -43,7 +43,7 @@ class FitCheck:
         state: ``fail`` where the data refute the model, ``warn`` where a check casts doubt on it or on itself, ``pass`` if neither.
         text: a sentence with the numbers that decided; empty if it passed.
         refuted: how predictions are wrong -> by how much, in standard deviations of what chance does.
-        cleared: what was checked and found to be right.
+        cleared: aspects of the outcome that the check found to be right.
         spread: scatter of outcomes around their predictions, relative to what the model says; NaN if it was not measured.
         terms: terms that the model's formula lacks -> how plainly, likewise.
     """

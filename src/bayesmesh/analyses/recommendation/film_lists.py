@@ -181,7 +181,7 @@ def find_user(user_id: str, names: Sequence[str], experiment: str) -> int:
     """Return the position of a user among the users of the data.
 
     Raises:
-        ConfigError: there is no such user.
+        ConfigError: the user is not in the data.
     """
     if user_id not in names:
         known = f"users are {names[0]} to {names[-1]}" if len(names) > 20 else suggest(user_id, names)
@@ -244,7 +244,7 @@ class FilmList(NamedTuple):
         depth: of the column ``p_top``.
         warnings: reasons for doubt.
         value: heading of the listed values.
-        item: what is rated or watched.
+        item: noun for a rated or watched film.
     """
 
     about: str
@@ -286,7 +286,7 @@ def film_list(
         note: added to the words about draws and intervals.
         to_value: increasing map of scores to values.
         value: heading of the values.
-        item: what is rated or watched.
+        item: noun for a rated or watched film.
     """
     generator = np.random.default_rng(SEED)
     listed = list_films(scores, is_known, request.num_films, request.depth, request.order, generator, to_value)

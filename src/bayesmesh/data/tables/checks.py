@@ -159,7 +159,7 @@ def is_number(text: str) -> bool:
         return False
 
 
-# -- what is rejected, and what is warned of ----------------------------------------------------------------------------
+# -- rejections and warnings --------------------------------------------------------------------------------------------
 
 
 def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, is_stored: bool) -> str:

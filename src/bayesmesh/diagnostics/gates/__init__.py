@@ -1,1 +1,1 @@
-"""Gates by cause: what is detected, its message and its remedy."""
+"""Gates by cause, each with its detection, message and remedy."""

@@ -22,7 +22,7 @@ from bayesmesh.diagnostics.gates.messages import WORDINGS
 from bayesmesh.diagnostics.ranks import average_ranks
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
-FAR = 1e3
+LEAST_SPREAD = 1e3
 """Standard deviation above which a latent is examined: chains start within 2 of 0, or where prior and data suggest."""
 
 MOST_EFFECTIVE = 3.0
@@ -64,7 +64,7 @@ def drift_gate(
         values = draws.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             spread = values.std(axis=(0, 1))
-        far = np.flatnonzero((spread > FAR) & np.isfinite(spread))
+        far = np.flatnonzero((spread > LEAST_SPREAD) & np.isfinite(spread))
         effective = convergence_table(values[:, :, far])["ess_bulk"] / len(lp)
         for at, size in zip(far, effective, strict=True):
             if size < MOST_EFFECTIVE and fall_of_density(lp, values[:, :, at]) < LEAST_FALL:
@@ -74,7 +74,7 @@ def drift_gate(
     worst = max(found, key=lambda name: found[name])
     others = f"; also along {len(found) - 1} more" if len(found) > 1 else ""
     return GateResult(
-        name="drift", limit=FAR, direction="at most", value=found[worst], where=worst,
+        name="drift", limit=LEAST_SPREAD, direction="at most", value=found[worst], where=worst,
         severity="fail" if outcome == "fail" else "warn", verdict=outcome,
         found=(
             f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
@@ -85,7 +85,7 @@ def drift_gate(
     )  # fmt: skip
 
 
-LEAST = 0.6
+LEAST_CORRELATION = 0.6
 """Smallest rank correlation within chains for a latent to count: it is 0.9 in funnels, and below 0.4 in posteriors that
 are easy to sample."""
 
@@ -137,12 +137,12 @@ def funnel_gate(
         names += names_here
         found.append(rank_correlations(lp, draws))
     correlations = np.nan_to_num(np.concatenate([*found, np.zeros(0)]))
-    if len(names) < FEWEST_COORDINATES or np.abs(correlations).max() < LEAST:
+    if len(names) < FEWEST_COORDINATES or np.abs(correlations).max() < LEAST_CORRELATION:
         return None
     at = int(np.abs(correlations).argmax())
     falls = "falls" if correlations[at] < 0 else "rises"
     return GateResult(
-        name="funnel", limit=LEAST, direction="at most", value=float(abs(correlations[at])), where=names[at],
+        name="funnel", limit=LEAST_CORRELATION, direction="at most", value=float(abs(correlations[at])), where=names[at],
         severity="fail" if outcome == "fail" else "warn", verdict=outcome,
         found=(
             f"a funnel: the log density {falls} with {names[at]} (rank correlation {correlations[at]:.2f} within chains),"

@@ -30,7 +30,7 @@ NUM_RELATIVES = "num_relatives"
 """Statistic of a kernel that resamples chains on their way from the prior: how many descend from the same prior
 draw."""
 
-FEWEST = 10.0
+FEWEST_ANCESTORS = 10.0
 """Effective number of ancestors below which a mode may have been lost. With ten, the share of chains in a mode with
 half of the mass has a standard deviation of 0.16, and a mode with a quarter of it is lost in one run of eighteen."""
 
@@ -55,14 +55,14 @@ def effective_ancestors(num_relatives: Int[np.ndarray, " chain"]) -> float:
 
 
 def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | None:
-    """Return a warning if chains descend from effectively fewer than `FEWEST` draws of the prior; otherwise None."""
+    """Return a warning if chains descend from effectively fewer than `FEWEST_ANCESTORS` draws of the prior; otherwise None."""
     value, num_chains = effective_ancestors(num_relatives), num_relatives.size
-    if value >= FEWEST:
+    if value >= FEWEST_ANCESTORS:
         return None
     # Rounded down, so that a value below the limit does not read as the limit.
-    told = f"{num_chains} chains effectively descend from {math.floor(10 * value) / 10:.1f} draws of the prior, fewer than {FEWEST:.0f}"
+    told = f"{num_chains} chains effectively descend from {math.floor(10 * value) / 10:.1f} draws of the prior, fewer than {FEWEST_ANCESTORS:.0f}"
     lost = "a mode from which no chain descends is missing from these draws, and the shares of modes are rough"
     return GateResult(
-        name="ancestors", limit=FEWEST, direction="at least", value=value, where="", severity="warn", verdict="warn",
+        name="ancestors", limit=FEWEST_ANCESTORS, direction="at least", value=value, where="", severity="warn", verdict="warn",
         found=f"{told}: {lost}", hint=WORDINGS["ancestors"].hint,
     )  # fmt: skip

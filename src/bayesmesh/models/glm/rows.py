@@ -306,7 +306,7 @@ class Reader(NamedTuple):
         arrays: Mapping[str, np.ndarray],
         num_rows: int,
     ) -> Condensed | None:
-        """Return rows that stand for many, see `condensed`; None if there is no gain."""
+        """Return rows that each stand for many, see `condensed`; None if they are not fewer."""
         groups = self.groups(constants)
         if self.options.family == "normal":
             layout = Layout(self.formula.has_intercept, self.num_columns, groups)

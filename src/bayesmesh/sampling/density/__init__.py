@@ -1,1 +1,1 @@
-"""Evaluate a log density over a mesh: positions, rows, devices, and what is computed from latents and rows."""
+"""Evaluate a log density over a mesh: positions, rows, devices, and quantities computed from latents and rows."""

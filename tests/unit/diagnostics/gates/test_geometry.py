@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bayesmesh.diagnostics.gates.geometry import (
-    FAR,
     FEWEST_COORDINATES,
+    LEAST_SPREAD,
     complete_gates,
     drift_gate,
     fall_of_density,
@@ -21,7 +21,7 @@ from bayesmesh.diagnostics.verdict import GateResult
 SHAPE = 4, 500
 
 
-def drifting(scale: float = FAR) -> tuple[np.ndarray, np.ndarray]:
+def drifting(scale: float = LEAST_SPREAD) -> tuple[np.ndarray, np.ndarray]:
     """Log densities of ten normal latents, nats, and random walks along an eleventh that the density does not know."""
     random = np.random.default_rng(3)
     others = random.standard_normal((*SHAPE, 10))

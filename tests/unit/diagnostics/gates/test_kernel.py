@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesmesh.diagnostics.gates.kernel import FEWEST, ancestors_gate, effective_ancestors
+from bayesmesh.diagnostics.gates.kernel import FEWEST_ANCESTORS, ancestors_gate, effective_ancestors
 
 
 def relatives(counts: list[int]) -> np.ndarray:
@@ -22,6 +22,6 @@ def test_few_ancestors_warn_and_many_do_not() -> None:
     assert ancestors_gate(relatives([10] * 10)) is None
     found = ancestors_gate(relatives([10] * 9))
     assert found is not None
-    assert (found.name, found.verdict, found.value, found.limit) == ("ancestors", "warn", 9, FEWEST)
+    assert (found.name, found.verdict, found.value, found.limit) == ("ancestors", "warn", 9, FEWEST_ANCESTORS)
     assert "90 chains effectively descend from 9.0 draws of the prior" in found.message
     assert "sampling.chains" in found.message
