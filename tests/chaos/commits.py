@@ -44,10 +44,10 @@ def experiment(kernel: str, kills: int) -> dict[str, Any]:
 def specs(config: dict[str, Any], results: Path) -> dict[str, str]:
     """Return stage -> specification, as JSON."""
     from bayesmesh.config.experiment import experiment_class
-    from bayesmesh.workflow.specs import make_spec
+    from bayesmesh.workflow.jobs import make_job
 
     valid = experiment_class().model_validate(config)
-    return {s: make_spec(s, "killed", valid, str(results)).canonical() for s in ("fetch", "shard", "compile", "sample")}
+    return {s: make_job(s, "killed", valid, str(results)).canonical() for s in ("fetch", "shard", "compile", "sample")}
 
 
 def run_stage(stage: str, spec: str) -> None:

@@ -152,16 +152,15 @@ class Case:
     """
 
     def __init__(self, stage: str, name: str) -> None:
-        from bayesmesh.workflow.job_files import Job, job_of
+        from bayesmesh.workflow.jobs import Job
         from bayesmesh.workflow.plan import Plan
 
         self.stage, self.words = stage, words_of(stage, name)
         if name:
             group = "group-000" if stage == "sample" else ""
-            self.job = job_of(Plan(results=str(RESULTS)).specification(stage, name), group)
+            self.job = Plan(results=str(RESULTS)).job(stage, name).of_group(group)
         else:
-            index = RESULTS / "index.html"
-            self.job = Job("index", "", RESULTS, (), (index,), index)
+            self.job = Job(stage="index", experiment="index", results=RESULTS, config={})
 
     def forget(self) -> None:
         """Remove what the job has made."""

@@ -333,8 +333,8 @@ def see_whole(words: Sequence[str], whole: Whole) -> None:
 
 def analyses_of() -> dict[str, list[str]]:
     """Return experiment -> verbs of its analyses."""
+    from bayesmesh.workflow.jobs import later_stages
     from bayesmesh.workflow.plan import Plan
-    from bayesmesh.workflow.specs import later_stages
 
     plan = Plan()
     return {

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 BROKEN = {
-    "layers": ("store/layout.py", "bayesmesh.workflow.specs"),
+    "layers": ("store/layout.py", "bayesmesh.workflow.jobs"),
     "reproduction": ("operations/gc.py", "bayesmesh_reproduction.__main__"),
     "pure": ("kernels/base.py", "bayesmesh.store.layout"),
     "tables": ("report/page.py", "bayesmesh.models.base"),

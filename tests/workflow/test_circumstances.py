@@ -15,7 +15,7 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.store.ledger import read_rows
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from zygote import zygote
 
 # A disk that is full after so many bytes of draws: the failure comes from the system call that writes.
@@ -47,7 +47,7 @@ def run(user_environment: Mapping[str, str]) -> Any:
             "kernel": {"name": "hmc", "num_leapfrog_steps": 2},
             "sampling": {"chains": 2, "warmup": 4, "draws": 12, "segment_seconds": 1e-6},
         }  # fmt: skip
-        spec = make_spec(stage, "some", experiment_class().model_validate(config), str(results)).canonical()
+        spec = make_job(stage, "some", experiment_class().model_validate(config), str(results)).canonical()
         if left is None:
             return zygote().run(["bayesmesh.cli", stage, "--spec", spec], Path.cwd(), user_environment)
         return subprocess.run(

@@ -22,8 +22,7 @@ from bayesmesh.sampling.density.processes import LEAVE_SECONDS
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.job_files import job_of
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.stages import fetch, shard
 from resealing import seal_as
 from workspace import bring_programs, keep_programs
@@ -61,7 +60,7 @@ class Experiment:
     environment: Mapping[str, str]
 
     def spec(self, stage: str) -> Any:
-        return make_spec(stage, self.name, self.settings, str(self.results))
+        return make_job(stage, self.name, self.settings, str(self.results))
 
     @property
     def layout(self) -> Any:
@@ -125,7 +124,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
             stage.run(spec, Ledger(results / "ledger.jsonl", "data"), component_of(spec, "source"))
         bring_programs(results)
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
-        for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):
+        for job in (experiment.spec(stage) for stage in ("fetch", "shard", "compile")):
             seal_as(results, job.owner, job.name, job.outputs)
         return experiment
 

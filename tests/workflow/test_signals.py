@@ -16,7 +16,7 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.store.arrays import open_group
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from zygote import zygote
 
 ENDLESS = 50_000_000
@@ -75,7 +75,7 @@ def _spec(stage: str, results: Path, draws: int, **sampling: Any) -> str:
         "kernel": {"name": "hmc", "num_leapfrog_steps": 3},
         "sampling": {"chains": 2, "warmup": 10, "draws": draws, **sampling},
     }
-    return make_spec(stage, "stopped", experiment_class().model_validate(config), str(results)).canonical()
+    return make_job(stage, "stopped", experiment_class().model_validate(config), str(results)).canonical()
 
 
 @pytest.fixture(scope="module")

@@ -35,13 +35,11 @@ from bayesmesh.errors import (
 )
 from bayesmesh.notebook.job_process import JobProcess
 from bayesmesh.sampling.loop.progress import State, read_state
-from bayesmesh.store.layout import group_name
 from bayesmesh.store.machine import usable_cores
 from bayesmesh.workflow.code import stage_code
 from bayesmesh.workflow.flow import analysis_of, stages_of
-from bayesmesh.workflow.job_files import Job, job_of
+from bayesmesh.workflow.jobs import Job, later_stages, make_job, write_spec
 from bayesmesh.workflow.reruns import is_made_with, why_lost
-from bayesmesh.workflow.specs import StageSpec, later_stages, make_spec, write_spec
 
 _POLL_SECONDS = 0.05
 
@@ -60,16 +58,14 @@ _ERRORS = {
 class Planned(NamedTuple):
     """A job to run."""
 
-    spec: StageSpec
     job: Job
     code: str
-    group: str = ""
 
     @property
     def is_needed(self) -> bool:
         """Whether its results are missing, damaged, or made with something else."""
         job = self.job
-        return not job.seal.exists() or bool(why_lost(job)) or not is_made_with(job, self.spec.digest, self.code)
+        return not job.seal.exists() or bool(why_lost(job)) or not is_made_with(job, job.digest, self.code)
 
     @property
     def log(self) -> Path:
@@ -92,11 +88,9 @@ def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Plan
             )
     planned = []
     for stage in stages_of(experiment):
-        spec = make_spec(stage, name, experiment, str(results))
-        code = stage_code(spec)
-        groups = range(experiment.sampling.chain_groups) if stage == "sample" else [None]
-        names = ["" if group is None else group_name(group) for group in groups]
-        planned.append([Planned(spec, job_of(spec, group), code, group) for group in names])
+        job = make_job(stage, name, experiment, results)
+        code = stage_code(job)
+        planned.append([Planned(each, code) for each in job.of_groups()])
     return planned
 
 
@@ -132,11 +126,11 @@ class StageRunner:
         with contextlib.ExitStack() as held:
             idle: list[JobProcess] = []
             for number, jobs in enumerate(stages):
-                self._bar.begin_stage(number, jobs[0].spec.word)
+                self._bar.begin_stage(number, jobs[0].job.word)
                 waiting = [planned for planned in jobs if planned.is_needed]
                 try:
                     while waiting:
-                        at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
+                        at_once = max(1, self._cores // self._threads) if waiting[0].job.group else 1
                         first, waiting = waiting[:at_once], waiting[at_once:]
                         running = idle or [held.enter_context(JobProcess(job_environment(self._path))) for _ in first]
                         self._run_together(name, first, running)
@@ -159,7 +153,7 @@ class StageRunner:
             errors = [str(error.message) for error in _errors(name, jobs, processes)]
             reason = "; ".join(errors) or "its jobs had ended"
             raise KeyboardInterrupt(
-                f"bayesmesh.sample: stopped during {jobs[0].spec.word} of '{name}': {reason}. Committed draws are kept,"
+                f"bayesmesh.sample: stopped during {jobs[0].job.word} of '{name}': {reason}. Committed draws are kept,"
                 " and the same call continues."
             ) from None
         for error in _errors(name, jobs, processes):
@@ -167,17 +161,17 @@ class StageRunner:
 
     def _words(self, name: str, planned: Planned) -> list[str]:
         """Return the arguments of a job, as in the rule of its stage."""
-        spec, analysis = planned.spec, analysis_of(planned.spec.stage)
-        verb = analysis.command if analysis else spec.stage
-        words = [verb, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
-        if spec.stage in ("compile", "sample"):
+        job, analysis = planned.job, analysis_of(planned.job.stage)
+        verb = analysis.command if analysis else job.stage
+        words = [verb, "--spec", str(write_spec(job)), "--code", planned.code, "--log", str(planned.log)]
+        if job.stage in ("compile", "sample"):
             words += ["--cores", str(self._threads), "--processes", f"1x{self._experiment.compute.processes}"]
-        elif spec.stage in ("assemble", "diagnose") or analysis:
+        elif job.stage in ("assemble", "diagnose") or analysis:
             words += ["--cores", str(self._cores)]
-        if spec.stage == "sample":
-            words += ["--group", planned.group]
-        if spec.stage == "compile":
-            later = (make_spec(each, name, self._experiment, spec.results) for each in later_stages(self._experiment))
+        if job.stage == "sample":
+            words += ["--group", job.group]
+        if job.stage == "compile":
+            later = (make_job(each, name, self._experiment, job.results) for each in later_stages(self._experiment))
             words.append(f"--later={','.join(str(write_spec(each)) for each in later)}")
         return words
 
@@ -234,7 +228,7 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     last = said.splitlines()[-1] if said else "it printed nothing"
-    return UserError(f"{planned.spec.word} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue")
+    return UserError(f"{planned.job.word} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue")
 
 
 class ProgressBar:

@@ -21,8 +21,8 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.store.records.seals import check_output, read_seal, seal_files
 from bayesmesh.workflow.code import component_code
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import make_spec
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
 _HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
@@ -96,9 +96,9 @@ def _identity(plan: Plan, name: str) -> str:
     """
     # Damaged data would have another fingerprint, and good chains would count as unused.
     check_output(Path(plan.results), plan.data_layout(name).sharded)
-    spec = make_spec("sample", name, plan.experiments[name], plan.results)
+    job = make_job("sample", name, plan.experiments[name], plan.results)
     data = Shards(plan.data_layout(name).shards).fingerprint
-    return chain_identity(spec.config, component_code(spec), data, spec.num_chains)
+    return chain_identity(job.config, component_code(job), data, job.num_chains)
 
 
 def _describe(folder: Path) -> Unnamed:

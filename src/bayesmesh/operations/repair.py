@@ -23,7 +23,7 @@ from bayesmesh.store.chains.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.seals import seal_file
 from bayesmesh.workflow.condition import jobs_of
-from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
 
 ASIDE = ".damaged"

@@ -36,8 +36,7 @@ from bayesmesh.store.records.seals import (
     seal_files,
     stale_inputs,
 )
-from bayesmesh.workflow.job_files import data_outputs, experiment_outputs
-from bayesmesh.workflow.specs import StageSpec, is_altered
+from bayesmesh.workflow.jobs import Job, data_outputs, experiment_outputs, is_altered
 
 COMPARISON = "comparison"
 """Job that compares the members of a sweep."""
@@ -108,7 +107,7 @@ def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
     for path in layout.spec("any").parent.glob("[!.]*.json"):
         # An unreadable file is a damaged specification, which is reported elsewhere.
         with contextlib.suppress(OSError, ValueError):
-            stages.add(StageSpec.model_validate_json(path.read_bytes()).stage)
+            stages.add(Job.model_validate_json(path.read_bytes()).stage)
     for stage in sorted(stage for stage in stages if ":" in stage):
         with contextlib.suppress(ConfigError):
             yield declared(stage)

@@ -18,7 +18,7 @@ from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.registry import load_component, options_class, resolve_component
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.flow import KEYS, analysis_of
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 
 if TYPE_CHECKING:
     from bayesmesh.analyses.base import Analysis
@@ -28,53 +28,53 @@ Component = tuple[type[Any], Any]
 """Class of a source, model or kernel, and its options."""
 
 
-def component_of(spec: StageSpec, kind: str) -> Component:
+def component_of(job: Job, kind: str) -> Component:
     """Return the class of the source, model or kernel of a specification, and its options.
 
     Raises:
         ConfigError: it does not exist, or its options are invalid; the message names the file and the key.
     """
-    block = spec.settings(KEYS[kind])
+    block = job.settings(KEYS[kind])
     name = block.source if kind == "source" else block.name
     try:
-        with in_file_of(spec, key_of_model(spec)) if kind == "model" else contextlib.nullcontext():
+        with in_file_of(job, key_of_model(job)) if kind == "model" else contextlib.nullcontext():
             return resolve_component(kind, name, component_options(kind, dict(block)))
     except ValidationError as error:
         key = "data.options" if kind == "source" else f"{kind}.options"
-        raise explain(spec.file, error, options_class(kind, name), under=key) from error
+        raise explain(job.file, error, options_class(kind, name), under=key) from error
 
 
-def program_settings(spec: StageSpec) -> ProgramSettings:
+def program_settings(job: Job) -> ProgramSettings:
     """Return what the program of a chain group is made from, for `compile` and `sample`: its components and settings."""
     # JAX is only for the stages that compute.
     from bayesmesh.sampling.program.sizes import ProgramSettings
 
     return ProgramSettings(
-        experiment=spec.experiment,
-        model_name=spec.model.name,
-        kernel_name=spec.kernel.name,
-        model=component_of(spec, "model"),
-        kernel=component_of(spec, "kernel"),
-        sampling=spec.sampling,
-        compute=spec.compute,
-        num_chains=spec.num_chains,
+        experiment=job.experiment,
+        model_name=job.model.name,
+        kernel_name=job.kernel.name,
+        model=component_of(job, "model"),
+        kernel=component_of(job, "kernel"),
+        sampling=job.sampling,
+        compute=job.compute,
+        num_chains=job.num_chains,
     )
 
 
-def make_analysis(spec: StageSpec) -> Analysis:
+def make_analysis(job: Job) -> Analysis:
     """Return the analysis of a specification, with its settings.
 
     Raises:
         ConfigError: the experiment does not request it, or its settings are invalid; the message names the file and the key.
     """
-    declaration = analysis_of(spec.stage)
+    declaration = analysis_of(job.stage)
     assert declaration is not None, "ensured by `parse_spec`"
-    given = requested(spec.config).get(declaration.name)
+    given = requested(job.config).get(declaration.name)
     if given is None:
         example = f"{declaration.name}: {{}}"
         example = f"{OWN_KEY}:\n      {example}" if declaration.is_own else example
-        raise ConfigError(f"{spec.file}: key '{declaration.key}' is missing", f"add\n    {example}")
-    return _make(declaration, given, spec.file)
+        raise ConfigError(f"{job.file}: key '{declaration.key}' is missing", f"add\n    {example}")
+    return _make(declaration, given, job.file)
 
 
 def _make(declaration: AnalysisDeclaration, given: object, file: Path) -> Analysis:
@@ -119,18 +119,18 @@ def make_checks() -> dict[str, Analysis]:
     return found
 
 
-def key_of_model(spec: StageSpec) -> str:
+def key_of_model(job: Job) -> str:
     """Return the key that names the user's code; for a model that takes a function, the key of that function."""
-    return "model.function" if "function" in dict(spec.model) else "model.name"
+    return "model.function" if "function" in dict(job.model) else "model.name"
 
 
 @contextlib.contextmanager
-def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
+def in_file_of(job: Job, key: str = "") -> Iterator[None]:
     """Prefix configuration errors with the experiment's file, and with a key if one is given and the error names none."""
     try:
         yield
     except ConfigError as error:
-        file, names_key = experiment_file(Path("config"), spec.experiment), error.message.startswith("key '")
+        file, names_key = experiment_file(Path("config"), job.experiment), error.message.startswith("key '")
         if error.message.startswith(f"{file}: "):
             raise
         where = f"{file}: " + (f"key '{key}': " if key and not names_key else "")

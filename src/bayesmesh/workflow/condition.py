@@ -9,7 +9,7 @@ from bayesmesh.config.versions import ANALYSE, VERSIONS
 from bayesmesh.store.lock import describe_writer
 from bayesmesh.store.records.seals import read_seal
 from bayesmesh.workflow.flow import stages_of
-from bayesmesh.workflow.job_files import Job, job_of
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.reruns import find_damage, is_made_with, is_up_to_date
 
@@ -29,8 +29,7 @@ class Condition(NamedTuple):
 def jobs_of(plan: Plan, name: str) -> Iterator[tuple[str, Job]]:
     """Yield stage and job of all jobs of an experiment, in the order of the flow."""
     for stage in stages_of(plan.experiments[name]):
-        for group in plan.groups(name) if stage == "sample" else [""]:
-            yield stage, job_of(plan.specification(stage, name), group)
+        yield from ((stage, job) for job in plan.job(stage, name).of_groups())
 
 
 def condition_of(plan: Plan, name: str) -> Condition:
@@ -50,9 +49,7 @@ def condition_of(plan: Plan, name: str) -> Condition:
             return Condition(line)
         if job.seal.exists() and not older:
             # A caption or a title changes the page alone.
-            is_as_configured = stage == "report" or is_made_with(
-                job, plan.specification(stage, name).digest, plan.code_of_stage(stage, name)
-            )
+            is_as_configured = stage == "report" or is_made_with(job, job.digest, plan.code_of_stage(stage, name))
             older = "" if is_as_configured and is_up_to_date(job) else job.name
             if older and read_seal(job.seal).code.partition("-")[0] != VERSIONS.get(stage, f"{ANALYSE}"):
                 older += ", of an earlier version of bayesmesh"

@@ -20,11 +20,10 @@ from bayesmesh.errors import ConfigError, DataError, StoreError, UserError, sugg
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
 from bayesmesh.store.records.files import is_of_mirror
 from bayesmesh.store.records.seals import digest_input, read_seal
-from bayesmesh.workflow import specs as plan_specs
 from bayesmesh.workflow.code import named_files, stage_code
 from bayesmesh.workflow.devices import check_devices, check_processes
 from bayesmesh.workflow.flow import stages_of
-from bayesmesh.workflow.job_files import Job, job_of
+from bayesmesh.workflow.jobs import Job, dataset_name, later_stages, make_job, spec_file, split_name, write_spec
 from bayesmesh.workflow.launch import parse_processes
 from bayesmesh.workflow.reruns import Current, is_made_with
 from bayesmesh.workflow.resources import SampleJob, sample_memory_mb, sample_minutes
@@ -176,11 +175,11 @@ class Plan:
 
     def dataset(self, name: str) -> str:
         """Return the dataset of an experiment; experiments may share one."""
-        return plan_specs.dataset_name(self._data(name))
+        return dataset_name(self._data(name))
 
     def split(self, name: str) -> str:
         """Return the split of an experiment."""
-        return plan_specs.split_name(self._data(name))
+        return split_name(self._data(name))
 
     def groups(self, name: str) -> list[str]:
         """Return the names of an experiment's chain groups."""
@@ -287,17 +286,16 @@ class Plan:
 
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
-            spec = self.specification(stage, name)
-            job = job_of(spec, dict(wildcards.items()).get("group", ""))
+            job = self.job(stage, name).of_group(dict(wildcards.items()).get("group", ""))
             # No refit is sampled before the model and the analyses of its experiment have been checked.
             refits = self.refits.items() if stage == "compile" else ()
             audits = [self.layout(whole).audit for whole, names in refits if name in names]
             posterior = {
-                self.layout(each).posterior: self.layout(each).posterior_hashes for each in (name, *spec.others)
+                self.layout(each).posterior: self.layout(each).posterior_hashes for each in (name, *job.others)
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
             # With them a job that has to run makes up for lost inputs of its own, whatever the target.
-            wrote = {path: each.job.seal for each in self._jobs_needed(name, *spec.others) for path in each.job.outputs}
+            wrote = {path: each.job.seal for each in self._jobs_needed(name, *job.others) for path in each.job.outputs}
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
             return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
 
@@ -309,8 +307,7 @@ class Plan:
         named = self.members_of(names)
         for name in names:
             if name in self.sweeps:
-                layout = SweepLayout(Path(self.results), name)
-                job = Job("comparison", name, layout.results, (), (layout.table, layout.page), layout.table)
+                job = Job(stage="comparison", experiment=name, results=Path(self.results), config={})
                 found[job.seal] = Current(job)
         for name in self._needed(named):
             stages = stages_of(self.experiments[name])
@@ -329,9 +326,8 @@ class Plan:
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _jobs_of(self, stage: str, name: str) -> list[Current]:
         """Return the jobs of a stage of an experiment."""
-        spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
-        groups = self.groups(name) if stage == "sample" else [""]
-        return [Current(job_of(spec, group), spec.digest, code) for group in groups]
+        job, code = self.job(stage, name), self.code_of_stage(stage, name)
+        return [Current(each, job.digest, code) for each in job.of_groups()]
 
     def _needed(self, names: Iterable[str]) -> dict[str, None]:
         """Return experiments, those that analyses of these read, and their refits."""
@@ -365,8 +361,7 @@ class Plan:
 
     @property
     def _index_job(self) -> Job:
-        index = Path(self.results, "index.html")
-        return Job("index", "", index.parent, (), (index,), index)
+        return Job(stage="index", experiment="index", results=Path(self.results), config={})
 
     def requested_jobs(self) -> list[Current]:
         """Return the jobs on which the targets on Snakemake's command line depend."""
@@ -376,7 +371,7 @@ class Plan:
 
     def input_files(self, wildcards: Wildcards) -> list[str]:
         """Return names and digests of the user's files that `fetch` reads, for `params`; without those of a mirror, see `inputs`."""
-        job = job_of(self.specification("fetch", self._name(wildcards)))
+        job = self.job("fetch", self._name(wildcards))
         try:
             stamps = read_seal(job.seal).files
         except StoreError:
@@ -410,7 +405,7 @@ class Plan:
 
         They are not `params` of its rule, because asking for an analysis of finished chains must not compile again.
         """
-        return ",".join(self._spec(stage, name) for stage in plan_specs.later_stages(self.experiments[name]))
+        return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
     def code(self, stage: str) -> Callable[[Wildcards], str]:
         """Return a function of wildcards that returns the stage's code, for `params`."""
@@ -431,25 +426,25 @@ class Plan:
     def _trigger(self, stage: str, name: str) -> str:
         if stage not in ("fetch", "shard"):
             self._check_job(stage, name)
-        return self.specification(stage, name).digest
+        return self.job(stage, name).digest
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
-        spec = self.specification(stage, name)
+        job = self.job(stage, name)
         is_written = self.workflow is not None and not self.workflow.dryrun
-        return str(plan_specs.write_spec(spec) if is_written else plan_specs.spec_file(spec)[0])
+        return str(write_spec(job) if is_written else spec_file(job)[0])
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
-    def specification(self, stage: str, name: str) -> plan_specs.StageSpec:
-        """Return the specification of a stage of an experiment."""
-        return plan_specs.make_spec(stage, name, self.experiments[name], self.results, self.experiments)
+    def job(self, stage: str, name: str) -> Job:
+        """Return the job of a stage of an experiment; the chain groups of `sample` share its settings."""
+        return make_job(stage, name, self.experiments[name], self.results, self.experiments)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def code_of_stage(self, stage: str, name: str) -> str:
         """Return the code of a stage with the components of an experiment."""
-        spec = self.specification(stage, name)
-        key = stage, named_files(spec)
+        job = self.job(stage, name)
+        key = stage, named_files(job)
         # Experiments share most components, whose files are read once.
         if key not in self._codes:
-            self._codes[key] = stage_code(spec)
+            self._codes[key] = stage_code(job)
         return self._codes[key]

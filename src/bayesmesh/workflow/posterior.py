@@ -11,10 +11,10 @@ from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.files import find_files
 from bayesmesh.store.records.seals import find_seal
 from bayesmesh.workflow.arguments import refuse_overwriting
-from bayesmesh.workflow.specs import StageSpec, parse_spec
+from bayesmesh.workflow.jobs import Job, parse_spec
 
 
-def find_spec(layout: ExperimentLayout) -> StageSpec:
+def find_spec(layout: ExperimentLayout) -> Job:
     """Return the settings with which the posterior was made, whatever the experiment's file says now.
 
     Raises:
@@ -31,20 +31,21 @@ def find_spec(layout: ExperimentLayout) -> StageSpec:
         raise ConfigError(problem, remedy)
     made_from = find_seal(layout.results, layout.posterior).specification
     for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
-        spec = parse_spec(str(path), "assemble")
-        if spec.digest == made_from:
-            return spec
+        job = parse_spec(str(path), "assemble")
+        if job.digest == made_from:
+            # The results may have been moved, or be opened from another folder.
+            return job.model_copy(update={"results": layout.results})
     problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
     raise StoreError(problem, "run the assemble stage again")
 
 
-def refuse_overwriting_data(spec: StageSpec, output: Path) -> None:
+def refuse_overwriting_data(job: Job, output: Path) -> None:
     """Refuse to write the file of ``--output`` over one of the experiment's data.
 
     Raises:
         ConfigError: it is one of them.
     """
-    for key, patterns in spec.input_files().patterns.items():
+    for key, patterns in job.input_files().patterns.items():
         for pattern in patterns:
             # A file that is gone cannot be overwritten.
             with contextlib.suppress(DataError):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.store.records.files import is_of_mirror
 from bayesmesh.store.records.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
-from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.jobs import Job
 
 _log = logging.getLogger("bayesmesh")
 

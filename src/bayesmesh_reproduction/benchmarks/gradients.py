@@ -23,7 +23,7 @@ from bayesmesh.sampling.density.mesh import DATA_AXIS, build_mesh, configure_jax
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import place
 from bayesmesh.workflow.components import program_settings
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh_reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare, ratio
 from bayesmesh_reproduction.benchmarks.process import Contender, list_platforms
 
@@ -154,9 +154,9 @@ class Gradient:
             "sampling": {"mode": "sharded", "chains": case["chains"]},
             "compute": {},
         }
-        spec = StageSpec(stage="sample", experiment="gradients", config=config, num_chains=case["chains"])
-        configure_jax(spec.compute)
-        program = make_program(program_settings(spec), data_spec, slice_draws=1)
+        job = Job(stage="sample", experiment="gradients", config=config, num_chains=case["chains"])
+        configure_jax(job.compute)
+        program = make_program(program_settings(job), data_spec, slice_draws=1)
         target, mesh = program.target, program.mesh
         self._data = program.put_data(rows)
         shapes = target.position.position_shapes

@@ -31,8 +31,8 @@ from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import program_settings
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages.inputs import shards_of
 from bayesmesh_reproduction.benchmarks.worker import memory_mib
 
@@ -68,18 +68,18 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     Raises:
         ConfigError: there are no chains to continue.
     """
-    spec = make_spec("sample", name, plan.experiments[name], plan.results)
-    configure_jax(spec.compute, cores)
-    use_cache(spec.results)
-    settings = program_settings(spec)
-    layout, shards = plan.layout(name), shards_of(spec, settings.model)[0].condensed()
-    group = layout.group(chain_identity(spec.config, component_code(spec), shards.fingerprint, spec.num_chains), 0)
+    job = make_job("sample", name, plan.experiments[name], plan.results)
+    configure_jax(job.compute, cores)
+    use_cache(job.results)
+    settings = program_settings(job)
+    layout, shards = plan.layout(name), shards_of(job, settings.model)[0].condensed()
+    group = layout.group(chain_identity(job.config, component_code(job), shards.fingerprint, job.num_chains), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     slice_draws = read_lengths(layout.audit).slice_draws
-    program = make_program(settings, shards.spec(spec.compute.dtype), slice_draws=slice_draws)
+    program = make_program(settings, shards.spec(job.compute.dtype), slice_draws=slice_draws)
     compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
-    data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
+    data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(job.sampling.seed, 0)
     memory: dict[int, float] = {}
 
     def turn(kind: type[ChainStore], count: int, looks: tuple[int, ...] = ()) -> float:

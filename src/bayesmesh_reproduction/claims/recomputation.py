@@ -19,7 +19,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior
 from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.workflow.specs import dataset_name, split_name
+from bayesmesh.workflow.jobs import dataset_name, split_name
 from bayesmesh_reproduction.claims.results import NotRun, Reading, Results, Statistic
 
 AGAIN = "run the benchmark again"

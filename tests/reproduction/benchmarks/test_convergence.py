@@ -16,7 +16,7 @@ from bayesmesh.config.registry import load_component, options_class
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.rows import lay_out_rows
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh_reproduction.benchmarks.convergence import list_ratios, other_samplers, samplers
 from bayesmesh_reproduction.benchmarks.convergence.our_samplers import Ours
 from bayesmesh_reproduction.benchmarks.convergence.posterior import (
@@ -100,7 +100,7 @@ def test_an_experiment_is_compared_with_its_own_settings(name: str) -> None:
     assert {each.options["budget"] for each in (ours, *others)} == {500}
     # The other samplers have the model with its defaults.
     assert experiment.model.name == TARGETS[name].model
-    options = component_of(make_spec("sample", "x", experiment, "results"), "model")[1]
+    options = component_of(make_job("sample", "x", experiment, "results"), "model")[1]
     assert options_class("model", experiment.model.name)() == options
 
 

@@ -21,8 +21,7 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import component_of, make_analysis
-from bayesmesh.workflow.job_files import job_of
-from bayesmesh.workflow.specs import dataset_name, make_spec, parse_spec
+from bayesmesh.workflow.jobs import dataset_name, make_job, parse_spec
 from bayesmesh.workflow.stages import analyse
 from bayesmesh.workflow.stages.sealing import sealed
 from bayesmesh_reproduction.claims import results as reading
@@ -64,7 +63,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "kernel": {"name": "hmc"}, "averaging": {},
     }  # fmt: skip
     experiment = experiment_class().model_validate(config)
-    spec = make_spec("average", NAME, experiment, str(folder / "results"))
+    spec = make_job("average", NAME, experiment, str(folder / "results"))
     layout = ExperimentLayout(folder / "results", NAME)
     data = DataLayout(layout.results, dataset_name(spec.config["data"]), "all")
     digits = load_component("source", "digits")(options_class("source", "digits")())
@@ -103,7 +102,7 @@ def run_average(layout: ExperimentLayout) -> None:
     """Run the stage as its verb does."""
     spec = parse_spec(str(layout.results.parent / "average.json"), "average")
     configure_jax(spec.compute)
-    with sealed(job_of(spec), spec.digest, ""):
+    with sealed(spec, spec.digest, ""):
         analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
 
 

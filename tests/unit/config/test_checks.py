@@ -14,7 +14,7 @@ from bayesmesh.config.declarations import declared
 from bayesmesh.config.loading import load_configuration, load_experiment
 from bayesmesh.config.registry import forget_files
 from bayesmesh.errors import ConfigError
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 
 CODE = """
 from bayesmesh.analyses.base import Analysis, Subject
@@ -224,5 +224,5 @@ def test_the_same_shards_serve_with_and_without_it() -> None:
     many = check_experiment(Path("many.yaml"), REPLICATED)
     one = check_experiment(Path("one.yaml"), with_("data", {"replicates": None}))
     for stage in ("fetch", "shard"):
-        assert make_spec(stage, "many", many, "results").digest == make_spec(stage, "one", one, "results").digest
-    assert make_spec("sample", "many", many, "results").digest != make_spec("sample", "one", one, "results").digest
+        assert make_job(stage, "many", many, "results").digest == make_job(stage, "one", one, "results").digest
+    assert make_job("sample", "many", many, "results").digest != make_job("sample", "one", one, "results").digest

@@ -8,9 +8,8 @@ import pytest
 
 from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.refit_settings import LeftOut
-from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.jobs import split_name
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import split_name
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def test_folds_share_the_dataset_and_have_splits_and_cores_of_their_own(folder: 
     assert plan.split("trial") == "all"
     assert [plan.share(name, 6) for name in plan.experiments] == [6, 2, 2, 2]
     assert plan.shown_by_others() == set(NAMES)
-    job = job_of(plan.specification("k_fold", "trial"))
+    job = plan.job("k_fold", "trial")
     verdicts = [path.parts[-3] for path in job.inputs if path.name == "verdict.json"]
     assert verdicts == list(NAMES), "its own gates do not run it again"
     assert {path.parts[-2] for path in job.inputs if path.name == "posterior.zarr"} == {"trial", *NAMES}

@@ -28,7 +28,7 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.code import named_files
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import dataset_name, make_spec
+from bayesmesh.workflow.jobs import dataset_name, make_job
 
 WRONG = [
     ("kernel", "is_ajusted = False", "is_adjusted"),
@@ -213,7 +213,7 @@ def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None
     text = re.sub(r"data: \{.*\}", data, re.sub(r"kernel: \{.*\}", kernel, good))
     (own_package / "own.yaml").write_text(text)
     experiment = load_experiment(own_package / "own.yaml")
-    fetch, compiled = (make_spec(stage, "own", experiment, "results") for stage in ("fetch", "compile"))
+    fetch, compiled = (make_job(stage, "own", experiment, "results") for stage in ("fetch", "compile"))
     assert fetch.input_files().patterns == {"data.files": ("x.csv",)}
     assert re.fullmatch(r"rows-[0-9a-f]{8}", dataset_name(fetch.config["data"]))
     assert own_package / "own_package" / "rows.py" in named_files(fetch)
@@ -226,9 +226,9 @@ def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None
     (own_package / "own.yaml").write_text(text.replace("size: 5", "sise: 5").replace("dense", "thick"))
     wrong = load_experiment(own_package / "own.yaml")
     with pytest.raises(ConfigError, match=r"source 'own_package\.rows:Rows': unknown key 'data\.options\.sise'"):
-        component_of(make_spec("fetch", "own", wrong, "results"), "source")
+        component_of(make_job("fetch", "own", wrong, "results"), "source")
     with pytest.raises(ConfigError, match=r"own\.yaml: key 'kernel\.options\.metric': unknown metric 'thick'"):
-        component_of(make_spec("compile", "own", wrong, "results"), "kernel")
+        component_of(make_job("compile", "own", wrong, "results"), "kernel")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_the_options_of_ones_own_model_are_checked_when_it_is_imported(
 ) -> None:
     (own_package / "own_package" / "plain.py").write_text("class Mine: ...\n")
     (own_package / "own.yaml").write_text(_experiment(good, model))
-    spec = make_spec("compile", "own", load_experiment(own_package / "own.yaml"), "results")
+    spec = make_job("compile", "own", load_experiment(own_package / "own.yaml"), "results")
     with pytest.raises(ConfigError) as caught:
         component_of(spec, "model")
     for part in expected:

@@ -19,7 +19,7 @@ from bayesmesh.sampling.loop.identity import chain_identity
 from bayesmesh.workflow import code as code_of_stages
 from bayesmesh.workflow.code import check_code, component_code, stage_code
 from bayesmesh.workflow.flow import stages_of
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -65,7 +65,7 @@ def digests(config: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return stage -> digests of its settings and its code, and the identity of the chains."""
     forget_files()
     some = experiment_class().model_validate(config)
-    specs = {stage: make_spec(stage, "some", some, "results") for stage in stages_of(some)}
+    specs = {stage: make_job(stage, "some", some, "results") for stage in stages_of(some)}
     found: dict[str, tuple[str, ...]] = {spec.word: (spec.digest, stage_code(spec)) for spec in specs.values()}
     sample = specs["sample"]
     # The identity has the digest of the data, which follows from the settings of these two stages.
@@ -209,7 +209,7 @@ def test_the_table_of_the_readme_is_what_the_settings_above_show() -> None:
 
 
 def test_code_that_was_edited_after_planning_is_named(project: Path) -> None:
-    spec = make_spec("sample", "some", experiment_class().model_validate(CONFIG | GROWTH), "results")
+    spec = make_job("sample", "some", experiment_class().model_validate(CONFIG | GROWTH), "results")
     planned, path = stage_code(spec), project / "study/models/parts.py"
     assert check_code(spec, planned) == check_code(spec, "") == planned
     text = path.read_text()

@@ -9,7 +9,6 @@ import yaml
 
 from bayesmesh.store.records.seals import write_seal
 from bayesmesh.workflow.condition import condition_of
-from bayesmesh.workflow.job_files import job_of
 from bayesmesh.workflow.plan import Plan
 
 
@@ -25,7 +24,7 @@ def test_a_record_of_another_version_is_of_an_earlier_one(tmp_path: Path, monkey
     (tmp_path / "config" / "config.yaml").write_text("experiments: [some]\n")
     (tmp_path / "config" / "experiments" / "some.yaml").write_text(yaml.safe_dump(experiment))
     plan = Plan()
-    job, code = job_of(plan.specification("fetch", "some")), plan.code_of_stage("fetch", "some")
+    job, code = plan.job("fetch", "some"), plan.code_of_stage("fetch", "some")
     for path in job.outputs:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
@@ -35,7 +34,7 @@ def test_a_record_of_another_version_is_of_an_earlier_one(tmp_path: Path, monkey
         write_seal(job.seal, job.results, job.outputs, made_from)
         return condition_of(plan, "some").older
 
-    assert older(plan.specification("fetch", "some").digest, code) == ""
+    assert older(plan.job("fetch", "some").digest, code) == ""
     assert older("other settings", code) == "fetch"
     for earlier in ("0" + code[1:], "0123456789abcdef"):
         assert older("other settings", earlier) == "fetch, of an earlier version of bayesmesh"

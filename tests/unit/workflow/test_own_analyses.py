@@ -13,8 +13,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.code import stage_code
 from bayesmesh.workflow.components import make_analysis
 from bayesmesh.workflow.flow import list_analysis_rules, stages_of
-from bayesmesh.workflow.job_files import job_of
-from bayesmesh.workflow.specs import later_stages, make_spec, parse_spec
+from bayesmesh.workflow.jobs import later_stages, make_job, parse_spec
 
 CODE = """
 from bayesmesh.analyses.base import Analysis
@@ -55,11 +54,11 @@ def test_it_is_a_stage_of_the_experiments_that_ask_for_it(experiment: Experiment
     assert later_stages(experiment) == [NAME, "assemble"]
     other = experiment_class().model_validate({**CONFIG, "analyses": {}})
     assert NAME not in stages_of(other)
-    assert "analyses" not in make_spec("report", "x", other, "r").config
+    assert "analyses" not in make_job("report", "x", other, "r").config
 
 
 def test_its_specification_holds_what_it_reads(experiment: ExperimentBase) -> None:
-    spec = make_spec(NAME, "x", experiment, "r")
+    spec = make_job(NAME, "x", experiment, "r")
     assert set(spec.config) == {"compute", "analyses"}
     assert spec.config["analyses"] == {NAME: {"level": 0.5}}
     assert make_analysis(spec).options.model_dump() == {"level": 0.5}
@@ -72,17 +71,17 @@ def test_its_specification_holds_what_it_reads(experiment: ExperimentBase) -> No
 
 
 def test_its_job_writes_what_it_declares_and_the_page_reads_it(experiment: ExperimentBase) -> None:
-    job = job_of(make_spec(NAME, "x", experiment, "r"))
+    job = make_job(NAME, "x", experiment, "r")
     assert job.name == "tails"
     assert [str(path) for path in job.outputs] == ["r/x/tails/tails.csv", "r/x/tails/draws.zarr"]
     assert job.inputs == (Path("r/x/posterior.zarr"),)
-    assert set(job.outputs) <= set(job_of(make_spec("report", "x", experiment, "r")).inputs)
+    assert set(job.outputs) <= set(make_job("report", "x", experiment, "r").inputs)
 
 
 def test_an_edit_of_its_code_concerns_it_and_the_page_alone(experiment: ExperimentBase) -> None:
     def prints() -> dict[str, str]:
         forget_files()
-        return {stage: stage_code(make_spec(stage, "x", experiment, "r")) for stage in stages_of(experiment)}
+        return {stage: stage_code(make_job(stage, "x", experiment, "r")) for stage in stages_of(experiment)}
 
     before = prints()
     with Path("own_analysis.py").open("a") as handle:

@@ -14,8 +14,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.workflow import overviews
 from bayesmesh.workflow import plan as plan_module
 from bayesmesh.workflow.flow import LATER, STAGES
+from bayesmesh.workflow.jobs import parse_spec
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import parse_spec
 
 GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
 

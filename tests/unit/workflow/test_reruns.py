@@ -5,15 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pydantic
 import pytest
 
 from bayesmesh.store.records.files import MIRROR_VARIABLE, InputFiles
 from bayesmesh.store.records.seals import changed_files, read_seal, stamp_files, write_seal
-from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.reruns import why_lost
 
 LARGE = "0123456789" * 150_000
 """Too large to be compared by content where size and time are the same."""
+
+
+class _Fetch(Job):
+    patterns: dict[str, tuple[str, ...]] = pydantic.Field({"data.files": ("own.csv",)})
+    mirror: tuple[str, ...] = ("m/*.gz",)
+
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        return (self.results / "data/d/fetched.json",)
+
+    @property
+    def files(self) -> InputFiles:
+        return InputFiles(self.patterns, self.mirror)
 
 
 @pytest.fixture
@@ -25,14 +39,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
     results = Path("results")
-    output, files = results / "data/d/fetched.json", InputFiles({"data.files": ("own.csv",)}, ("m/*.gz",))
-    job = Job("fetch", "data/d", results, (), (output,), output, files)
+    job = _Fetch(stage="fetch", experiment="data", results=results, config={})
     made_from = {
         "job": "fetch",
         "specification": "",
         "code": "",
         "inputs": {},
-        "files": stamp_files(files.find()),
+        "files": stamp_files(job.files.find()),
     }
     write_seal(job.seal, results, job.outputs, made_from)
     assert set(read_seal(job.seal).files) == {"own.csv", "$BAYESMESH_MIRROR/m/a.gz"}
@@ -67,12 +80,12 @@ def test_a_missing_file_is_named(job: Job) -> None:
 
 def test_other_patterns_name_other_files(job: Job) -> None:
     Path("more.csv").write_text("x")
-    more = job._replace(files=InputFiles({"data.files": ("*.csv",)}))
+    more = job.model_copy(update={"patterns": {"data.files": ("*.csv",)}, "mirror": ()})
     assert why_lost(more) == "more.csv: was not there when fetch read the others"
-    fewer = job._replace(files=InputFiles({"data.files": ("more.csv",)}))
+    fewer = job.model_copy(update={"patterns": {"data.files": ("more.csv",)}, "mirror": ()})
     assert "more.csv" in why_lost(fewer)
     Path("more.csv").unlink()
-    none = job._replace(files=InputFiles({}))
+    none = job.model_copy(update={"patterns": {}, "mirror": ()})
     assert why_lost(none) == "own.csv: is no longer among the files that fetch reads"
 
 

@@ -10,8 +10,8 @@ from snakemake.iocontainers import Wildcards
 
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.workflow.jobs import make_job, parse_spec
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import make_spec, parse_spec
 
 TEXT = "title: {title}\ndata: {{source: digits}}\nmodel: {{name: {model}}}\nkernel: {{name: hmc}}\n{more}\n"
 OWN_MODEL = "from bayesmesh.models.base import Model\nfrom bayesmesh.config.settings import Settings\n"
@@ -54,13 +54,13 @@ def test_what_it_reads_of_all_experiments_are_inputs_of_its_rule(plan: Plan, ana
 def test_its_specification_has_the_part_of_the_other_that_says_what_it_is(
     plan: Plan, analysis: AnalysisDeclaration
 ) -> None:
-    spec = make_spec(analysis.verb, "a", plan.experiments["a"], "results", plan.experiments)
+    spec = make_job(analysis.verb, "a", plan.experiments["a"], "results", plan.experiments)
     assert set(spec.others) == {"b"}
     assert parse_spec(spec.canonical(), analysis.verb) == spec
     other = spec.of("b")
     assert (other.experiment, other.model.name, other.others) == ("b", "own_model:Mine", {})
     assert analysis.name not in other.config
-    alone = make_spec(analysis.verb, "b", plan.experiments["b"], "results", plan.experiments)
+    alone = make_job(analysis.verb, "b", plan.experiments["b"], "results", plan.experiments)
     assert '"others"' not in alone.canonical(), "specifications of earlier runs stay as they are"
 
 

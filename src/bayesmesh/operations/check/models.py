@@ -37,8 +37,8 @@ from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import resolve_metric
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.workflow.components import component_of
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import StageSpec, make_spec
 
 _NO_FIELD = "asks for '"
 """Part of the message that refuses a model which reads a missing field."""
@@ -117,25 +117,25 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
     if experiment is None:
         assert model is not None  # the verb requires one of the two
         return _with_built_in_data(model)
-    spec = make_spec("compile", experiment, plan.experiments[experiment], results)
-    given = component_options("model", dict(spec.model)) if model in (None, spec.model.name) else {}
-    name = model or spec.model.name
-    rows, about, origin = _rows_of(spec)
+    job = make_job("compile", experiment, plan.experiments[experiment], results)
+    given = component_options("model", dict(job.model)) if model in (None, job.model.name) else {}
+    name = model or job.model.name
+    rows, about, origin = _rows_of(job)
     return _subject(name, given, rows, about, origin)
 
 
-def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, str]:
+def _rows_of(job: Job) -> tuple[dict[str, np.ndarray], Dataset | Shards, str]:
     """Return rows of an experiment, the shards or the dataset to which they belong, and their origin in words.
 
     Without shards, data are read anew, unless they must be fetched.
     """
-    origin = f"the first rows of experiment '{spec.experiment}'"
-    if (spec.data_layout.shards / "zarr.json").exists():
-        shards = Shards(spec.data_layout.shards)
+    origin = f"the first rows of experiment '{job.experiment}'"
+    if (job.data_layout.shards / "zarr.json").exists():
+        shards = Shards(job.data_layout.shards)
         return shards.read_rows(0, min(MOST_ROWS, shards.num_rows)), shards, origin
-    source_class, options = component_of(spec, "source")
+    source_class, options = component_of(job, "source")
     if source_class.fetch is not Source.fetch:
-        name = spec.experiment
+        name = job.experiment
         raise ConfigError(
             f"experiment '{name}': its data are not there",
             f"run `bayesmesh fetch --experiment {name}` and `bayesmesh shard --experiment {name}` first",

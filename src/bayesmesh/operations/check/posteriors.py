@@ -28,8 +28,8 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 from bayesmesh.workflow.components import component_of
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import StageSpec, make_spec
 from bayesmesh.workflow.stages.inputs import bind
 
 OTHER = "another"
@@ -106,14 +106,12 @@ def find_checked(name: str, experiment: str | None, results: Path, scratch: Path
     others = {}
     if is_requested:
         named = asked.named_experiments(name)
-        others = {
-            other: _of_spec(make_spec("assemble", other, plan.experiments[other], str(results))) for other in named
-        }
+        others = {other: _of_job(make_job("assemble", other, plan.experiments[other], str(results))) for other in named}
     # Data and model, even if an analysis reads the posterior alone: its `check` gets them.
-    spec = make_spec("assemble", layout.experiment, asked, str(results))
+    job = make_job("assemble", layout.experiment, asked, str(results))
     return Checked(
         declaration, analysis_class, options, f"the posterior of experiment '{layout.experiment}'",
-        *_of_spec(spec), others, False,
+        *_of_job(job), others, False,
     )  # fmt: skip
 
 
@@ -123,8 +121,8 @@ def _first(plan: Plan, name: str) -> str | None:
     return next((each for each in asking if plan.layout(each).posterior.is_dir()), None)
 
 
-def _of_spec(spec: StageSpec) -> tuple[ExperimentLayout, Bind]:
-    return spec.layout, lambda: bind(spec, component_of(spec, "model"))
+def _of_job(job: Job) -> tuple[ExperimentLayout, Bind]:
+    return job.layout, lambda: bind(job, component_of(job, "model"))
 
 
 def _built_in(name: str, scratch: Path) -> Checked:

@@ -121,12 +121,12 @@ def _compile(
     return compiled, time.perf_counter() - start, not misses
 
 
-def use_cache(results: str) -> None:
+def use_cache(results: Path) -> None:
     """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code.
 
     JAX compiles a program again, with a warning, if its entry is damaged: entries are compressed with a checksum.
     """
-    folder = Path(results).resolve() / ".cache" / "xla"
+    folder = results.resolve() / ".cache" / "xla"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     jax.config.update("jax_compilation_cache_dir", str(folder))

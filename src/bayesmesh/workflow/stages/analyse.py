@@ -12,15 +12,15 @@ from bayesmesh.errors import UserError
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.flow import analysis_of
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.inputs import bind
 
 
-def run(spec: StageSpec, ledger: Ledger, analysis: Analysis, models: Sequence[Component | None]) -> str:
+def run(job: Job, ledger: Ledger, analysis: Analysis, models: Sequence[Component | None]) -> str:
     """Run the analysis of the specification and return a line for the log.
 
     Args:
-        spec: specification of the stage.
+        job: specification of the stage.
         ledger: receives times.
         analysis: the analysis with its settings.
         models: the models of the experiment and of the others that the analysis reads; None if it reads no data.
@@ -29,15 +29,15 @@ def run(spec: StageSpec, ledger: Ledger, analysis: Analysis, models: Sequence[Co
         ConfigError: data or model do not support the analysis.
         UserError: the analysis did not write one of its outputs.
     """
-    declaration = analysis_of(spec.stage)
+    declaration = analysis_of(job.stage)
     assert declaration is not None, "ensured by `parse_spec`"
-    specs = [spec, *map(spec.of, spec.others)]
+    specs = [job, *map(job.of, job.others)]
     subject, *others = (_subject(declaration, *each) for each in zip(specs, models, strict=True))
     files = declaration.files(subject.layout.folder)
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     before = {path: _stamp(path) for path in files.values()}
-    with in_file_of(spec), ledger.phase(spec.word):
+    with in_file_of(job), ledger.phase(job.word):
         message = analysis.run(subject, {each.name: each for each in others}, files)
     # An output of an earlier run would be recorded as made from the inputs of this one.
     for path in (path for path, stamp in before.items() if _stamp(path) in (None, stamp)):
@@ -48,9 +48,9 @@ def run(spec: StageSpec, ledger: Ledger, analysis: Analysis, models: Sequence[Co
     return message
 
 
-def _subject(declaration: AnalysisDeclaration, spec: StageSpec, model: Component | None) -> Subject:
-    of_data = (functools.partial(bind, spec, model), read_image_shape(spec.data.source)) if model is not None else ()
-    return Subject(spec.layout, *of_data, reads_posterior="posterior" in declaration.reads)
+def _subject(declaration: AnalysisDeclaration, job: Job, model: Component | None) -> Subject:
+    of_data = (functools.partial(bind, job, model), read_image_shape(job.data.source)) if model is not None else ()
+    return Subject(job.layout, *of_data, reads_posterior="posterior" in declaration.reads)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -61,18 +61,18 @@ from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxi
 from bayesmesh.store.posterior.joining import join_groups, join_rows
 from bayesmesh.store.posterior.reader import open_posterior
 from bayesmesh.workflow.components import Component
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.checks import check_derived
 from bayesmesh.workflow.stages.inputs import bind
 
 _SAMPLE = "run the sample stage again"
 
 
-def run(spec: StageSpec, ledger: Ledger, model: Component, checks: Mapping[str, Analysis]) -> str:
+def run(job: Job, ledger: Ledger, model: Component, checks: Mapping[str, Analysis]) -> str:
     """Assemble the posterior and return a line for the log.
 
     Args:
-        spec: specification of the stage.
+        job: specification of the stage.
         ledger: receives times and memory.
         model: the component.
         checks: name -> analysis with default settings, for all checks of a model's fit.
@@ -80,13 +80,13 @@ def run(spec: StageSpec, ledger: Ledger, model: Component, checks: Mapping[str, 
     Raises:
         StoreError: chains are missing or damaged, or another process assembles them.
     """
-    use_cache(spec.results)
-    with WriterLock(spec.layout.folder):
-        return _assemble(spec, ledger, model, checks)
+    use_cache(job.results)
+    with WriterLock(job.layout.folder):
+        return _assemble(job, ledger, model, checks)
 
 
-def _assemble(spec: StageSpec, ledger: Ledger, component: Component, checks: Mapping[str, Analysis]) -> str:
-    layout, sampling = spec.layout, spec.sampling
+def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[str, Analysis]) -> str:
+    layout, sampling = job.layout, job.sampling
     manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
     # Groups that stopped by a rule may differ in length; a posterior has one length.
     num_draws = min([sampling.draws, *(m.num_draws for m in manifests if m.stop)])
@@ -97,7 +97,7 @@ def _assemble(spec: StageSpec, ledger: Ledger, component: Component, checks: Map
             if len({m.identity for m in manifests}) > 1:
                 raise StoreError(f"{layout.chains}: the chain groups have different identities", _SAMPLE)
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
-            bound = bind(spec, component)
+            bound = bind(job, component)
             model, data_spec, shards = bound
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws}
@@ -119,11 +119,11 @@ def _assemble(spec: StageSpec, ledger: Ledger, component: Component, checks: Map
                 axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
                 join_rows(root, partial, [store.folder / DRAWS for store in processes[0]], axes, data_spec.num_entries)
         with ledger.phase("derive"):
-            named |= _derive(spec, partial, root, model, (shards, data_spec))
+            named |= _derive(job, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
         said = {
-            **_attributes(spec, manifests),
+            **_attributes(job, manifests),
             **_say(model, Shards(shards.path)),
             ROUNDED: _rounded(model, shards, data_spec),
             CHECKS: [] if lead else _possible_checks(checks, bound, partial),
@@ -195,23 +195,23 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
 
 
 def _derive(
-    spec: StageSpec, partial: Path, root: zarr.Group, model: Model, data: tuple[Shards, DataSpec]
+    job: Job, partial: Path, root: zarr.Group, model: Model, data: tuple[Shards, DataSpec]
 ) -> dict[str, GroupCoordinates]:
     """Compute and write summaries and pointwise groups; return the dimensions of each, to be written last."""
-    (shards, data_spec), settings = data, spec.posterior
+    (shards, data_spec), settings = data, job.posterior
     posterior, most_bytes = open_posterior(partial), settings.pointwise_mebibytes * 2**20
     drawn = {name: posterior.array("posterior", name) for name in posterior.latents}
     of_one = 3 if isinstance(shards, ReplicatedShards) else 2
     latents = {name: jax.ShapeDtypeStruct(array.shape[of_one:], array.dtype) for name, array in drawn.items()}
     # Also here, because a change of `summaries` or `predict` need not compile again.
-    check_derived(spec, model, data_spec, latents)
+    check_derived(job, model, data_spec, latents)
     if isinstance(shards, ReplicatedShards):
         derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
     else:
         derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
         truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
         derived |= {TRUTH: truth} if truth else {}
-        if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(spec.compute.dtype)):
+        if is_compared(model, data_spec) and is_compared(model, shards.condensed().spec(job.compute.dtype)):
             rounding = likelihood_rounding(model, data_spec, shards, posterior)
             if rounding is not None:
                 # JSON has no infinity.
@@ -299,7 +299,7 @@ def _write_derived(
     return named
 
 
-def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JSON]:
+def _attributes(job: Job, manifests: list[GroupManifest]) -> dict[str, JSON]:
     environment = manifests[0].environment
     stopped = {group_name(number): stop for number, m in enumerate(manifests) if (stop := m.stop)}
     groups: JSON = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
@@ -308,9 +308,9 @@ def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JS
         **({"stop": {"rule": rule, "groups": groups}} if stopped else {}),
         "creation_library": "bayesmesh",
         "creation_library_version": version("bayesmesh"),
-        "experiment": spec.experiment,
+        "experiment": job.experiment,
         "identity": manifests[0].identity,
-        "model": spec.model.name,
+        "model": job.model.name,
         "kernel": manifests[0].kernel,
         "device": environment["kind"],
         "mesh": environment["mesh"],

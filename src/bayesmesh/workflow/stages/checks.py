@@ -28,10 +28,10 @@ from bayesmesh.sampling.checks.rows import FEWEST_ROWS, check_fast_path, check_r
 from bayesmesh.sampling.loop.monitor import summary_names
 from bayesmesh.sampling.program.starts import training_row
 from bayesmesh.workflow.components import Component, in_file_of, key_of_model
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 
 
-def check_reading(spec: StageSpec, component: Component, data_spec: DataSpec) -> Shapes:
+def check_reading(job: Job, component: Component, data_spec: DataSpec) -> Shapes:
     """Check the model from shapes alone, and that the data have all that it reads; return the shapes of its latents.
 
     Raises:
@@ -39,25 +39,23 @@ def check_reading(spec: StageSpec, component: Component, data_spec: DataSpec) ->
     """
     model_class, options = component
     for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
-        with in_file_of(spec):
+        with in_file_of(job):
             raise ConfigError(
-                f"key 'data.{role}': the model '{spec.model.name}' would ignore the {role}",
+                f"key 'data.{role}': the model '{job.model.name}' would ignore the {role}",
                 "leave the key out, or use a model that reads it, such as glm",
             )
-    with in_file_of(spec, key_of_model(spec)):
+    with in_file_of(job, key_of_model(job)):
         return check_model(model_class, options, data_spec)
 
 
-def check_values(
-    spec: StageSpec, model: Component, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]
-) -> None:
+def check_values(job: Job, model: Component, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
     """Check that no index of the likelihood is beyond its array, and at three rows or more that each row's likelihood is its own.
 
     Raises:
         ConfigError: either does not hold; the message names the experiment's file.
     """
     first, end = rows_here
-    with in_file_of(spec, key_of_model(spec)):
+    with in_file_of(job, key_of_model(job)):
         order = functools.cache(shards.source_rows)
         training = RowPart(lambda row: training_row(int(order()[row])), first, end, shards.read_rows)
         check_indices(*model, data_spec, training, lambda: _rows_to_score(model[0], data_spec, shards))
@@ -86,13 +84,11 @@ def _named_rows(name: str, rows: dict[str, np.ndarray]) -> RowPart:
     return RowPart(lambda row: f"{name} {row + 1}", 0, len(next(iter(rows.values()))), read)
 
 
-def check_later(
-    spec: StageSpec, later: Sequence[StageSpec], analyses: Iterable[Analysis], bound: BoundModel, latents: Any
-) -> None:
+def check_later(job: Job, later: Sequence[Job], analyses: Iterable[Analysis], bound: BoundModel, latents: Any) -> None:
     """Check that data and model support the later stages.
 
     Args:
-        spec: specification of `compile`.
+        job: specification of `compile`.
         later: specifications of `assemble`, and of `sample` if it has a stopping rule.
         analyses: those of the experiment.
         bound: the model, bound to the data.
@@ -106,39 +102,39 @@ def check_later(
             check_stop(each, bound.model, bound.data_spec)
         else:
             check_derived(each, bound.model, bound.data_spec, latents)
-    with in_file_of(spec):
+    with in_file_of(job):
         for analysis in analyses:
             analysis.check(bound, latents)
 
 
-def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: Shapes) -> None:
+def check_derived(job: Job, model: Model, data_spec: DataSpec, latents: Shapes) -> None:
     """Check all that `assemble` derives from draws: summaries, and predictions unless the experiment wants none.
 
     Raises:
         ConfigError: a mistake in one of the model's methods; the message names the experiment's file.
     """
-    with in_file_of(spec, key_of_model(spec)):
+    with in_file_of(job, key_of_model(job)):
         summaries = check_summaries(model, latents, data_spec)
         check_deterministics(model, latents, data_spec)
         check_axes(model, latents, summaries)
         check_shown(model, latents, summaries)
         check_described(model)
-        if spec.posterior.pointwise_mebibytes and model.has_predictions:
+        if job.posterior.pointwise_mebibytes and model.has_predictions:
             check_predictions(model, latents, data_spec)
 
 
-def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:
+def check_stop(job: Job, model: Model, data_spec: DataSpec) -> list[str]:
     """Return the summaries that a stopping rule monitors, all of the model by default; none without a rule.
 
     Raises:
         ConfigError: the model lacks a named summary; the message names the experiment's file, the key and the nearest name.
     """
-    rule, valid = spec.sampling.stop, summary_names(model, data_spec)
+    rule, valid = job.sampling.stop, summary_names(model, data_spec)
     if rule is None:
         return []
     named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
     for key, name in ((key, name) for key, names in named.items() for name in names if name not in valid):
-        with in_file_of(spec):
+        with in_file_of(job):
             raise ConfigError(f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid))
     # `max_mcse` names its own summaries; without other targets nothing else is computed.
     others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)

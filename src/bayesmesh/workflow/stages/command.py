@@ -21,11 +21,10 @@ from bayesmesh.workflow.code import check_code
 from bayesmesh.workflow.components import component_of, make_analysis, make_checks, program_settings, requested_analyses
 from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.gpus import hold_gpus
-from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.jobs import Job, component_sources, later_stages, parse_spec
 from bayesmesh.workflow.overhead import add_start
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.reruns import refuse_changed_files
-from bayesmesh.workflow.specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.workflow.stages.sealing import sealed
 
 _log = logging.getLogger("bayesmesh")
@@ -37,18 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: raised by the stage, or an invalid specification or chain group.
     """
-    spec, later = _specs(arguments)
-    stage = spec.stage
-    code = check_code(spec, arguments.code)
+    job, later = _jobs(arguments)
+    stage = job.stage
+    code = check_code(job, arguments.code)
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
-    number = {"group": _group_number(group, spec.sampling.chain_groups)} if group else {}
-    sources = [file for each in (spec, *later) for file in component_sources(each)]
-    _log.info("%s %s, code %s", spec.word, spec.experiment, code)
-    job = job_of(spec, group)
-    ledger = _ledger(spec, job.name)
-    seal = sealed(job, spec.digest, code) if is_first else contextlib.nullcontext()
+    number = {"group": _group_number(group, job.sampling.chain_groups)} if group else {}
+    job = job.of_group(group)
+    sources = [file for each in (job, *later) for file in component_sources(each)]
+    _log.info("%s %s, code %s", job.word, job.experiment, code)
+    ledger = _ledger(job)
+    seal = sealed(job, job.digest, code) if is_first else contextlib.nullcontext()
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
             run_stage = importlib.import_module(
@@ -58,72 +57,73 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            with seal, _started(spec, later, arguments) as options:
-                message = run_stage(spec, ledger, **options, **number)
+            with seal, _started(job, later, arguments) as options:
+                message = run_stage(job, ledger, **options, **number)
             ledger.finish()
     finally:
         if is_first:
             ledger.save()
-    _log.info("%s %s: %s", spec.word, spec.experiment, message)
+    _log.info("%s %s: %s", job.word, job.experiment, message)
     return 0
 
 
 @contextlib.contextmanager
-def _started(spec: StageSpec, later: Sequence[StageSpec], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _started(job: Job, later: Sequence[Job], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Configure JAX, join the processes of one program, and give the arguments of the stage: its components, constructed once.
 
     In this order, because the modules of components may create arrays when they are imported.
     """
-    options: dict[str, Any] = {"cores": arguments.cores} if spec.stage == "diagnose" else {}
+    options: dict[str, Any] = {"cores": arguments.cores} if job.stage == "diagnose" else {}
     with contextlib.ExitStack() as held:
         together: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if "rank" in arguments:
-            check_num_processes(arguments.rank, spec.compute.processes, spec.experiment)
+            check_num_processes(arguments.rank, job.compute.processes, job.experiment)
         if "cores" in arguments and not options:
             from bayesmesh.sampling.density.mesh import configure_jax
 
-            configure_jax(spec.compute, arguments.cores)
+            configure_jax(job.compute, arguments.cores)
         if "rank" in arguments:
             from bayesmesh.sampling.density.processes import joined
 
             options["peers"] = peers = held.enter_context(joined(arguments.rank))
             together = peers.together()
         with together:
-            options |= _construct(spec, later)
+            options |= _construct(job, later)
         yield options
 
 
-def _construct(spec: StageSpec, later: Sequence[StageSpec]) -> dict[str, Any]:
+def _construct(job: Job, later: Sequence[Job]) -> dict[str, Any]:
     """Return the components of a stage, as its arguments."""
-    match spec.stage:
+    match job.stage:
         case "fetch" | "shard":
-            return {"source": component_of(spec, "source")}
+            return {"source": component_of(job, "source")}
         case "compile":
             analyses = [make_analysis(each) for each in later if analysis_of(each.stage) is not None]
             others = [each for each in later if analysis_of(each.stage) is None]
-            return {"settings": program_settings(spec), "later": others, "analyses": analyses}
+            return {"settings": program_settings(job), "later": others, "analyses": analyses}
         case "sample":
-            return {"settings": program_settings(spec)}
+            return {"settings": program_settings(job)}
         case "assemble":
-            return {"model": component_of(spec, "model"), "checks": make_checks()}
+            return {"model": component_of(job, "model"), "checks": make_checks()}
         case "diagnose":
             return {}
         case "report":
-            return {"analyses": requested_analyses(requested(spec.config), spec.file)}
-    specs = [spec, *map(spec.of, spec.others)]
-    models = [component_of(each, "model") if "model" in each.config else None for each in specs]
-    return {"analysis": make_analysis(spec), "models": models}
+            return {"analyses": requested_analyses(requested(job.config), job.file)}
+    jobs = [job, *map(job.of, job.others)]
+    models = [component_of(each, "model") if "model" in each.config else None for each in jobs]
+    return {"analysis": make_analysis(job), "models": models}
 
 
-def _ledger(spec: StageSpec, job: str) -> Ledger:
+def _ledger(job: Job) -> Ledger:
     """Return the ledger of a job; that of shared data lies beside the data."""
-    is_shared = spec.stage in ("fetch", "shard")
+    is_shared = job.stage in ("fetch", "shard")
     return Ledger(
-        spec.data_layout.folder / "ledger" / f"{job}.jsonl" if is_shared else spec.layout.ledger_part(job), job
+        job.data_layout.folder / "ledger" / f"{job.name}.jsonl" if is_shared else job.layout.ledger_part(job.name),
+        job.name,
     )
 
 
-def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
+def _jobs(arguments: argparse.Namespace) -> tuple[Job, list[Job]]:
     """Return the specification, and for `compile` those of the later stages to check."""
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
@@ -135,11 +135,11 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     if stage == OWN_VERB:
         stage = _own_stage(name, experiment, arguments.analysis)
     wanted = [stage, *([] if later else later_stages(experiment))]
-    spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
+    job, *found = [plan.job(each, name) for each in wanted]
     # In a run, planning has asked; the next run notices an edit during hours of sampling.
-    for each in () if stage == "fetch" else (name, *spec.others):
-        refuse_changed_files(job_of(make_spec("fetch", each, plan.experiments[each], plan.results, plan.experiments)))
-    return spec, later or found
+    for each in () if stage == "fetch" else (name, *job.others):
+        refuse_changed_files(plan.job("fetch", each))
+    return job, later or found
 
 
 def _own_stage(name: str, experiment: ExperimentBase, analysis: str | None) -> str:

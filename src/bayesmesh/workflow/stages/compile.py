@@ -43,7 +43,7 @@ from bayesmesh.store.machine import available_memory
 from bayesmesh.store.records.sealed import read_sealed, write_sealed
 from bayesmesh.store.slurm_job import job_id
 from bayesmesh.workflow.components import in_file_of
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.checks import check_later, check_reading, check_stop, check_values
 from bayesmesh.workflow.stages.inputs import shards_of
 
@@ -51,13 +51,13 @@ _log = logging.getLogger("bayesmesh")
 
 
 def run(
-    spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers, later: Sequence[StageSpec],
+    job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, later: Sequence[Job],
     analyses: Sequence[Analysis],
 ) -> str:  # fmt: skip
     """Compile all programs into the persistent cache and return a line for the log.
 
     Args:
-        spec: specification of the stage.
+        job: specification of the stage.
         ledger: receives times and memory.
         settings: the components, and how they are sampled.
         peers: the processes of the program.
@@ -70,12 +70,12 @@ def run(
         PeerError: another process failed.
     """
     with peers.together():
-        find_devices(spec.compute)
-        use_cache(spec.results)
-        shards, data_spec = shards_of(spec, settings.model)
-        of_data = _warn(read_sealed(spec.data_layout.sharded).get("source", {}).get("warnings", []))
-        _check_all_rows(spec, settings, shards, data_spec)
-        work = _Work(spec, settings, later, analyses, ledger, peers, shards, data_spec)
+        find_devices(job.compute)
+        use_cache(job.results)
+        shards, data_spec = shards_of(job, settings.model)
+        of_data = _warn(read_sealed(job.data_layout.sharded).get("source", {}).get("warnings", []))
+        _check_all_rows(job, settings, shards, data_spec)
+        work = _Work(job, settings, later, analyses, ledger, peers, shards, data_spec)
     made = _compile(work)
     warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
     program, compiled = made.program, made.compiled
@@ -88,18 +88,18 @@ def run(
             # The same for all processes, so that they make calls of the same length.
             seconds = program_audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
     with peers.together():
-        lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
+        lengths = choose_lengths(program, job.sampling.segment_seconds, expected, seconds)
         cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
         facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
         if peers.is_first:
-            write_sealed(spec.layout.audit, facts)
+            write_sealed(job.layout.audit, facts)
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 
-def _check_all_rows(spec: StageSpec, settings: ProgramSettings, shards: Shards, data_spec: DataSpec) -> None:
+def _check_all_rows(job: Job, settings: ProgramSettings, shards: Shards, data_spec: DataSpec) -> None:
     """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
     model_class, options = settings.model
-    with in_file_of(spec):
+    with in_file_of(job):
         model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
         check_precision(data_spec, shards.blocks())
 
@@ -107,9 +107,9 @@ def _check_all_rows(spec: StageSpec, settings: ProgramSettings, shards: Shards, 
 class _Work(NamedTuple):
     """The arguments of the job, and the data."""
 
-    spec: StageSpec
+    job: Job
     settings: ProgramSettings
-    later: Sequence[StageSpec]
+    later: Sequence[Job]
     analyses: Sequence[Analysis]
     ledger: Ledger
     peers: Peers
@@ -143,22 +143,22 @@ class _Made(NamedTuple):
 
 def _compile(work: _Work) -> _Made:
     """Check model and data, and trace, lower and compile all programs."""
-    spec, settings, later, analyses, ledger, peers, shards, data_spec = work
+    job, settings, later, analyses, ledger, peers, shards, data_spec = work
     with peers.together():
-        latents = check_reading(spec, settings.model, data_spec)
+        latents = check_reading(job, settings.model, data_spec)
         model_class, options = settings.model
         model = model_class(options, data_spec)
-        check_later(spec, later, analyses, BoundModel(model, data_spec, shards), latents)
+        check_later(job, later, analyses, BoundModel(model, data_spec, shards), latents)
         with ledger.phase("condense"):
             sampled = shards.condensed()
-        sampled_spec = sampled.spec(spec.compute.dtype)
+        sampled_spec = sampled.spec(job.compute.dtype)
         may_grow = program_audit.may_grow(*settings.model, sampled_spec, latents)
         equations, warnings = _growth(work, sampled_spec) if may_grow else ({}, [])
         probe = make_program(settings, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
 
         @functools.cache
         def check() -> None:
-            check_values(spec, settings.model, sampled_spec, sampled, probe.rows_here)
+            check_values(job, settings.model, sampled_spec, sampled, probe.rows_here)
 
         if not peers.is_alone:
             check()
@@ -166,7 +166,7 @@ def _compile(work: _Work) -> _Made:
     cost = cost_of_gradient(probe.target, probe.num_chains)
     if model.reads_whole(model.options):
         warnings = [*warnings, *_warn(sums_over_pairs(probe.target, probe.num_chains))]
-    num_draws = probe.num_reported * spec.sampling.chain_groups * spec.sampling.draws
+    num_draws = probe.num_reported * job.sampling.chain_groups * job.sampling.draws
     if not data_spec.dataset_counts:
         warnings = [*warnings, *_warn([*choose_deterministics(model, data_spec, latents, num_draws).warnings])]
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
@@ -186,8 +186,8 @@ def _compile(work: _Work) -> _Made:
 
 def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
     """Check that the programs fit the memory, and copy the rows to the devices."""
-    warn_of_idle_gpu(program.mesh, work.spec.compute)
-    with in_file_of(work.spec):
+    warn_of_idle_gpu(program.mesh, work.job.compute)
+    with in_file_of(work.job):
         check_memory(program, available_memory())
     work.ledger.device = str(describe_devices(program.mesh)["kind"])
     return program.read_data(sampled.read_rows, work.ledger)
@@ -197,15 +197,15 @@ def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[s
     """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
     with work.ledger.phase("trace", "equations at two data sizes"):
         equations = program_audit.growth_of_equations(*work.settings.model, data_spec)
-    return equations, _check_growth(work.spec, equations, data_spec)
+    return equations, _check_growth(work.job, equations, data_spec)
 
 
-def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
+def _check_growth(job: Job, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
     """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning if it has somewhat more."""
-    tile = spec.compute.row_tile
-    with in_file_of(spec):
+    tile = job.compute.row_tile
+    with in_file_of(job):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
-        growth = program_audit.check_growth(equations, rows, spec.model.name)
+        growth = program_audit.check_growth(equations, rows, job.model.name)
     return _warn([growth] if growth else [])
 
 
@@ -220,22 +220,22 @@ def _check_sizes(work: _Work, made: _Made) -> None:
 
     On a cluster, `sample` runs in another job, whose memory follows from the audit.
     """
-    with in_file_of(work.spec):
+    with in_file_of(work.job):
         if not job_id(os.environ):
             check_programs(made.program, (each["memory"] for each in made.about.values()), available_memory())
     for sampling in (each.sampling for each in work.later if each.stage == "sample"):
         num_bytes = sampling.draws * sampling.chain_groups * draw_bytes(made.program)
         # Some of them may exist already.
-        _warn([text for text in [check_disk(num_bytes, Path(work.spec.results), is_certain=False)] if text])
+        _warn([text for text in [check_disk(num_bytes, Path(work.job.results), is_certain=False)] if text])
 
 
 def _compile_looks(work: _Work, model: Model) -> None:
     """Compile the summaries at which a rule that stops sampling looks."""
     data_spec, shards = work.data_spec, work.shards
-    for spec in (each for each in work.later if each.stage == "sample"):
-        names = check_stop(spec, model, data_spec)
+    for job in (each for each in work.later if each.stage == "sample"):
+        names = check_stop(job, model, data_spec)
         with work.peers.together(), work.ledger.phase("compile", "summaries for looks"):
-            compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
+            compile_monitored(model, data_spec, shards, names, job.posterior.probe_rows, job.num_chains)
 
 
 def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes) -> Iterator[jax.stages.Lowered]:
@@ -243,14 +243,14 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
 
     Programs for many datasets are compiled when they run.
     """
-    for spec in work.later if program.sampling.stop is None and not work.data_spec.dataset_counts else ():
-        if spec.stage == "assemble":
-            num_chains = program.num_reported * spec.sampling.chain_groups
-            limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20
-            extent = Extent(num_chains, spec.sampling.draws, *limits)
+    for job in work.later if program.sampling.stop is None and not work.data_spec.dataset_counts else ():
+        if job.stage == "assemble":
+            num_chains = program.num_reported * job.sampling.chain_groups
+            limits = job.posterior.probe_rows, job.posterior.pointwise_mebibytes * 2**20
+            extent = Extent(num_chains, job.sampling.draws, *limits)
             yield from lower_derived(model, work.data_spec, work.shards, latents, extent)
             if is_compared(model, program.target.spec):
-                yield from lower_likelihood(model, work.data_spec, latents, num_chains * spec.sampling.draws)
+                yield from lower_likelihood(model, work.data_spec, latents, num_chains * job.sampling.draws)
 
 
 def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any]) -> str:

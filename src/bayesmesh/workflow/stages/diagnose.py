@@ -5,13 +5,13 @@ from __future__ import annotations
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import usable_cores
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 
 
-def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+def run(job: Job, ledger: Ledger, cores: int | None = None) -> str:
     """Diagnose the posterior and return a line for the log."""
-    layout = spec.layout
+    layout = job.layout
     with ledger.phase("diagnose"):
-        verdict = diagnose(layout.posterior, spec.settings("gates"), layout, num_threads=cores or usable_cores())
+        verdict = diagnose(layout.posterior, job.settings("gates"), layout, num_threads=cores or usable_cores())
     restarted = f"; {verdict.num_restarted} chains restarted from others in warmup" if verdict.num_restarted else ""
     return f"verdict {verdict.verdict}{''.join(f'; {gate.message}' for gate in verdict.missed)}{restarted}"

@@ -13,25 +13,25 @@ from bayesmesh.data.views import ReplicatedShards, WholeShards, prepared
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.workflow.components import Component, in_file_of
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 
 
-def shards_of(spec: StageSpec, model: Component) -> tuple[Shards, DataSpec]:
+def shards_of(job: Job, model: Component) -> tuple[Shards, DataSpec]:
     """Return the shards, as the model takes them, and the data spec in the experiment's dtype."""
-    (model_class, options), path = model, spec.data_layout.shards
+    (model_class, options), path = model, job.data_layout.shards
     prepare, is_whole = functools.partial(model_class.prepare, options), model_class.reads_whole(options)
-    field = spec.data.replicates
-    with in_file_of(spec):
+    field = job.data.replicates
+    with in_file_of(job):
         if field is not None:
             shards: Shards = _replicated(path, field, prepare, model_class, is_whole=is_whole)
         else:
             shards = WholeShards(path, prepare) if is_whole else prepared(path, prepare)
-    return shards, shards.spec(spec.compute.dtype)
+    return shards, shards.spec(job.compute.dtype)
 
 
-def bind(spec: StageSpec, model: Component) -> BoundModel:
+def bind(job: Job, model: Component) -> BoundModel:
     """Open the data of an experiment, and bind its model to them."""
-    (model_class, options), (shards, data_spec) = model, shards_of(spec, model)
+    (model_class, options), (shards, data_spec) = model, shards_of(job, model)
     return BoundModel(model_class(options, data_spec), data_spec, shards)
 
 

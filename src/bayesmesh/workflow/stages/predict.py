@@ -32,8 +32,8 @@ from bayesmesh.store.records.sealed import read_sealed
 from bayesmesh.store.records.seals import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.components import component_of
+from bayesmesh.workflow.jobs import Job, component_sources
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
-from bayesmesh.workflow.specs import StageSpec, component_sources
 from bayesmesh.workflow.stages.inputs import bind
 
 _log = logging.getLogger("bayesmesh")
@@ -68,31 +68,29 @@ def run(arguments: argparse.Namespace) -> int:
     if not table.exists():
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
     layout = ExperimentLayout(Path("results"), arguments.experiment)
-    spec = find_spec(layout)
-    if spec.data.source != "table":
+    job = find_spec(layout)
+    if job.data.source != "table":
         raise ConfigError(
-            f"experiment '{spec.experiment}': its source is '{spec.data.source}'", "predict needs a model of a table"
+            f"experiment '{job.experiment}': its source is '{job.data.source}'", "predict needs a model of a table"
         )
-    if spec.data.replicates is not None:
+    if job.data.replicates is not None:
         raise ConfigError(
-            f"experiment '{spec.experiment}': key 'data.replicates': its posterior is that of many datasets",
+            f"experiment '{job.experiment}': key 'data.replicates': its posterior is that of many datasets",
             "predict with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
         )
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     refuse_overwriting(table, output)
-    refuse_overwriting_data(spec, output)
+    refuse_overwriting_data(job, output)
     if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
         about = "the verdict on the chains of '%s' is fail: these predictions may be wrong. %s says why"
-        _log.warning(about, spec.experiment, layout.folder / "report.html")
-    with explaining(component_sources(spec)):
-        num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
+        _log.warning(about, job.experiment, layout.folder / "report.html")
+    with explaining(component_sources(job)):
+        num_rows = predict_table(job, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
 
 
-def predict_table(
-    spec: StageSpec, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False
-) -> int:
+def predict_table(job: Job, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False) -> int:
     """Write predictions for the rows of a table and return their number; see `run` for the errors.
 
     Args:
@@ -102,15 +100,15 @@ def predict_table(
         probability: of the intervals.
         takes_new_levels: whether groups may have levels that the experiment's table did not have.
     """
-    configure_jax(spec.compute)
+    configure_jax(job.compute)
     jax.config.update("jax_enable_x64", True)
-    check_output(spec.layout.results, spec.layout.posterior)
-    model, _, shards = bind(spec, component_of(spec, "model"))
+    check_output(job.layout.results, job.layout.posterior)
+    model, _, shards = bind(job, component_of(job, "model"))
     if model.takes_all_rows:
         raise ConfigError(f"model {type(model).__name__} takes all rows as one", "predict needs a model of single rows")
-    about = read_sealed(spec.data_layout.records / "table.json", "run the fetch stage again")
-    _, options = component_of(spec, "source")
-    posterior = open_posterior(spec.layout.posterior)
+    about = read_sealed(job.data_layout.records / "table.json", "run the fetch stage again")
+    _, options = component_of(job, "source")
+    posterior = open_posterior(job.layout.posterior)
     groups = model.grouping_columns()
     with tempfile.TemporaryDirectory() as folder:
         outcome = find_outcome(model, shards)
@@ -119,7 +117,7 @@ def predict_table(
         added = {column: len(levels) for column, levels in new.added.items()}
         for column, number in added.items():
             _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
-        predictions = Predictions(model, spec.compute.dtype, posterior, probability, added, BLOCK_CELLS)
+        predictions = Predictions(model, job.compute.dtype, posterior, probability, added, BLOCK_CELLS)
         rows = _RowMaker(new, shards, table)
         rows.check_absent(predictions, model, outcome.name)
         size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))

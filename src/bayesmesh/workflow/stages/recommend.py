@@ -174,8 +174,8 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
         ConfigError: there is no posterior, or its model cannot fold in users.
         StoreError: a result is damaged.
     """
-    spec = find_spec(layout)
-    name = spec.model.name
+    job = find_spec(layout)
+    name = job.model.name
     is_of_ratings = read_flag("model", name, "folds_in_ratings")
     if not is_of_ratings and not read_flag("model", name, "folds_in"):
         raise ConfigError(
@@ -183,7 +183,7 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
             "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
         )
     check_output(layout.results, layout.posterior)
-    data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
+    data_layout = job.model_copy(update={"results": str(layout.results)}).data_layout
     check_output(layout.results, data_layout.sharded)
-    options = options_class("model", name).model_validate(component_options("model", dict(spec.model)))
+    options = options_class("model", name).model_validate(component_options("model", dict(job.model)))
     return Opened(Shards(data_layout.shards), is_of_ratings, options)

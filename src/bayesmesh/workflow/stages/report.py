@@ -20,22 +20,22 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.records.seals import check_output, seal_other
 from bayesmesh.workflow.components import requested_analyses
 from bayesmesh.workflow.condition import Condition, condition_of
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.overhead import add_ends
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.specs import StageSpec
 
 
-def run(spec: StageSpec, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
+def run(job: Job, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
     """Write the page and return a line for the log."""
     # The index needs no figures, and importing matplotlib takes longer than writing it.
     from bayesmesh.report.page import write_page
 
-    settings, layout = spec.settings("report"), spec.layout
+    settings, layout = job.settings("report"), job.layout
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
-        title, counts = spec.settings("title"), spec.data_layout.sharded
-        project, shape = describe_project(Path.cwd()), read_image_shape(spec.data.source)
-        page = write_page(layout, spec.config, title, settings.caption, counts, settings, project, analyses, shape)
+        title, counts = job.settings("title"), job.data_layout.sharded
+        project, shape = describe_project(Path.cwd()), read_image_shape(job.data.source)
+        page = write_page(layout, job.config, title, settings.caption, counts, settings, project, analyses, shape)
     # Nearly the last line of a run, so that a failure shows here and not only on the page.
     return f"{page}, verdict {read_verdict(layout.verdict).verdict}"
 

@@ -37,17 +37,17 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.sealed import write_sealed, write_sealed_once
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import Component, in_file_of
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.inputs import shards_of
 
 _log = logging.getLogger("bayesmesh")
 
 
-def run(spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers, group: int) -> str:
+def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group: int) -> str:
     """Sample and return a line for the log. Committed draws stay, however the job ends.
 
     Args:
-        spec: specification of the stage.
+        job: specification of the stage.
         ledger: receives times and memory.
         settings: the components, and how they are sampled.
         peers: the processes of the program, which have joined: before, there is nothing to finish on a stop request.
@@ -59,28 +59,28 @@ def run(spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers
         ConfigError: a chain has no finite start.
         PeerError: another process failed.
     """
-    sampling = spec.sampling
+    sampling = job.sampling
     with Interruption(sampling.grace_seconds) as interruption, contextlib.ExitStack() as held:
-        label = f"{spec.experiment} {group_name(group)}"
+        label = f"{job.experiment} {group_name(group)}"
         # Several processes stop together, which the loop coordinates.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
-            use_cache(spec.results)
-            shards, data_spec = shards_of(spec, settings.model)
-            lengths = read_lengths(spec.layout.audit)
+            use_cache(job.results)
+            shards, data_spec = shards_of(job, settings.model)
+            lengths = read_lengths(job.layout.audit)
             sampled = shards.condensed()
-            program = make_program(settings, sampled.spec(spec.compute.dtype), lengths.slice_draws, shards.blocks)
-            warn_of_idle_gpu(program.mesh, spec.compute)
-            code, data = component_code(spec), shards.fingerprint
-            identity = ledger.identity = chain_identity(spec.config, code, data, spec.num_chains)
-            made_from = {"config": spec.config, "data": data, "draws": DRAWS}
-            if anew := explain_new_chains(spec.layout, identity, made_from):
+            program = make_program(settings, sampled.spec(job.compute.dtype), lengths.slice_draws, shards.blocks)
+            warn_of_idle_gpu(program.mesh, job.compute)
+            code, data = component_code(job), shards.fingerprint
+            identity = ledger.identity = chain_identity(job.config, code, data, job.num_chains)
+            made_from = {"config": job.config, "data": data, "draws": DRAWS}
+            if anew := explain_new_chains(job.layout, identity, made_from):
                 _log.info("%s", anew)
-            folder = process_folder(spec.layout.group(identity, group), peers.index)
+            folder = process_folder(job.layout.group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
             content = {"segment_draws": lengths.segment_draws, **made_from}
-            store, facts = _open_store(spec, folder, identity, program, content, lock)
-            store.reconcile_manifest(spec.layout.sampled(group_name(group)))
+            store, facts = _open_store(job, folder, identity, program, content, lock)
+            store.reconcile_manifest(job.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, sampling.draws))
@@ -91,28 +91,28 @@ def run(spec: StageSpec, ledger: Ledger, settings: ProgramSettings, peers: Peers
         key = GroupKey(sampling.seed, group * program.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
-        with peers.together(), in_file_of(spec):
-            _check_disk(spec, program, last)
-        rule = _stop_rule(spec, settings.model, data_spec, shards, store, spec.layout.looks(identity, group))
+        with peers.together(), in_file_of(job):
+            _check_disk(job, program, last)
+        rule = _stop_rule(job, settings.model, data_spec, shards, store, job.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, rows, store, ledger, interruption, **asked)
-        with _explaining_starts(spec, program, key, sampled):
+        with _explaining_starts(job, program, key, sampled):
             loop.run(sampling.draws if rule is None else rule.num_draws, last)
         num_draws = sampling.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
-            _write_manifest(spec, group, program, store, num_draws, None if rule is None else rule.finish(ledger))
-    return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
+            _write_manifest(job, group, program, store, num_draws, None if rule is None else rule.finish(ledger))
+    return f"{num_draws} draws of {job.num_chains} chains, identity {identity}"
 
 
 @contextlib.contextmanager
-def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards: Shards) -> Iterator[None]:
+def _explaining_starts(job: Job, program: Program, key: GroupKey, shards: Shards) -> Iterator[None]:
     """Say why no start was finite, and name the experiment's file."""
     try:
         yield
     except NoFiniteStart as failed:
-        with in_file_of(spec):
+        with in_file_of(job):
             if isinstance(program, DatasetPrograms):
                 alone = program.alone(key, failed.chains, shards.read_rows)
                 raise explain_start(*alone, lambda row: f"{training_row(row)} of its dataset") from None
@@ -122,24 +122,22 @@ def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards:
             ) from None
 
 
-def _stop_rule(
-    spec: StageSpec, model: Component, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path
-) -> Any:
+def _stop_rule(job: Job, model: Component, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
     """Return the stopping rule of `sampling.stop`, None without one."""
-    if spec.sampling.stop is None:
+    if job.sampling.stop is None:
         return None
     # The diagnostics take a while to import, and most experiments have no rule.
     from bayesmesh.workflow.stages.stop_rule import make_rule
 
     model_class, options = model
-    return make_rule(spec, model_class(options, data_spec), data_spec, shards, store, looks)
+    return make_rule(job, model_class(options, data_spec), data_spec, shards, store, looks)
 
 
-def _check_disk(spec: StageSpec, program: Program, last: Commit | None) -> None:
+def _check_disk(job: Job, program: Program, last: Commit | None) -> None:
     """Refuse draws that this group has yet to make and that the disk cannot hold; with a stopping rule, only warn."""
     done = last.num_draws if last is not None else 0
-    num_bytes = max(0, spec.sampling.draws - done) * draw_bytes(program)
-    if warning := check_disk(num_bytes, spec.layout.folder, is_certain=spec.sampling.stop is None):
+    num_bytes = max(0, job.sampling.draws - done) * draw_bytes(program)
+    if warning := check_disk(num_bytes, job.layout.folder, is_certain=job.sampling.stop is None):
         _log.warning("warning: %s", warning)
 
 
@@ -154,14 +152,14 @@ def _check_same(peers: Peers, work: list[object]) -> None:
 
 
 def _open_store(
-    spec: StageSpec, folder: Path, identity: str, program: Program, content: dict[str, Any], lock: WriterLock
+    job: Job, folder: Path, identity: str, program: Program, content: dict[str, Any], lock: WriterLock
 ) -> tuple[ChainStore, Facts]:
     """Open a process's store in this environment; return it and the facts to store with every commit.
 
     `content` is the record of the identity, unless it exists.
     """
     present = environment(program.mesh, program.target.model.packages)
-    record = spec.layout.identity_record(identity)
+    record = job.layout.identity_record(identity)
     # If the record is lost, the existing chains determine the length of segments.
     if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:
         content = {**content, "segment_draws": stored}
@@ -170,7 +168,7 @@ def _open_store(
         raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
     about = {"identity": identity, "environment": present}
     store = ChainStore(folder, shared["segment_draws"], about, lock.check)
-    policy = spec.sampling.on_changed_environment
+    policy = job.sampling.on_changed_environment
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
         _log.warning("warning: continuing in a changed environment, not bitwise reproducible: %s", difference)
@@ -224,20 +222,20 @@ def _state_time(ledger: Ledger, commits: Sequence[Commit], num_draws: int) -> No
 
 
 def _write_manifest(
-    spec: StageSpec, group: int, program: Program, store: ChainStore, num_draws: int, stop: StopRecord | None
+    job: Job, group: int, program: Program, store: ChainStore, num_draws: int, stop: StopRecord | None
 ) -> None:
     """Write the output of the rule: small, last, and without state."""
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
     content = {
         "identity": store.record["identity"],
-        "folder": str(store.folder.relative_to(spec.layout.folder)),
+        "folder": str(store.folder.relative_to(job.layout.folder)),
         "num_chains": program.num_reported,
         "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
-        "kernel": spec.config["kernel"]["name"],
+        "kernel": job.config["kernel"]["name"],
         "is_adjusted": program.kernel.is_adjusted,
         "is_population": program.kernel.are_population(program.num_chains),
-        "num_processes": spec.compute.processes,
+        "num_processes": job.compute.processes,
         "num_draws": num_draws,
         "committed_draws": commits[-1].stop,
         "segment_draws": store.segment_draws,
@@ -246,7 +244,7 @@ def _write_manifest(
         **_statistics(facts),
         "stop": stop,
     }  # fmt: skip
-    write_sealed(spec.layout.sampled(group_name(group)), content)
+    write_sealed(job.layout.sampled(group_name(group)), content)
 
 
 def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:

@@ -13,7 +13,7 @@ from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.seals import check_made_from, check_output, stamp_files, write_seal
-from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.jobs import Job
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from bayesmesh.store.chains.markers import Commit
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.posterior.axes import NamedAxes
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.checks import check_stop
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
@@ -155,20 +155,18 @@ def _pieces(store: ChainStore) -> list[tuple[int, float]]:
     return [(int(f["first_new"]) + int(f["count"]), float(f["seconds"])) for f in facts]
 
 
-def make_rule(
-    spec: StageSpec, model: Model, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path
-) -> StopRule:
+def make_rule(job: Job, model: Model, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path) -> StopRule:
     """Return the rule of a sample stage, after taking the looks that are due for committed draws.
 
     Raises:
         ConfigError: the rule names a summary that the model lacks.
     """
-    sampling = spec.sampling
+    sampling = job.sampling
     assert sampling.stop is not None, "loaded where there is a rule"
-    names = check_stop(spec, model, data_spec)
+    names = check_stop(job, model, data_spec)
     # The sampler's statistics are two numbers per draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
-    probe_rows = spec.posterior.probe_rows
+    probe_rows = job.posterior.probe_rows
     monitored = [MonitoredSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
     for orphan in path.parent.glob(f".{path.name}.*"):
         orphan.unlink()

@@ -17,7 +17,7 @@ from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.starts import start_chains
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.workflow.components import program_settings
-from bayesmesh.workflow.specs import StageSpec, make_spec
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh_reproduction.benchmarks.convergence.posterior import Posterior, quantity_names
 from bayesmesh_reproduction.benchmarks.convergence.runs import LOOKS, Round, measure
 from bayesmesh_reproduction.benchmarks.worker import timed
@@ -46,13 +46,13 @@ class Ours:
     def prepare(self, case: Mapping[str, Any]) -> dict[str, object]:
         """Compile the programs for a target."""
         self.posterior = posterior = Posterior(case["target"], "float32")
-        spec = self._spec()
-        configure_jax(spec.compute)
-        self.warmup = spec.sampling.warmup
+        job = self._spec()
+        configure_jax(job.compute)
+        self.warmup = job.sampling.warmup
         slots = max(self.warmup, *(b - a for a, b in zip((0, *LOOKS), LOOKS, strict=False) if b <= 2 * self.budget))
 
         def compile_programs() -> None:
-            self.program = make_program(program_settings(spec), posterior.spec, slice_draws=slots)
+            self.program = make_program(program_settings(job), posterior.spec, slice_draws=slots)
             self.compiled = {name: self.program.trace(name).lower().compile() for name in PROGRAMS}
 
         _, seconds = timed(compile_programs)
@@ -62,20 +62,20 @@ class Ours:
         self.known = posterior.known(quantity_names({k: v.shape for k, v in found.items()}))
         self._quantities = jax.jit(jax.vmap(jax.vmap(posterior.quantities)))
         devices = self.program.mesh.devices
-        about = {"dtype": spec.compute.dtype, "platform": devices.flat[0].platform, "devices": devices.size}
+        about = {"dtype": job.compute.dtype, "platform": devices.flat[0].platform, "devices": devices.size}
         return {"compile_s": seconds, "warmup": self.warmup, **about}
 
-    def _spec(self) -> StageSpec:
+    def _spec(self) -> Job:
         """Return the specification of `bayesmesh sample`."""
         if self.experiment:
-            return make_spec("sample", "benchmark", load_experiment(Path(self.experiment)), "results")
+            return make_job("sample", "benchmark", load_experiment(Path(self.experiment)), "results")
         config = {
             "model": {"name": self.posterior.target.model},
             "kernel": {"name": self.kernel, **self.options},
             "sampling": {"chains": self.chains, **self.settings.get("sampling", {})},
             "compute": dict(self.settings.get("compute", {})),
         }
-        return StageSpec(stage="sample", experiment="benchmark", config=config, num_chains=self.chains)
+        return Job(stage="sample", experiment="benchmark", config=config, num_chains=self.chains)
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample until convergence."""

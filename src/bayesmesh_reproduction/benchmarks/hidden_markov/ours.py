@@ -14,7 +14,7 @@ from bayesmesh.sampling.program.chain_group import PROGRAMS
 from bayesmesh.sampling.program.sizes import make_program
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.workflow.components import program_settings
-from bayesmesh.workflow.specs import StageSpec
+from bayesmesh.workflow.jobs import Job
 from bayesmesh_reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
 from bayesmesh_reproduction.benchmarks.worker import timed
 
@@ -41,7 +41,7 @@ class Ours(Sampler):
             "sampling": {"mode": "independent", "chains": self.chains, "warmup": self.warmup, "initial": initial},
             "compute": {"dtype": dtype, "row_tile": len(self.emissions)},
         }
-        self.spec = StageSpec(stage="sample", experiment="hidden_markov", config=config, num_chains=self.chains)
+        self.spec = Job(stage="sample", experiment="hidden_markov", config=config, num_chains=self.chains)
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile the programs, and run them once."""

@@ -26,7 +26,7 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior.reader import Posterior
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
+from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from bayesmesh.workflow.stages.inputs import bind
 from resealing import seal_as
 
@@ -41,18 +41,18 @@ CONFIG = {
 }  # fmt: skip
 
 
-def held_out(spec: StageSpec) -> dict[str, np.ndarray]:
+def held_out(spec: Job) -> dict[str, np.ndarray]:
     rows = Shards(spec.data_layout.shards).held_out()
     assert isinstance(rows, dict)
     return rows
 
 
 @pytest.fixture
-def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StageSpec, Dataset, dict[str, np.ndarray]]:
+def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Dataset, dict[str, np.ndarray]]:
     """An experiment `stars` whose draws are the true films, each turned by itself, and new users drawn from their prior."""
     monkeypatch.chdir(tmp_path)
     jax.config.update("jax_enable_x64", True)
-    spec: StageSpec = make_spec("assemble", "stars", experiment_class().model_validate(CONFIG), "results")
+    spec: Job = make_job("assemble", "stars", experiment_class().model_validate(CONFIG), "results")
     source_class, options = component_of(spec, "source")
     dataset = source_class(options).read(tmp_path)
     shard(dataset, DataSettings(held_out_fraction=0.5, held_out_groups="user"), spec.data_layout)
@@ -77,7 +77,7 @@ def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StageSpec, D
     return spec, dataset, draws
 
 
-Stars = tuple[StageSpec, Dataset, dict[str, np.ndarray]]
+Stars = tuple[Job, Dataset, dict[str, np.ndarray]]
 
 
 def expected(draws: dict[str, np.ndarray], user: int) -> np.ndarray:

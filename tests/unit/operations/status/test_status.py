@@ -16,7 +16,6 @@ from bayesmesh.operations import status
 from bayesmesh.operations.status import status_table, watch
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.workflow.job_files import job_of
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue, parse_queue
 from resealing import seal_as
@@ -43,7 +42,7 @@ def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
 
 def _seal(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
     """Seal results as made with the configuration."""
-    made_with = {"specification": plan.specification(stage, name).digest, "code": plan.code_of_stage(stage, name)}
+    made_with = {"specification": plan.job(stage, name).digest, "code": plan.code_of_stage(stage, name)}
     seal_as(Path(plan.results), name, stage, outputs, **made_with)
 
 
@@ -225,7 +224,7 @@ def test_a_job_in_the_queue_is_the_state(plan: Plan, monkeypatch: pytest.MonkeyP
 
 
 def test_a_job_that_failed_for_good_is_named_with_its_error(plan: Plan) -> None:
-    fetch = job_of(plan.specification("fetch", "begun"))
+    fetch = plan.job("fetch", "begun")
     fetch.log.parent.mkdir(parents=True)
     said = "10:00:00 fetch data\n10:00:01 error: data.csv, row 1: 'g' is not a number\n  remedy: correct the cell\n"
     fetch.log.write_text(f"{said}10:00:01 {NOT_AGAIN}\n")

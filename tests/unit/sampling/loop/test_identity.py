@@ -23,7 +23,7 @@ from bayesmesh.sampling.loop.identity import (
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.sealed import write_sealed
 from bayesmesh.workflow.code import component_code
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from cases import OPTIONS
 
 CONFIG = {
@@ -43,7 +43,7 @@ def identity_of(changes: dict[str, Any] | None = None, data: str = "0123", stage
         for name in parents:
             block = block.setdefault(name, {})
         block[last] = value
-    spec = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    spec = make_job(stage, "some", experiment_class().model_validate(config), "results")
     return chain_identity(spec.config, component_code(spec), data, spec.num_chains)
 
 

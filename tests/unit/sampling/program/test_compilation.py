@@ -82,8 +82,9 @@ def test_further_programs_are_compiled_with_them(compile_all: Callable[..., Any]
 
 PROGRAM = """
 import sys, jax, numpy as np
+from pathlib import Path
 from bayesmesh.sampling.program.compilation import count_misses, use_cache
-use_cache(sys.argv[1])
+use_cache(Path(sys.argv[1]))
 with count_misses() as misses:
     value = float(jax.jit(lambda x: x + 1)(np.float32(3)))
 print(value, len(misses))

@@ -19,7 +19,7 @@ from bayesmesh.sampling.program.sizes import (
     make_program,
 )
 from bayesmesh.workflow.components import program_settings
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from cases import OPTIONS
 
 
@@ -68,7 +68,7 @@ def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
 
 
 def _settings_of(stage, config):
-    return program_settings(make_spec(stage, "some", experiment_class().model_validate(config), "results"))
+    return program_settings(make_job(stage, "some", experiment_class().model_validate(config), "results"))
 
 
 def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling):

@@ -13,7 +13,7 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import UserError
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import component_of, make_analysis
-from bayesmesh.workflow.specs import StageSpec, make_spec
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh.workflow.stages import analyse
 
 CONFIG = {
@@ -23,8 +23,8 @@ CONFIG = {
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> StageSpec:
-    return make_spec("average", "small", experiment_class().model_validate(CONFIG), str(tmp_path))
+def spec(tmp_path: Path) -> Job:
+    return make_job("average", "small", experiment_class().model_validate(CONFIG), str(tmp_path))
 
 
 def writing(*names: str) -> Any:
@@ -38,9 +38,7 @@ def writing(*names: str) -> Any:
     return run
 
 
-def test_an_output_that_is_not_written_is_named(
-    spec: StageSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_is_not_written_is_named(spec: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
     with pytest.raises(UserError, match=r"predictions\.zarr: not written by the analysis 'averaging'") as caught:
         analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])

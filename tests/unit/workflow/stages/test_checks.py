@@ -21,7 +21,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.workflow.components import component_of, make_analysis
 from bayesmesh.workflow.flow import analysis_of
-from bayesmesh.workflow.specs import later_stages, make_spec
+from bayesmesh.workflow.jobs import later_stages, make_job
 from bayesmesh.workflow.stages.checks import check_later, check_reading, check_values
 
 OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}
@@ -54,7 +54,7 @@ def refusal(tmp_path: Path) -> Check:
         }
         experiment = experiment_class().model_validate(config)
         spec, *asked = [
-            make_spec(stage, "some", experiment, "results") for stage in ("compile", *later_stages(experiment))
+            make_job(stage, "some", experiment, "results") for stage in ("compile", *later_stages(experiment))
         ]
         try:
             model_class, options = component_of(spec, "model")
@@ -143,7 +143,7 @@ def test_an_index_of_a_test_row_is_within_its_array(
         "model": {"name": "own_groups:Groups"},
         "kernel": {"name": "hmc"},
     }
-    spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
+    spec = make_job("compile", "some", experiment_class().model_validate(config), "results")
     try:
         check_values(spec, component_of(spec, "model"), shards.spec(), shards, (0, 4))
         message = ""

@@ -15,10 +15,9 @@ from bayesmesh.operations.status import status_table
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.workflow.job_files import job_of
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue
-from bayesmesh.workflow.specs import make_spec
 from bayesmesh.workflow.stages import diagnose, report
 from resealing import seal_as
 
@@ -71,10 +70,10 @@ def test_chains_that_are_not_finite_are_named(
         seal_as(layout.results, name, "assemble", [layout.posterior])
         for stage in (diagnose, report):
             verb = stage.__name__.rpartition(".")[2]
-            spec = make_spec(verb, name, plan.experiments[name], plan.results, plan.experiments)
+            spec = make_job(verb, name, plan.experiments[name], plan.results, plan.experiments)
             line = stage.run(spec, Ledger(layout.ledger_part(verb), verb), *([()] if stage is report else []))
             made_with = {"specification": spec.digest, "code": plan.code_of_stage(verb, name)}
-            seal_as(layout.results, name, verb, job_of(spec).outputs, **made_with)
+            seal_as(layout.results, name, verb, spec.outputs, **made_with)
             if (name, stage) == ("bad", diagnose):
                 assert line.startswith("verdict fail; ")
                 assert said in line

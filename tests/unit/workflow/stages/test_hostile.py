@@ -15,7 +15,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.devices import check_devices
-from bayesmesh.workflow.specs import make_spec
+from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.stages.checks import check_derived, check_reading
 from hostile import CONFIGURATIONS, MODELS, Hostile
 
@@ -41,7 +41,7 @@ def check(case: Hostile, folder: Path) -> Path:
     experiment = experiment_class().model_validate({**case.settings, "model": {"name": f"{file.stem}:Mine"}})
     fields, constants = {"x": FieldSpec((2,), "float64")}, {"noise_scale": 1.0, "dimension": 2}
     data_spec = DataSpec(20, fields, constants, experiment.compute.dtype)
-    compiled, derived = (make_spec(stage, "mine", experiment, "results") for stage in ("compile", "assemble"))
+    compiled, derived = (make_job(stage, "mine", experiment, "results") for stage in ("compile", "assemble"))
     try:
         model_class, options = component_of(compiled, "model")
         latents = check_reading(compiled, (model_class, options), data_spec)

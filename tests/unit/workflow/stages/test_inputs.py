@@ -11,15 +11,15 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.sharding import shard
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import StageSpec, make_spec
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh.workflow.stages.inputs import bind
 from cases import OPTIONS
 
 
-def sharded(folder: Path, model: dict[str, Any]) -> StageSpec:
+def sharded(folder: Path, model: dict[str, Any]) -> Job:
     """Return the specification of an experiment with the simulated processes, which are sharded."""
     config = {"title": "A", "data": {"source": "hidden_markov"}, "model": model, "kernel": {"name": "hmc"}}
-    spec = make_spec("compile", "some", experiment_class().model_validate(config), str(folder))
+    spec = make_job("compile", "some", experiment_class().model_validate(config), str(folder))
     source_class, options = resolve_component("source", "hidden_markov", {})
     shard(source_class(options).read(folder), spec.data, spec.data_layout)
     return spec

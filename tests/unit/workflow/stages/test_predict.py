@@ -21,7 +21,7 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
+from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from bayesmesh.workflow.stages.predict import predict_table
 from resealing import seal_as
 
@@ -29,7 +29,7 @@ NUM_ROWS, SHAPE = 60, (2, 150)
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StageSpec]:
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
     """A function of model options and latents to an experiment that has them as its posterior."""
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(1)
@@ -43,12 +43,12 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
     }  # fmt: skip
     pd.DataFrame(table).to_csv("old.csv", index=False)
 
-    def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> StageSpec:
+    def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> Job:
         config = {
             "title": "Old", "data": {"source": "table", "files": "old.csv", **data}, "model": {"name": "glm", **model},
             "kernel": {"name": "nuts"}, "compute": {"dtype": "float64"},
         }  # fmt: skip
-        spec = make_spec("assemble", "old", experiment_class().model_validate(config), "results")
+        spec = make_job("assemble", "old", experiment_class().model_validate(config), "results")
         source_class, options = component_of(spec, "source")
         source = source_class(options)
         spec.data_layout.records.mkdir(parents=True)
@@ -62,7 +62,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
         seal_as(Path("results"), "old", "assemble", outputs, specification=spec.digest)
         # The experiment has other settings by now, which count for nothing until it runs.
         config["sampling"] = {"draws": 7}
-        for each in (make_spec("assemble", "old", experiment_class().model_validate(config), "results"), spec):
+        for each in (make_job("assemble", "old", experiment_class().model_validate(config), "results"), spec):
             write_spec(each)
         return spec
 
@@ -87,7 +87,7 @@ NORMAL = {"formula": "y ~ x + (1 | site)", "centred": ["site"]}
 
 
 def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
-    trained: Callable[..., StageSpec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     z = normal_latents()
     spec = trained(NORMAL, z, standardise=["y"])
@@ -121,7 +121,7 @@ def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
 
 
 def test_effects_of_new_levels_are_drawn_from_their_population(
-    trained: Callable[..., StageSpec], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    trained: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     z, shape = normal_latents(), (2, 1000)
     z = {name: np.zeros((*shape, *values.shape[2:])) for name, values in z.items()}
@@ -150,7 +150,7 @@ def test_effects_of_new_levels_are_drawn_from_their_population(
     pd.testing.assert_frame_equal(pd.read_csv("blocks.csv").iloc[:, :4], found.iloc[:, :4])
 
 
-def test_classes_are_predicted_with_probabilities_and_their_names(trained: Callable[..., StageSpec]) -> None:
+def test_classes_are_predicted_with_probabilities_and_their_names(trained: Callable[..., Job]) -> None:
     generator = np.random.default_rng(3)
     z = {"intercept": generator.normal(0.2, 0.3, SHAPE), "coefficients": generator.normal(0.5, 0.1, (*SHAPE, 1))}
     spec = trained({"formula": "alive ~ x", "family": "bernoulli"}, z)
@@ -168,7 +168,7 @@ def test_classes_are_predicted_with_probabilities_and_their_names(trained: Calla
 
 
 def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
-    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+    trained: Callable[..., Job], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = trained(NORMAL, normal_latents())
     good = pd.DataFrame({"site": ["bonn", "köln", "aachen"], "x": [1.0, 2.0, 3.0]})
@@ -201,7 +201,7 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
         assert "data" not in caught.value.remedy
     assert not Path("out.csv").exists()
     good.to_csv("new.csv", index=False)
-    many = make_spec("assemble", "many", experiment_class().model_validate({**CONFIG, "title": "Many"}), "results")
+    many = make_job("assemble", "many", experiment_class().model_validate({**CONFIG, "title": "Many"}), "results")
     write_spec(many)
     open_group(many.layout.posterior, "w")
     seal_as(Path("results"), "many", "assemble", [many.layout.posterior], specification=many.digest)
@@ -220,7 +220,7 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
 
 
 def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
-    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+    trained: Callable[..., Job], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = trained(NORMAL, normal_latents())
     old = Path("old.csv").read_bytes()

@@ -20,7 +20,7 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.specs import StageSpec, make_spec, write_spec
+from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from resealing import seal_as
 
 NUM_USERS, NUM_FILMS, WIDTH, DRAWS = 30, 25, 2, (2, 60)
@@ -37,7 +37,7 @@ CONFIG = {
 def latents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """An experiment `club` whose posterior lies around the truth; the draws."""
     monkeypatch.chdir(tmp_path)
-    spec: StageSpec = make_spec("assemble", "club", experiment_class().model_validate(CONFIG), "results")
+    spec: Job = make_job("assemble", "club", experiment_class().model_validate(CONFIG), "results")
     source_class, options = component_of(spec, "source")
     dataset = source_class(options).read(tmp_path)
     shard(dataset, DataSettings(held_out_fraction=0.25), spec.data_layout)

@@ -14,22 +14,20 @@ from bayesmesh.kernels.base import Statistic
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.workflow.specs import StageSpec, make_spec
+from bayesmesh.workflow.jobs import Job, make_job
 from bayesmesh.workflow.stages.sample import _state_time, _write_manifest
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> StageSpec:
+def spec(tmp_path: Path) -> Job:
     config = {
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"},
         "sampling": {"draws": 6},
     }  # fmt: skip
-    return make_spec("sample", "some", experiment_class().model_validate(config), str(tmp_path))
+    return make_job("sample", "some", experiment_class().model_validate(config), str(tmp_path))
 
 
-def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home(
-    tmp_path: Path, spec: StageSpec
-) -> None:
+def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home(tmp_path: Path, spec: Job) -> None:
     layout = ExperimentLayout(tmp_path, "some")
     store = ChainStore(layout.group("0123456789abcdef", 0), 4, {"identity": "0123456789abcdef", "environment": {}})
     for start, changed in ((0, []), (2, ["kind: cpu then, H200 now"]), (4, [])):

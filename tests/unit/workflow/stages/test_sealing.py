@@ -9,14 +9,26 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.records.seals import read_seal
-from bayesmesh.workflow.job_files import Job
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.sealing import sealed
 
 
+class _Job(Job):
+    reads: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        return tuple(self.layout.folder / f"{each}.csv" for each in self.reads)
+
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        return (self.layout.folder / f"{self.stage}.csv",)
+
+
 def _job(results: Path, name: str, inputs: tuple[str, ...] = ()) -> Job:
-    output = results / "toy" / f"{name}.csv"
-    output.parent.mkdir(exist_ok=True)
-    return Job(name, "toy", results, tuple(results / "toy" / f"{each}.csv" for each in inputs), (output,), output)
+    job = _Job(stage=name, experiment="toy", results=results, config={}, reads=inputs)
+    job.layout.folder.mkdir(exist_ok=True)
+    return job
 
 
 def _run(job: Job, text: str, code: str = "c") -> None:

@@ -1,4 +1,4 @@
-"""Define the specification of a job: its stage, and the part of the configuration that the stage reads."""
+"""Define a job: its stage, the part of the configuration that the stage reads, and the files that it reads and writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,14 @@ from bayesmesh.config.experiment import (
     requested,
 )
 from bayesmesh.config.loading import experiment_file
-from bayesmesh.config.registry import component_files, options_class
+from bayesmesh.config.registry import component_files
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import read_bytes, write_text
-from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
 from bayesmesh.store.records.files import InputFiles
 from bayesmesh.store.records.sealed import is_altered
+from bayesmesh.store.records.seals import seal_file
 from bayesmesh.workflow.flow import (
     ARITHMETIC,
     DOES_NOT_TRIGGER,
@@ -51,22 +52,40 @@ from bayesmesh.workflow.flow import (
     stage_word,
 )
 
+ASIDE = ".aside"
+"""What is added to the name of a record that is set aside, see `bayesmesh.workflow.reruns`."""
 
-class StageSpec(Settings):
-    """Specification of one job of a stage; fixed when the workflow is parsed, and written beside the results."""
+
+class Job(Settings):
+    """One job of a stage: its settings, fixed when the workflow is parsed, and the files that it reads and writes.
+
+    Its fields are its specification, which is written beside the results and which the job's process reads back; the stages
+    ``comparison`` and ``index``, of pages of several experiments, have files only.
+    """
 
     stage: str = Field(description="Name of the stage.")
     experiment: Name = Field(description="Name of the experiment.")
-    results: str = Field("results", description="Folder of results.")
+    results: Path = Field(Path("results"), description="Folder of results.")
     config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
     num_chains: int = Field(0, ge=0, description="Chains of one program, if the stage runs one.")
     others: dict[Name, dict[str, Any]] = Field(
         {}, description="Other experiments that an analysis reads, with the relevant part of each."
     )
+    group: str = Field("", exclude=True, description="Chain group of the job; the groups share one specification.")
 
-    def of(self, other: str) -> StageSpec:
-        """Return the specification for one of the `others`."""
-        return StageSpec(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
+    def of(self, other: str) -> Job:
+        """Return the same for one of the `others`."""
+        return Job(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
+
+    def of_group(self, group: str) -> Job:
+        """Return the job of one chain group; this one for an empty name."""
+        return Job.model_validate({**self.model_dump(), "group": group}) if group else self
+
+    def of_groups(self) -> list[Job]:
+        """Return the jobs of all chain groups; of a stage other than `sample`, this job."""
+        if self.stage != "sample":
+            return [self]
+        return [self.of_group(group_name(number)) for number in range(self.config["sampling"]["chain_groups"])]
 
     @functools.cached_property
     def parts(self) -> Settings:
@@ -138,29 +157,109 @@ class StageSpec(Settings):
     @functools.cached_property
     def layout(self) -> ExperimentLayout:
         """Files of the experiment."""
-        return ExperimentLayout(Path(self.results), self.experiment)
+        return ExperimentLayout(self.results, self.experiment)
 
     @functools.cached_property
     def data_layout(self) -> DataLayout:
         """Files of the dataset; `fetch` has no split."""
         data = self.config["data"]
         split = split_name(data) if "held_out_fraction" in data else ""
-        return DataLayout(Path(self.results), dataset_name(data), split)
+        return DataLayout(self.results, dataset_name(data), split)
+
+    @property
+    def name(self) -> str:
+        """Name of the job among those of its owner, such as ``diagnose`` or ``sample-group-000``."""
+        return f"{self.stage}-{self.group}" if self.group else self.word
+
+    @functools.cached_property
+    def owner(self) -> str:
+        """Folder of the job's record: the experiment, the sweep, or the dataset and its split; empty for the index."""
+        if self.stage in ("fetch", "shard"):
+            return self.declared.parent.relative_to(self.results).as_posix()
+        return "" if self.stage == "index" else self.experiment
+
+    @functools.cached_property
+    def outputs(self) -> tuple[Path, ...]:
+        """Files and folders that it writes, beginning with the one by which Snakemake knows the job."""
+        match self.stage:
+            case "fetch" | "shard":
+                return data_outputs(self.data_layout)[self.stage]
+            case "index":
+                return (self.results / "index.html",)
+            case "comparison":
+                sweep = SweepLayout(self.results, self.experiment)
+                return sweep.table, sweep.page
+        analysis = analysis_of(self.stage)
+        return experiment_outputs(self.layout, [self.group], [analysis] if analysis else [])[self.name]
+
+    @property
+    def declared(self) -> Path:
+        """The output by which Snakemake knows the job."""
+        return self.outputs[0]
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Path, ...]:
+        """Results of other jobs that it reads."""
+        if (analysis := analysis_of(self.stage)) is not None:
+            jobs = (self, *map(self.of, self.others))
+            return tuple(file for each in jobs for file in read_by_analysis(each, analysis))
+        match self.stage:
+            case "fetch" | "index" | "comparison":
+                return ()
+            case "diagnose":
+                return (self.layout.posterior,)
+            case "shard":
+                return (self.data_layout.fetched,)
+            case "compile":
+                return (self.data_layout.sharded,)
+            case "sample":
+                return (self.data_layout.sharded, self.layout.audit)
+        sharded, layout = self.data_layout.sharded, self.layout
+        manifests = tuple(layout.sampled(group_name(g)) for g in range(self.sampling.chain_groups))
+        if self.stage == "assemble":
+            return (*manifests, sharded)
+        tables = (file for each in self.analyses for file in each.files(layout.folder).values())
+        return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *tables)
+
+    @functools.cached_property
+    def files(self) -> InputFiles:
+        """Files of the user that it reads."""
+        return self.input_files() if self.stage == "fetch" else InputFiles({})
+
+    @functools.cached_property
+    def seal(self) -> Path:
+        """The record of the job's last run."""
+        return seal_file(self.results, self.owner, self.name)
+
+    @property
+    def aside(self) -> Path:
+        """The same while the job is to run again."""
+        return self.seal.with_name(f"{self.seal.name}{ASIDE}")
+
+    @property
+    def log(self) -> Path:
+        """The output of its last attempt."""
+        return self.results / self.owner / "logs" / f"{self.name}.log"
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether it extends chains, which have locks and markers of their own."""
+        return self.stage == "sample"
+
+    @property
+    def lock(self) -> Path:
+        """The lock that the job holds while it runs."""
+        return self.seal.with_name(f".{self.name}.lock")
 
     def input_files(self) -> InputFiles:
         """Return the files that the source declares that it reads: those of its options, and those of the mirror."""
         source = self.data.source
-        given = component_options("source", dict(self.data))
         if ":" in source:
-            found = {
-                key: (v,) if isinstance(v, str) else tuple(v)
-                for key, v in read_file_options(source, given).items()
-                if v
-            }
+            given = read_file_options(source, component_options("source", dict(self.data)))
+            named = {key: (v,) if isinstance(v, str) else tuple(v) for key, v in given.items() if v}
         else:
-            found = file_options(options_class("source", source).model_validate(given))
-        patterns = {f"data.{key}": value for key, value in found.items()}
-        return InputFiles(patterns, read_mirror_files(source))
+            named = file_options(self.data)
+        return InputFiles({f"data.{key}": value for key, value in named.items()}, read_mirror_files(source))
 
     @property
     def digest(self) -> str:
@@ -187,6 +286,35 @@ def _class_of(keys: tuple[str, ...]) -> type[Settings]:
     )  # type: ignore[call-overload]  # fields by computed names
 
 
+def data_outputs(data: DataLayout) -> dict[str, tuple[Path, ...]]:
+    """Return job -> files and folders that it writes, beginning with the one by which Snakemake knows the job."""
+    return {
+        "fetch": (data.fetched, data.records),
+        "shard": (data.sharded, data.shards, data.shards.with_suffix(".sha256")),
+    }
+
+
+def experiment_outputs(
+    layout: ExperimentLayout, groups: Iterable[str] = (), analyses: Iterable[AnalysisDeclaration] = ()
+) -> dict[str, tuple[Path, ...]]:
+    """Return the same for an experiment with these chain groups and analyses."""
+    return {
+        "compile": (layout.audit,),
+        **{f"sample-{group}": (layout.sampled(group),) for group in groups},
+        "assemble": (layout.posterior_hashes, layout.posterior),
+        "diagnose": (layout.summary, layout.verdict, layout.verdicts, layout.efficiency),
+        **{each.verb: tuple(each.files(layout.folder).values()) for each in analyses},
+        "report": (layout.page, layout.ledger),
+    }
+
+
+def read_by_analysis(job: Job, analysis: AnalysisDeclaration) -> list[Path]:
+    """Return the files of an experiment that an analysis reads by `Analysis.reads`; of a refit, also the verdict."""
+    is_refit = bool(job.config.get("data", {}).get("left_out"))
+    words = list(dict.fromkeys([*analysis.reads, *(["verdict"] if is_refit else [])]))
+    return job.layout.read_by(words, job.data_layout if "data" in words else None)
+
+
 def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     """Return the part of an experiment that a stage reads, as plain JSON values."""
     read: dict[str, Any] = dict.fromkeys(reads(stage), True) | READS_ONLY.get(stage, {})
@@ -202,13 +330,13 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     return experiment.model_dump(mode="json", include=read, exclude=LEAVES_OUT.get(stage))
 
 
-def make_spec(
+def make_job(
     stage: str,
     name: str,
     experiment: ExperimentBase,
-    results: str,
+    results: Path | str,
     experiments: Mapping[str, ExperimentBase] | None = None,
-) -> StageSpec:
+) -> Job:
     """Return the specification of a job of a stage.
 
     Args:
@@ -225,15 +353,15 @@ def make_spec(
         for other in (experiment.named_experiments(analysis.name) if analysis else ())
     }
     config, owner = stage_config(stage, experiment), "data" if stage in ("fetch", "shard") else name
-    return StageSpec(
-        stage=stage, experiment=owner, results=results, config=config, num_chains=num_chains, others=others
+    return Job(
+        stage=stage, experiment=owner, results=Path(results), config=config, num_chains=num_chains, others=others
     )
 
 
-def triggering(spec: StageSpec) -> dict[str, Any]:
+def triggering(job: Job) -> dict[str, Any]:
     """Return the content of a specification without the keys that do not make the stage run again."""
-    content: dict[str, Any] = json.loads(spec.canonical())
-    for key in DOES_NOT_TRIGGER.get(spec.stage, ()):
+    content: dict[str, Any] = json.loads(job.canonical())
+    for key in DOES_NOT_TRIGGER.get(job.stage, ()):
         block, name = key.split(".")
         content["config"].get(block, {}).pop(name, None)
     return content
@@ -248,10 +376,10 @@ def later_stages(experiment: ExperimentBase) -> list[str]:
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
 
-def component_sources(spec: StageSpec) -> list[Path]:
+def component_sources(job: Job) -> list[Path]:
     """Return the source files of the components that a specification names, also for other experiments."""
     files = []
-    for config in (spec.config, *spec.others.values()):
+    for config in (job.config, *job.others.values()):
         for kind, key in KEYS.items():
             files += component_files(kind, config[key]) if key in config else []
         for path in (declared(name).path for name in requested(config)):
@@ -289,23 +417,23 @@ def split_name(data: Mapping[str, object]) -> str:
     return f"held-out-{_digest([fraction, data['split_seed']])}"
 
 
-def spec_file(spec: StageSpec) -> tuple[Path, str]:
+def spec_file(job: Job) -> tuple[Path, str]:
     """Return the file of a specification, whose name holds a digest of its text, and the text."""
-    layout, text = spec.layout, spec.canonical() + "\n"
-    if spec.stage in ("fetch", "shard"):
-        layout = ExperimentLayout(Path(spec.results) / "data", dataset_name(spec.config["data"]))
-    return layout.spec(f"{spec.word}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"), text
+    layout, text = job.layout, job.canonical() + "\n"
+    if job.stage in ("fetch", "shard"):
+        layout = ExperimentLayout(job.results / "data", dataset_name(job.config["data"]))
+    return layout.spec(f"{job.word}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"), text
 
 
-def write_spec(spec: StageSpec) -> Path:
+def write_spec(job: Job) -> Path:
     """Write the file of a specification, unless it is there unaltered, and return it."""
-    path, text = spec_file(spec)
+    path, text = spec_file(job)
     if not (path.is_file() and path.read_bytes() == text.encode()):
         write_text(path, text)
     return path
 
 
-def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
+def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Job:
     """Read a spec from JSON text or from the file that the text names, and resolve its settings.
 
     Args:
@@ -330,17 +458,17 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
                 " elsewhere",
             )
     try:
-        spec = StageSpec.model_validate_json(content)
+        job = Job.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
         raise ConfigError(f"{option} {origin}: is not a stage specification: {where}{first['msg']}") from error
-    is_any_analysis = OWN_VERB in expected_stages and analysis_of(spec.stage) is not None
-    if spec.stage not in expected_stages and not is_any_analysis:
+    is_any_analysis = OWN_VERB in expected_stages and analysis_of(job.stage) is not None
+    if job.stage not in expected_stages and not is_any_analysis:
         raise ConfigError(
-            f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
+            f"{option} {origin}: is a specification of '{job.stage}', not of '{' or '.join(expected_stages)}'"
         )
-    for key in reads(spec.stage):
-        if key in spec.config or spec.stage != "report" or key not in (OWN_KEY, *LATER.values()):
-            spec.settings(key)
-    return spec
+    for key in reads(job.stage):
+        if key in job.config or job.stage != "report" or key not in (OWN_KEY, *LATER.values()):
+            job.settings(key)
+    return job

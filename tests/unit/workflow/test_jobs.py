@@ -13,11 +13,11 @@ from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.flow import DOES_NOT_TRIGGER, LATER, STAGES, components, reads
-from bayesmesh.workflow.specs import (
-    StageSpec,
+from bayesmesh.workflow.jobs import (
+    Job,
     component_sources,
     dataset_name,
-    make_spec,
+    make_job,
     parse_spec,
     split_name,
     stage_config,
@@ -64,7 +64,7 @@ def test_there_is_a_module_for_every_stage() -> None:
     ],
 )
 def test_exceptions_are_explained_in_the_files_of_the_components(stage: str, ends: set[str]) -> None:
-    files = {"/".join(file.parts[-2:]) for file in component_sources(make_spec(stage, "x", _load(), "results"))}
+    files = {"/".join(file.parts[-2:]) for file in component_sources(make_job(stage, "x", _load(), "results"))}
     assert ends <= files
     assert bool(ends) == bool(files)
 
@@ -145,7 +145,7 @@ def test_a_changed_key_changes_the_specs_of_the_stages_that_read_it(key: str, va
     block[last] = value
     before, after = _load(), _load(changed)
     differ = {
-        s for s in STAGES if make_spec(s, "x", before, "r").canonical() != make_spec(s, "x", after, "r").canonical()
+        s for s in STAGES if make_job(s, "x", before, "r").canonical() != make_job(s, "x", after, "r").canonical()
     }
     assert differ == stages
 
@@ -154,7 +154,7 @@ def test_the_page_is_told_of_the_analyses_that_are_asked_for_and_of_no_others() 
     asked = set(stage_config("report", _load()))
     assert asked - set(stage_config("report", _load({**EXPERIMENT, "averaging": None}))) == {"averaging"}
     assert asked == set(reads("report")) - {"analyses"}
-    told = make_spec("report", "x", _load({**EXPERIMENT, "averaging": None}), "r")
+    told = make_job("report", "x", _load({**EXPERIMENT, "averaging": None}), "r")
     assert parse_spec(told.canonical(), "report") == told
     with pytest.raises(ConfigError, match=r"key 'config\.gates' is missing"):
         parse_spec(told.canonical().replace('"gates"', '"recommendation"'), "report")
@@ -162,44 +162,44 @@ def test_the_page_is_told_of_the_analyses_that_are_asked_for_and_of_no_others() 
 
 def test_what_a_rule_for_stopping_judges_are_the_summaries_of_the_posterior() -> None:
     stopped = {**EXPERIMENT, "sampling": {"stop": {"min_ess_bulk": 9.0}}, "posterior": {"probe_rows": 7}}
-    spec = make_spec("sample", "x", _load(stopped), "r")
+    spec = make_job("sample", "x", _load(stopped), "r")
     assert spec.settings("posterior").probe_rows == 7
     assert set(spec.config) == {*reads("sample"), "posterior"}
-    assert make_spec("sample", "x", _load({**stopped, "sampling": {}}), "r") == make_spec("sample", "x", _load(), "r")
+    assert make_job("sample", "x", _load({**stopped, "sampling": {}}), "r") == make_job("sample", "x", _load(), "r")
 
 
 def test_a_default_that_is_written_out_changes_nothing() -> None:
     written = {**EXPERIMENT, "sampling": {"chains": 4}, "gates": {"r_hat": {"limit": 1.01, "severity": "fail"}}}
     for stage in STAGES:
-        assert make_spec(stage, "x", _load(), "r") == make_spec(stage, "x", _load(written), "r")
+        assert make_job(stage, "x", _load(), "r") == make_job(stage, "x", _load(written), "r")
 
 
 def test_a_spec_gives_back_validated_settings() -> None:
-    spec = parse_spec(make_spec("recommend", "x", _load(), "r").canonical(), "recommend")
+    spec = parse_spec(make_job("recommend", "x", _load(), "r").canonical(), "recommend")
     assert spec.settings("recommendation").users == (1, 2)
     assert spec.settings("compute").mesh == "auto"
     assert spec.settings("data").held_out_fraction == 0.2
-    assert make_spec("sample", "x", _load(), "r").num_chains == 4
+    assert make_job("sample", "x", _load(), "r").num_chains == 4
 
 
 def test_settings_are_resolved_once_and_typed() -> None:
-    spec = parse_spec(make_spec("sample", "x", _load(), "r").canonical(), "sample")
+    spec = parse_spec(make_job("sample", "x", _load(), "r").canonical(), "sample")
     assert spec.sampling is spec.sampling
     assert (spec.data.source, spec.model.name, spec.kernel.name) == ("films", "matrix_factorization", "hmc")
     kernel_class, options = component_of(spec, "kernel")
     assert kernel_class.__name__ == "Hmc"
     assert "name" not in type(options).model_fields
-    assert spec == make_spec("sample", "x", _load(), "r")
+    assert spec == make_job("sample", "x", _load(), "r")
 
 
 def test_the_canonical_form_is_one_line_with_sorted_keys() -> None:
-    text = make_spec("report", "x", _load(), "r").canonical()
+    text = make_job("report", "x", _load(), "r").canonical()
     assert "\n" not in text
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
 
 
 def test_a_spec_is_read_from_a_file_too(tmp_path: Path) -> None:
-    spec = make_spec("diagnose", "x", _load(), "r")
+    spec = make_job("diagnose", "x", _load(), "r")
     path = tmp_path / "spec.json"
     path.write_text(spec.canonical() + "\n")
     assert parse_spec(str(path), "diagnose") == spec
@@ -242,11 +242,11 @@ def test_names_of_data_are_stable() -> None:
 
 
 def test_a_spec_forbids_unknown_keys() -> None:
-    assert StageSpec.model_config["extra"] == "forbid"
+    assert Job.model_config["extra"] == "forbid"
 
 
 def test_a_spec_written_by_hand_is_checked_where_it_is_read() -> None:
-    spec = StageSpec(stage="diagnose", experiment="x", config={"gates": {"rhat": 1}})
+    spec = Job(stage="diagnose", experiment="x", config={"gates": {"rhat": 1}})
     with pytest.raises(ConfigError, match=r"key 'config\.gates\.rhat'"):
         spec.settings("gates")
     with pytest.raises(ConfigError, match=r"key 'config\.compute' is missing"):
@@ -277,7 +277,7 @@ def test_a_spec_written_by_hand_is_refused_before_its_job_begins(config: dict[st
 )
 def test_a_spec_names_the_component_that_is_wrong(block: object, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        StageSpec(stage="sample", experiment="x", config={"model": block}).settings("model")
+        Job(stage="sample", experiment="x", config={"model": block}).settings("model")
     assert f"specification of 'sample': {said}" in caught.value.message
     assert "for example\n    model:\n      name: " in caught.value.remedy
 
@@ -297,15 +297,15 @@ def test_settings_that_change_no_result_of_a_stage_do_not_trigger_it(key: str) -
     before, after = (_load({**EXPERIMENT, "sampling": s}) for s in ({}, {key: CHANGES[key]}))
     # The page shows all settings.
     stages = set(STAGES) - {"report"}
-    specs = {stage: [make_spec(stage, "a", each, "results") for each in (before, after)] for stage in stages}
+    specs = {stage: [make_job(stage, "a", each, "results") for each in (before, after)] for stage in stages}
     assert {stage for stage, (old, new) in specs.items() if triggering(old) != triggering(new)} == TRIGGERED[key]
     assert {stage for stage, (old, new) in specs.items() if old.digest != new.digest} == TRIGGERED[key]
 
 
 def test_further_groups_of_chains_do_not_sample_the_others_again() -> None:
-    def spec(stage: str, chains: int, groups: int) -> StageSpec:
+    def spec(stage: str, chains: int, groups: int) -> Job:
         sampling = {"mode": "independent", "chains": chains, "chain_groups": groups}
-        return make_spec(stage, "a", _load({**EXPERIMENT, "sampling": sampling}), "results")
+        return make_job(stage, "a", _load({**EXPERIMENT, "sampling": sampling}), "results")
 
     for stage in ("compile", "sample"):
         assert spec(stage, 4, 2).digest == spec(stage, 8, 4).digest
@@ -315,7 +315,7 @@ def test_further_groups_of_chains_do_not_sample_the_others_again() -> None:
 
 def test_what_does_not_trigger_a_stage_is_read_by_it() -> None:
     for stage, keys in DOES_NOT_TRIGGER.items():
-        config = make_spec(stage, "a", _load(), "results").config
+        config = make_job(stage, "a", _load(), "results").config
         for key in keys:
             block, name = key.split(".")
             assert name in config[block]
