@@ -19,7 +19,7 @@ from markupsafe import Markup
 from bayesmesh.analyses.base import Analysis
 from bayesmesh.analyses.figures.sections import KeyNumber, Section
 from bayesmesh.config.declarations import AnalysisDeclaration
-from bayesmesh.errors import UserError
+from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.store.layout import ExperimentLayout
 
 _log = logging.getLogger("bayesmesh")
@@ -85,11 +85,11 @@ def _show[T](
         shown = getattr(make(), method)(declaration.files(layout.folder))
         if shown is not None and not isinstance(shown, kind):
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
-    except UserError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; the other sections do not depend on it
+    except Exception as error:
+        if isinstance(error, UserError) and not (declaration.is_own and isinstance(error, ConfigError)):
+            raise
         place = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+        problem = f"{type(error).__name__}: {error.message if isinstance(error, UserError) else error} ({Path(place.filename).name}, line {place.lineno})"
         remedy = f"correct {declaration.section_file}; a change of it writes the page again"
         message = "error: the %s of analysis '%s' of %s failed: %s\n  remedy: %s"
         _log.error(message, method, declaration.name, layout.experiment, problem, remedy)

@@ -16,6 +16,7 @@ from bayesmesh.config.experiment import component_options, requested
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.registry import load_component, options_class, resolve_component
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.flow import KEYS, analysis_of
 from bayesmesh.workflow.jobs import Job
@@ -34,14 +35,24 @@ def component_of(job: Job, kind: str) -> Component:
     Raises:
         ConfigError: it does not exist, or its options are invalid; the message names the file and the key.
     """
-    block = job.settings(KEYS[kind])
-    name = block.source if kind == "source" else block.name
+    name, given = _named(job, kind)
     try:
         with in_file_of(job, key_of_model(job)) if kind == "model" else contextlib.nullcontext():
-            return resolve_component(kind, name, component_options(kind, dict(block)))
+            return resolve_component(kind, name, given)
     except ValidationError as error:
         key = "data.options" if kind == "source" else f"{kind}.options"
         raise explain(job.file, error, options_class(kind, name), under=key) from error
+
+
+def options_of(job: Job, kind: str) -> Settings:
+    """Return the options of a component, without its class: none of bayesmesh is imported for them."""
+    name, given = _named(job, kind)
+    return options_class(kind, name).model_validate(given)
+
+
+def _named(job: Job, kind: str) -> tuple[str, dict[str, object]]:
+    block = job.settings(KEYS[kind])
+    return block.source if kind == "source" else block.name, component_options(kind, dict(block))
 
 
 def program_settings(job: Job) -> ProgramSettings:
@@ -98,15 +109,8 @@ def requested_analyses(
         asked: name of each requested analysis -> its settings.
         file: file of the experiment, for messages.
     """
-
-    def make(declaration: AnalysisDeclaration, given: object) -> Analysis:
-        try:
-            return _make(declaration, given, file)
-        except ConfigError as error:
-            # Only the section of a user's own analysis fails with it.
-            raise ImportError(error.message) if declaration.is_own else error from error
-
-    return [(each, functools.partial(make, each, given)) for name, given in asked.items() for each in [declared(name)]]
+    each = [(declared(name), given) for name, given in asked.items()]
+    return [(declaration, functools.partial(_make, declaration, given, file)) for declaration, given in each]
 
 
 def make_checks() -> dict[str, Analysis]:

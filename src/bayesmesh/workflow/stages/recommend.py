@@ -29,8 +29,6 @@ from bayesmesh.analyses.recommendation.film_lists import (
 )
 from bayesmesh.analyses.recommendation.named_films import find_films, read_watched
 from bayesmesh.config.declarations import read_flag
-from bayesmesh.config.experiment import component_options
-from bayesmesh.config.registry import options_class
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
@@ -38,6 +36,7 @@ from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
 from bayesmesh.store.records.seals import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
+from bayesmesh.workflow.components import options_of
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
 
 _KEY = "recommendation"
@@ -183,7 +182,5 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
             "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
         )
     check_output(layout.results, layout.posterior)
-    data_layout = job.model_copy(update={"results": str(layout.results)}).data_layout
-    check_output(layout.results, data_layout.sharded)
-    options = options_class("model", name).model_validate(component_options("model", dict(job.model)))
-    return Opened(Shards(data_layout.shards), is_of_ratings, options)
+    check_output(layout.results, job.data_layout.sharded)
+    return Opened(Shards(job.data_layout.shards), is_of_ratings, options_of(job, "model"))
