@@ -93,6 +93,9 @@ def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list
     if path.is_relative_to(folder / "ledger"):
         # The job that runs again states its time, and a sampling job that of the draws that it finds.
         return [path, *(job.seal for job in ours if job.name == path.stem)]
+    if path.parent == folder / "specs":
+        # The job that runs again writes its own, which may be another if a caption or a title has changed.
+        return [path, *(job.seal for job in ours if job.word == path.stem.rpartition("-")[0])]
     if chains in path.parents and path.parent != chains and path.name != "identity.json":
         return _chains_to_move(chains / path.relative_to(chains).parts[0], path)
     for job in ours:

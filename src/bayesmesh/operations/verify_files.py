@@ -201,6 +201,10 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
                 yield f"{path}: has been altered: its name holds the digest of another content"
         except OSError as error:
             yield f"{path}: cannot be read: {error.strerror}"
+    # By their names in the folder: a file system may take letters of either case for the same.
+    names = {path.name for path in (folder / "specs").glob("*")}
+    for seal in (seal for seal in seals if seal.settings and seal.settings not in names):
+        yield f"{folder / 'specs' / seal.settings}: is missing, though {seal.job} has run with these settings"
     ledgers = folder / "ledger"
     there = sorted(ledgers.glob("[!.]*.jsonl"))
     for path in there:

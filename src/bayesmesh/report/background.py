@@ -12,8 +12,6 @@ from typing import Any
 import yaml
 
 from bayesmesh.analyses.figures import formats
-from bayesmesh.errors import StoreError
-from bayesmesh.files import read_bytes, read_json
 from bayesmesh.report.times import (
     AROUND,
     BESIDE,
@@ -26,8 +24,7 @@ from bayesmesh.report.times import (
     sampling_seconds,
     work_seconds,
 )
-from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.sealed import is_altered, read_sealed
+from bayesmesh.store.records.sealed import read_sealed
 
 MAX_JOBS = 24
 
@@ -120,20 +117,6 @@ def read_facts(path: Path | None) -> list[Fact]:
         StoreError: the file is damaged.
     """
     return list_facts(read_sealed(path)) if path is not None and path.exists() else []
-
-
-def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
-    """Return the stored specifications of the stages, as the stem of the file name and indented JSON.
-
-    Raises:
-        StoreError: a file is damaged or altered.
-    """
-    found = sorted(layout.spec("any").parent.glob("*.json"))
-    contents = {path: read_json(path) for path in found}
-    for path in found:
-        if is_altered(path, read_bytes(path)):
-            raise StoreError(f"{path}: has been altered, as its name tells", "run snakemake, which writes it again")
-    return [(path.stem, json.dumps(value, indent=2, ensure_ascii=False)) for path, value in contents.items()]
 
 
 def dump_settings(config: Mapping[str, object]) -> str:

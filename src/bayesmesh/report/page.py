@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.files import write_text
 from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
-from bayesmesh.report.background import build_timing, dump_settings, list_facts, read_facts, read_specs, tabulate_facts
+from bayesmesh.report.background import build_timing, dump_settings, list_facts, read_facts, tabulate_facts
 from bayesmesh.report.convergence import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.draws import DrawReader
@@ -154,7 +154,6 @@ def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dic
     """Return the specifications of the jobs, and the origin of the draws as recorded in the posterior."""
     attributes = reader.attributes if reader else {}
     return {
-        "specs": read_specs(layout),
         "origin": list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
         "identity": str(attributes.get("identity", "")),
     }

@@ -46,6 +46,7 @@ class Seal(pydantic.BaseModel):
     Attributes:
         job: name of the job, unique among those of its owner.
         specification: digest of the settings that the job read.
+        settings: name of the file with all of them; empty for a job without specification.
         code: the code that it ran; empty for a job started by hand without it.
         inputs: file or folder, relative to the results -> digest of its content.
         outputs: file, relative to the results -> its stamp.
@@ -60,6 +61,7 @@ class Seal(pydantic.BaseModel):
 
     job: str
     specification: str
+    settings: str = ""
     code: str
     inputs: dict[str, str]
     outputs: dict[str, Stamp]

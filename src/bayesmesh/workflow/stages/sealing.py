@@ -13,7 +13,7 @@ from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.seals import check_made_from, check_output, stamp_files, write_seal
-from bayesmesh.workflow.jobs import Job
+from bayesmesh.workflow.jobs import Job, write_spec
 
 
 @contextlib.contextmanager
@@ -48,7 +48,8 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[None]:
         if lock is not None:
             lock.check()
         made_from = {
-            "job": job.name, "specification": specification, "code": code, "inputs": inputs, "files": files,
+            "job": job.name, "specification": specification, "settings": write_spec(job).name, "code": code,
+            "inputs": inputs, "files": files,
         }  # fmt: skip
         kept = _kept(job)
         write_seal(job.seal, job.results, job.outputs, made_from, kept, _known(job, kept))
