@@ -54,19 +54,26 @@ def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
     """
     if not workflow.is_main_process:
         return
-    is_run = runs_jobs(sys.argv[1:])
-    for job, specification, code in jobs:
-        if is_run:
+    is_run, jobs = runs_jobs(sys.argv[1:]), list(jobs)
+    if is_run:
+        for each in jobs:
             # A killed run may have left it.
-            _put_back(job)
-        why = why_lost(job)
-        if not why and specification and job.seal.exists() and not is_made_with(job, specification, code):
-            why = "its results were made with other settings or other code"
+            _put_back(each.job)
+    # Found for all jobs first: Snakemake runs those that read the results of a job again by itself.
+    for job, why in [(each.job, _why_again(*each)) for each in jobs]:
         if why:
             _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
             if is_run and os.path.lexists(job.seal):
                 job.seal.replace(job.aside)
                 atexit.register(_put_back, job)
+
+
+def _why_again(job: Job, specification: str, code: str) -> str:
+    """Return why a job must run again, for a reason that Snakemake may not see; empty if there is none."""
+    if (why := why_lost(job)) or not specification or not job.seal.exists():
+        return why
+    is_same = is_made_with(job, specification, code)
+    return "" if is_same else "its results were made with other settings or other code"
 
 
 def _put_back(job: Job) -> None:
