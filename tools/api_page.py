@@ -23,7 +23,7 @@ CLASSES = (
 HEAD = """\
 # API reference
 
-Written by `make schema` from the docstrings. [From a notebook](guide/notebook.md) shows the functions at work, [extending](guide/extending.md) the classes.
+Written by `make schema` from the docstrings. [From a notebook](how-to/notebook.md) shows the functions at work, [extending](how-to/extending.md) the classes.
 """
 
 SECTION = re.compile(r"^(Args|Class attributes|Returns|Raises|Yields|Attributes|Reference):$")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "guide" / "extending.md", ROOT / "docs" / "guide" / "models.md")
+PAGES = sorted(ROOT.glob("docs/how-to/*.md"))
 NAMED = re.compile(r"^`([\w./-]+)`:\n\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

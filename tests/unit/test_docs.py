@@ -26,9 +26,11 @@ from workspace import bring_programs, keep_programs
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
 PAGES = sorted([*(ROOT / name for name in FRONT_PAGES), *ROOT.glob("docs/**/*.md")])
-EXTENDING = ROOT / "docs" / "guide" / "extending.md"
-MODELS_PAGE = ROOT / "docs" / "guide" / "models.md"
-RESULTS_PAGE = ROOT / "docs" / "guide" / "results.md"
+HOW_TO = ROOT / "docs" / "how-to"
+MODEL_PAGES = {HOW_TO / f"{name}.md" for name in ("formula", "models", "pymc-numpyro")}
+COMPONENT_PAGES = {HOW_TO / f"{name}.md" for name in ("extending", "add-kernel", "add-analysis")}
+RESULTS_PAGE = ROOT / "docs" / "reference" / "results.md"
+EXPERIMENTS_PAGE = ROOT / "docs" / "reference" / "experiments.md"
 EXAMPLE = "diabetes"
 example_files = load_tool("guide_examples").example_files
 
@@ -215,7 +217,7 @@ def test_yaml_loads(tree: Path) -> None:
         elif block.text.splitlines()[0] == "# reproduction.yaml":
             path.with_name("reproduction.yaml").write_text(block.text, encoding="utf-8")
             wrong += refusals(block, lambda path=path: load_settings(path.parent))
-        elif block.page in (EXTENDING, MODELS_PAGE):
+        elif block.page in MODEL_PAGES | COMPONENT_PAGES:
             experiments[str(path)] = block
         else:
             wrong += refusals(block, lambda path=path: load_file(path))
@@ -244,8 +246,8 @@ def configuration_of(block: Block) -> str:
     if block.text.splitlines()[0] in ("# config.yaml", "# experiment"):
         return block.text
     given = {line.partition(":")[0] for line in block.text.splitlines() if re.match(r"\w", line)}
-    # Averaging is for labels, which the models of this page do not predict.
-    given |= {"averaging"} if block.page == MODELS_PAGE else set()
+    # Averaging is for labels, which the models of these pages do not predict.
+    given |= {"averaging"} if block.page in MODEL_PAGES else set()
     kept, is_kept = [], True
     for line in (ROOT / "config" / "experiments" / "digits.yaml").read_text(encoding="utf-8").splitlines():
         if re.match(r"\w", line):
@@ -395,7 +397,7 @@ def test_every_page_is_linked() -> None:
 
 
 def test_every_experiment_is_described() -> None:
-    text = (ROOT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
+    text = EXPERIMENTS_PAGE.read_text(encoding="utf-8")
     assert not [p.stem for p in ROOT.glob("config/experiments/*.yaml") if f"`{p.stem}`" not in text]
 
 
@@ -403,10 +405,12 @@ ROW = re.compile(r"^\| `([\w-]+)` \|(?:[^|]*\|){3} (\d+)[^|]*\| ([\d,]+) \+ ([\d
 
 
 def test_table_of_experiments_has_their_budgets() -> None:
-    text = (ROOT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
+    text = EXPERIMENTS_PAGE.read_text(encoding="utf-8")
     shown = {m[1]: tuple(int(n.replace(",", "")) for n in m.group(2, 3, 4)) for m in ROW.finditer(text)}
     actual = {}
     for path in ROOT.glob("config/experiments/*.yaml"):
         sampling = load_experiment(path).sampling
         actual[path.stem] = (sampling.chains, sampling.warmup, sampling.draws)
-    assert shown == actual, "write chains, warmup and draws of the files into the table of docs/guide/experiments.md"
+    assert shown == actual, (
+        "write chains, warmup and draws of the files into the table of docs/reference/experiments.md"
+    )

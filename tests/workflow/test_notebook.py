@@ -65,7 +65,7 @@ def test_a_call_gives_the_draws_of_the_workflow(workspace: Workspace) -> None:
 
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_environment: dict[str, str]) -> None:
     """In a process whose JAX has other devices than the jobs."""
-    notebook = json.loads((ROOT / "docs" / "guide" / "tutorial.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((ROOT / "docs" / "tutorials" / "notebook.ipynb").read_text(encoding="utf-8"))
     for name in os.environ.keys() - user_environment.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("XLA_FLAGS", f"{user_environment['XLA_FLAGS']} --xla_force_host_platform_device_count=2")

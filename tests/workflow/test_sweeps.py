@@ -59,7 +59,7 @@ def test_members_share_data_and_programs_and_are_compared(fresh: Any, tmp_path: 
 @pytest.mark.nightly
 def test_an_average_over_priors_and_models_is_at_least_as_good_as_the_best(fresh: Any, tmp_path: Path) -> None:
     """The sweep that the guide shows, with fewer members, folds and draws."""
-    guide = (ROOT / "docs" / "guide" / "comparison.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "how-to" / "comparison.md").read_text(encoding="utf-8")
     shown = yaml.safe_load(re.search(r"```yaml\n(# experiment\ntitle: Digits, an average.*?)```", guide, re.DOTALL)[1])
     shown["sampling"] |= {"chains": 4, "warmup": 200, "draws": 100}
     shown["k_fold"]["folds"] = 2

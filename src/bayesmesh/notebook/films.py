@@ -17,7 +17,7 @@ class ShownFilms:
     """Films for one user.
 
     Attributes:
-        table: one row per film, in order of rank; docs/guide/recommendation.md lists the columns.
+        table: one row per film, in order of rank; docs/how-to/recommendation.md lists the columns.
         about: a sentence about the user, the draws and the intervals.
         warnings: reasons to doubt the list.
     """

@@ -52,7 +52,7 @@ def _row(gate: GateResult) -> Markup:
 class Result(xr.DataTree):
     """The posterior of an experiment: a DataTree whose arrays are read when they are used.
 
-    ``result["posterior"]`` holds the draws, ``result["sample_stats"]`` their statistics; docs/guide/results.md lists all
+    ``result["posterior"]`` holds the draws, ``result["sample_stats"]`` their statistics; docs/reference/results.md lists all
     groups. ArviZ accepts it directly.
     """
 

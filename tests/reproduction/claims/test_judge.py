@@ -155,7 +155,7 @@ def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) ->
     write_claims_page(layout.page, findings)
     with layout.table.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
-    guide = (Path(__file__).parents[3] / "docs" / "guide" / "reproduction.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "reproduction.md").read_text()
     documented = guide.partition("## Columns of `claims.csv`")[2].partition("##")[0]
     assert list(rows[0]) == re.findall(r"`(\w+)`", documented)
     assert [row["verdict"] for row in rows] == [NOT_RUN] * len(findings)

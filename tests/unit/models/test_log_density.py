@@ -23,7 +23,7 @@ from bayesmesh.models.log_density import SUPPORTS, LogDensity
 from posteriors import POSTERIORS
 
 tfd = tfp.distributions
-GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "models.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "models.md"
 
 WRITTEN_OUT = {
     "arma": (

@@ -376,7 +376,7 @@ def check_sampling(name: str, model: Evaluated) -> Line:
     divergent = float(np.mean(draws.statistics["diverging"]))
     seen = f"{NUM_CHAINS} chains of {NUM_DRAWS} draws: R-hat {r_hat:.3f} of the log density, {divergent:.1%} divergent"
     if not divergent <= MOST_DIVERGENT:
-        return Line(name, FAILS, seen, "non-centre hierarchical effects (see docs/guide/troubleshooting.md), or bound scales away from 0")  # fmt: skip
+        return Line(name, FAILS, seen, "non-centre hierarchical effects (see docs/how-to/sampling-problems.md), or bound scales away from 0")  # fmt: skip
     if not r_hat <= MOST_R_HAT:
         return Line(name, FAILS, seen, "chains disagree: the posterior has several modes or is badly scaled; tighten the prior, or standardise the columns of the data")  # fmt: skip
     return Line(name, OK, seen)

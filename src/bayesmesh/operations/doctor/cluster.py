@@ -64,7 +64,7 @@ def check_site(results: Path, environ: Mapping[str, str], config: Path) -> Itera
     try:
         path, site = load_site(environ)
     except ConfigError as error:
-        yield "file", error.message, BLOCKS, error.remedy or "correct it; docs/guide/cluster.md lists all keys"
+        yield "file", error.message, BLOCKS, error.remedy or "correct it; docs/how-to/cluster.md lists all keys"
         return
     yield "file", str(path) if path.exists() else f"no {path}: defaults"
     if shutil.which("sbatch", path=environ.get("PATH")) is None:

@@ -167,7 +167,7 @@ def _start_remedy(message: str, environ: Mapping[str, str]) -> str:
             f"JAX_PLATFORMS is {asked}: unset it, set it to cpu, or install that platform's packages with"
             " `make env ACCELERATOR=cuda` or `tpu`, on a machine that has the device"
         )
-    return "check that the driver is recent enough (docs/guide/installation.md); JAX_PLATFORMS=cpu avoids it"
+    return "check that the driver is recent enough (docs/how-to/installation.md); JAX_PLATFORMS=cpu avoids it"
 
 
 def describe_jax(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[Row]:

@@ -151,12 +151,12 @@ def _next_steps(kind: str, name: str) -> str:
     described = "kernel.md#a-metric" if kind == "metric" else f"{kind}.md"
     test = _plan(kind, name)[1][1]
     other = (
-        "Without Hamiltonian trajectories, begin with the kernel of docs/guide/extending.md.\n"
+        "Without Hamiltonian trajectories, begin with the kernel of docs/how-to/add-kernel.md.\n"
         if kind == "kernel"
         else ""
     )
     if kind in ("model", "kernel"):
-        other += f"Before you share it, move its class Options to src/bayesmesh/{FOLDERS[kind]}/options.py (docs/guide/extending.md).\n"
+        other += f"Before you share it, move its class Options to src/bayesmesh/{FOLDERS[kind]}/options.py (docs/how-to/extending.md).\n"
     # `make new-model` installs what models need, and not the tools of the tests.
     tools = "" if importlib.util.find_spec("pytest") else "tools/bootstrap.sh dev && "
     return (
