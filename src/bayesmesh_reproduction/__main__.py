@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayesmesh.cli import run_verb
-from bayesmesh.store.records.seals import seal_other
+from bayesmesh.store.records.jobs import record_outputs
 from bayesmesh.workflow.arguments import JOB, add_options
 from bayesmesh_reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
 from bayesmesh_reproduction.layout import ReproductionLayout, study_file
@@ -48,7 +48,7 @@ def _run_benchmark(arguments: argparse.Namespace) -> int:
     from bayesmesh_reproduction.pages.benchmarks import write_benchmark_page
 
     page = write_benchmark_page(_RESULTS, list_benchmarks().items())
-    seal_other(_RESULTS, "benchmarks", PAGE, [page], arguments.code or "")
+    record_outputs(_RESULTS, "benchmarks", PAGE, [page], arguments.code or "")
     _log.info("benchmark %s: %s", PAGE, page)
     return 0
 
@@ -59,7 +59,7 @@ def _run_claims(arguments: argparse.Namespace) -> int:
     said, num_failed = run_claims(_RESULTS, is_gate=arguments.gate)
     if not arguments.gate:
         layout = ReproductionLayout(_RESULTS)
-        seal_other(_RESULTS, "reproduction", "claims", [layout.table, layout.page], arguments.code or "")
+        record_outputs(_RESULTS, "reproduction", "claims", [layout.table, layout.page], arguments.code or "")
     _log.info("claims: %s", said)
     return 1 if arguments.gate and num_failed else 0
 
@@ -69,7 +69,7 @@ def _run_study(arguments: argparse.Namespace) -> int:
 
     said, name = run_stopping(_RESULTS), arguments.name
     outputs = [study_file(_RESULTS, name, ending) for ending in ("csv", "svg")]
-    seal_other(_RESULTS, "studies", name, outputs, arguments.code or "")
+    record_outputs(_RESULTS, "studies", name, outputs, arguments.code or "")
     _log.info("study %s: %s", name, said)
     return 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import hash_file
-from bayesmesh.store.records.seals import FOLDER as RECORDS
+from bayesmesh.store.records.jobs import FOLDER as RECORDS
 from bayesmesh.workflow.gpus import has_accelerator
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.reruns import Current

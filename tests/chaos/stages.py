@@ -164,7 +164,7 @@ class Case:
 
     def forget(self) -> None:
         """Remove what the job has made."""
-        for path in (*self.job.outputs, self.job.seal):
+        for path in (*self.job.outputs, self.job.record):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if self.job.is_sampling:
             for group in self.job.declared.parent.glob("*/group-000"):
@@ -174,7 +174,7 @@ class Case:
         """Return outputs with other values than expected that no reader of the record would notice."""
         from bayesmesh.workflow.reruns import find_damage
 
-        if find_damage(self.job) or not self.job.seal.exists():
+        if find_damage(self.job) or not self.job.record.exists():
             # It says so, or nothing is there.
             return []
         found = values_of(RESULTS)

@@ -13,7 +13,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.plan import Plan
 from bayesmesh_reproduction import rules
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS
-from resealing import seal_as
+from recording import record_as
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -94,12 +94,12 @@ def test_the_digest_of_claims_follows_tables_and_records(config: Path) -> None:
     def write_elsewhere() -> None:
         (results / "other").mkdir()
         (results / "other" / "table.csv").write_text("a")
-        seal_as(results, "other", "test", [results / "other" / "table.csv"])
+        record_as(results, "other", "test", [results / "other" / "table.csv"])
 
     seen = [rules.claims_digest(plan)]
     for change in (
         lambda: table.write_text("a"),
-        lambda: seal_as(results, "mnist", "average", [table]),
+        lambda: record_as(results, "mnist", "average", [table]),
         lambda: table.write_text("edited"),
         lambda: draws.write_text("hashes"),
         write_elsewhere,

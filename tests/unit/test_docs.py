@@ -160,11 +160,11 @@ RUN_ANALYSIS = f"""
 import pathlib, shutil, sys
 import bayesmesh.cli
 sys.path.append("tests/support")
-from resealing import seal_as
+from recording import record_as
 shutil.copytree("results/{EXAMPLE}/posterior.zarr", "results/{COMPARED}/posterior.zarr")
 shutil.copy("results/{EXAMPLE}/posterior.sha256", "results/{COMPARED}")
 written = map(pathlib.Path, ["results/{COMPARED}/posterior.zarr", "results/{COMPARED}/posterior.sha256"])
-seal_as(pathlib.Path("results"), "{COMPARED}", "assemble", written)
+record_as(pathlib.Path("results"), "{COMPARED}", "assemble", written)
 assert bayesmesh.cli.main(["posterior_shift", "--experiment", "{COMPARED}"]) == 0
 """
 

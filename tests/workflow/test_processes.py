@@ -24,7 +24,7 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.stages import fetch, shard
-from resealing import seal_as
+from recording import record_as
 from workspace import bring_programs, keep_programs
 from zygote import zygote
 
@@ -125,7 +125,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         bring_programs(results)
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
         for job in (experiment.spec(stage) for stage in ("fetch", "shard", "compile")):
-            seal_as(results, job.owner, job.name, job.outputs)
+            record_as(results, job.owner, job.name, job.outputs)
         return experiment
 
     return make

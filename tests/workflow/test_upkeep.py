@@ -136,7 +136,7 @@ def test_verify_says_all_of_it_with_exit_code_5(damaged: Any) -> None:
 @pytest.mark.nightly
 def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_path: Path) -> None:
     copy = workspace.copy(tmp_path / "copy")
-    films, seals = copy.results / "films", copy.results / "seals" / "films"
+    films, records = copy.results / "films", copy.results / "seals" / "films"
     (shard,) = films.glob(SHARD)
     damaged = [shard.parent.parent / "3" / "0", *films.glob("chains/*/group-001/checkpoints/sample-*8.npz")]
     damaged += [
@@ -144,7 +144,7 @@ def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_
         films / "ledger" / "sample-group-001.jsonl",
         films / "report.html",
     ]
-    damaged += [*films.glob("specs/diagnose-*.json"), seals / "recommend.json", sorted(films.glob(ROWS))[0]]
+    damaged += [*films.glob("specs/diagnose-*.json"), records / "recommend.json", sorted(films.glob(ROWS))[0]]
     for path in damaged:
         _flip(path)
     (films / "recommendations" / "top.csv").unlink()

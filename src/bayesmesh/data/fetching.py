@@ -13,8 +13,8 @@ from bayesmesh.errors import DataError
 from bayesmesh.files import atomic_folder, hash_file
 from bayesmesh.store.hashes import folder_digest
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.store.records.checked import write_checked
 from bayesmesh.store.records.files import MIRROR_VARIABLE
-from bayesmesh.store.records.sealed import write_sealed
 
 PROBE_LIMIT_S = 6.0
 """Time limit of `probe` in seconds, including name resolution and proxies; it leaves time to start within 10."""
@@ -160,5 +160,5 @@ def fetch(
         "records": records,
         "files": {name: hash_file(path) for name, path in read_in_place.items()},
     }
-    write_sealed(layout.fetched, manifest)
+    write_checked(layout.fetched, manifest)
     return manifest

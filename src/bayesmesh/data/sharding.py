@@ -30,7 +30,7 @@ from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.arrays import CHUNK_BYTES, RowWriter, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
-from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.checked import write_checked
 
 SHARD_ROWS = 8192
 """Rows per shard, which is one file; a process reads a range of rows from a few files."""
@@ -112,7 +112,7 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     if dataset.kind == "interactions":
         manifest["activity"] = _activity(dataset.rows["watched"][:])
     write_hashes(layout.shards, {})
-    write_sealed(layout.sharded, manifest)
+    write_checked(layout.sharded, manifest)
     return manifest
 
 

@@ -13,7 +13,7 @@ from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.report.opening import limit_text, read_aloud, value_text
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.seals import check_made_from, check_output
+from bayesmesh.store.records.jobs import check_made_from, check_output
 
 _COLOURS = {"pass": "#1a7f37", "warn": "#9a6700", "fail": "#cf222e"}
 

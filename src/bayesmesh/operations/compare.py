@@ -23,7 +23,7 @@ from bayesmesh.report.comparison.scores import (
 )
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
-from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.store.records.jobs import check_output, record_outputs
 from bayesmesh.workflow.condition import condition_of
 from bayesmesh.workflow.plan import Plan
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
     read = [*choose_scores(layouts).values(), *filter(None, map(evidence_of, layouts))]
     inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in read}
-    seal_other(results, layout.folder.name, layout.name, [layout.table, layout.page], inputs=inputs)
+    record_outputs(results, layout.folder.name, layout.name, [layout.table, layout.page], inputs=inputs)
     for sentence in sentences(found):
         _log.info("%s", sentence)
     _log.info("%s", layout.page)

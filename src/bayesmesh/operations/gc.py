@@ -18,8 +18,8 @@ from bayesmesh.errors import StoreError
 from bayesmesh.sampling.loop.identity import chain_identity
 from bayesmesh.store.chains.markers import read_markers
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.store.records.seals import check_output, read_seal, seal_files
+from bayesmesh.store.records.checked import read_checked
+from bayesmesh.store.records.jobs import check_output, read_record, records_of
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
@@ -112,7 +112,7 @@ def _describe(folder: Path) -> Unnamed:
         num_draws = max([num_draws, *(c.num_draws for c in commits)])
         last = max([last, *(float(c.facts.get("committed_at", 0.0)) for c in commits)])
     try:
-        is_earlier = read_sealed(folder / "identity.json").get("draws") != DRAWS
+        is_earlier = read_checked(folder / "identity.json").get("draws") != DRAWS
     except StoreError:
         is_earlier = False
     return Unnamed(folder, num_draws, _bytes_of(folder), last, is_earlier)
@@ -149,12 +149,12 @@ def remove(one: Unnamed) -> None:
         one.folder.rename(aside)
     for manifest in one.folder.parent.glob("group-*.json"):
         with contextlib.suppress(StoreError):
-            if read_sealed(manifest).get("identity") == identity:
+            if read_checked(manifest).get("identity") == identity:
                 manifest.unlink()
     experiment = one.folder.parents[1]
-    for path in seal_files(experiment.parent, experiment.name):
+    for path in records_of(experiment.parent, experiment.name):
         with contextlib.suppress(StoreError):
             # Otherwise `verify` would report files removed on purpose.
-            if any(f"/chains/{identity}/" in name for name in read_seal(path).kept):
+            if any(f"/chains/{identity}/" in name for name in read_record(path).kept):
                 path.unlink()
     shutil.rmtree(aside)

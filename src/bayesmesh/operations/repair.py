@@ -21,7 +21,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.operations.verify_files import GROUP, Findings, check
 from bayesmesh.store.chains.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.records.seals import seal_file
+from bayesmesh.store.records.jobs import record_file
 from bayesmesh.workflow.condition import jobs_of
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
@@ -92,17 +92,17 @@ def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list
     chains, ours = folder / "chains", [job for job in jobs if f"{job.owner}/".startswith(f"{owner}/")]
     if path.is_relative_to(folder / "ledger"):
         # The job that runs again states its time, and a sampling job that of the draws that it finds.
-        return [path, *(job.seal for job in ours if job.name == path.stem)]
+        return [path, *(job.record for job in ours if job.name == path.stem)]
     if path.parent == folder / "specs":
         # The job that runs again writes its own, which may be another if a caption or a title has changed.
-        return [path, *(job.seal for job in ours if job.word == path.stem.rpartition("-")[0])]
+        return [path, *(job.record for job in ours if job.word == path.stem.rpartition("-")[0])]
     if chains in path.parents and path.parent != chains and path.name != "identity.json":
         return _chains_to_move(chains / path.relative_to(chains).parts[0], path)
     for job in ours:
         for output in job.outputs:
             if output in path.parents:
                 # The workflow runs a job without a record, and the job replaces the folder once the new one is complete.
-                return [job.seal]
+                return [job.record]
             is_replaced = path == output and path.is_dir() and path.suffix in (".zarr", "")
             if is_replaced:
                 return []
@@ -115,7 +115,7 @@ def _chains_to_move(identity: Path, path: Path) -> list[Path]:
     if match is None:
         return []
     manifests = [identity.parent / f"{match[1]}.json"]
-    if not any(identity.name in _text(file) for file in (*manifests, *_seals(identity, match[1]))):
+    if not any(identity.name in _text(file) for file in (*manifests, *_records(identity, match[1]))):
         print(f"{path}: cannot be made again: these chains are of other settings than the present results")
         return []
     folders = [each for each in sorted(identity.glob(f"{match[1]}*")) if each.is_dir() and GROUP.match(each.name)]
@@ -127,9 +127,9 @@ def _chains_to_move(identity: Path, path: Path) -> list[Path]:
     return [*manifests, *itertools.chain(*later), path]
 
 
-def _seals(identity: Path, group: str) -> list[Path]:
+def _records(identity: Path, group: str) -> list[Path]:
     experiment = identity.parents[1]
-    return [seal_file(experiment.parent, experiment.name, f"sample-{group}")]
+    return [record_file(experiment.parent, experiment.name, f"sample-{group}")]
 
 
 def _text(path: Path) -> str:

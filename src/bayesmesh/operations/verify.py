@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.operations.repair import repair
-from bayesmesh.operations.verify_files import Findings, check, is_stored, list_owners, read_seals
+from bayesmesh.operations.verify_files import Findings, check, is_stored, list_owners, read_records
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +54,6 @@ def _asked(name: str | None) -> tuple[Path, list[str]]:
             f"{name}: nothing is stored under this name",
             "name an experiment that has run, or its folder: bayesmesh verify results/NAME",
         )
-    read = (name for seal in read_seals(results, owner)[0] for name in seal.inputs)
+    read = (name for record in read_records(results, owner)[0] for name in record.inputs)
     data = {"/".join(Path(each).parts[:2]) for each in read if each.startswith("data/")}
     return results, [*sorted(data), owner]

@@ -24,16 +24,16 @@ from bayesmesh.store.layout import (
 )
 from bayesmesh.store.ledger import check_ledger
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
-from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.store.records.seals import (
+from bayesmesh.store.records.checked import read_checked
+from bayesmesh.store.records.jobs import (
     FOLDER,
-    Seal,
+    Record,
     changed_files,
     damage_of,
     kept_damage,
-    read_seal,
-    seal_file,
-    seal_files,
+    read_record,
+    record_file,
+    records_of,
     stale_inputs,
 )
 from bayesmesh.workflow.jobs import Job, data_outputs, experiment_outputs, is_altered
@@ -76,29 +76,29 @@ def list_owners(results: Path) -> list[str]:
 
 def is_stored(results: Path, owner: str) -> bool:
     """Return whether anything of an owner is stored, or a record of it."""
-    there = [*seal_files(results, owner), *(path for path, _ in _outputs(results, owner) if os.path.lexists(path))]
+    there = [*records_of(results, owner), *(path for path, _ in _outputs(results, owner) if os.path.lexists(path))]
     return bool(there) or (owner != "" and any((results / owner).glob("chains/*/")))
 
 
 def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the results that an owner may have, each with the seal that its job leaves."""
+    """Yield the results that an owner may have, each with the record that its job leaves."""
     if not owner:
-        yield results / "index.html", seal_file(results, owner, "index")
+        yield results / "index.html", record_file(results, owner, "index")
     elif owner.startswith("data/"):
         name = owner.partition("/")[2]
-        yield DataLayout(results, name).fetched, seal_file(results, owner, "fetch")
+        yield DataLayout(results, name).fetched, record_file(results, owner, "fetch")
         for split in (results / owner).glob("*/"):
             made = data_outputs(DataLayout(results, name, split.name))["shard"]
-            yield from ((path, seal_file(results, f"{owner}/{split.name}", "shard")) for path in made)
+            yield from ((path, record_file(results, f"{owner}/{split.name}", "shard")) for path in made)
     elif owner == "comparisons":
         yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
         sweep = SweepLayout(results, owner)
-        yield from ((path, seal_file(results, owner, COMPARISON)) for path in (sweep.table, sweep.page))
+        yield from ((path, record_file(results, owner, COMPARISON)) for path in (sweep.table, sweep.page))
         groups = (path.stem for path in layout.chains.glob("group-*.json"))
         jobs = experiment_outputs(layout, groups, [*list_analyses(), *_own_analyses(layout)])
-        yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
+        yield from ((path, record_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
 
 
 def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
@@ -119,9 +119,9 @@ def check(results: Path, owner: str) -> Findings:
     Files are hashed in pieces, so memory is bounded.
     """
     while True:
-        before = _times(seal_files(results, owner))
+        before = _times(records_of(results, owner))
         found = _check(results, owner)
-        if _times(seal_files(results, owner)) == before:
+        if _times(records_of(results, owner)) == before:
             return found
 
 
@@ -134,22 +134,22 @@ def _times(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _check(results: Path, owner: str) -> Findings:
-    seals, lines = read_seals(results, owner)
+    records, lines = read_records(results, owner)
     at_work = dict(_jobs_at_work(results, owner))
-    settled = [seal for seal in seals if seal.job not in at_work]
+    settled = [record for record in records if record.job not in at_work]
     if owner and not owner.startswith("data/"):
         lines += _chains(ExperimentLayout(results, owner), settled)
-    for seal in settled:
-        lines += damage_of(results, seal, is_thorough=True)
+    for record in settled:
+        lines += damage_of(results, record, is_thorough=True)
     if not at_work:
-        lines += _without_record(results, owner, seals)
+        lines += _without_record(results, owner, records)
     if owner:
         lines += _records_of_jobs(results / owner, settled)
         lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
     outdated = [
-        f"{results / owner}: {seal.job} {line}"
-        for seal in settled
-        for line in (*stale_inputs(results, seal), *changed_files(results, seal, is_thorough=True))
+        f"{results / owner}: {record.job} {line}"
+        for record in settled
+        for line in (*stale_inputs(results, record), *changed_files(results, record, is_thorough=True))
     ]
     # Several checks may find the same file; the first says most.
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
@@ -157,16 +157,16 @@ def _check(results: Path, owner: str) -> Findings:
     return Findings(list(damaged.values())[::-1], outdated, writers)
 
 
-def read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
-    """Return the seals, and one line per damaged one."""
-    seals, lines = [], []
-    for path in seal_files(results, owner):
+def read_records(results: Path, owner: str) -> tuple[list[Record], list[str]]:
+    """Return the records, and one line per damaged one."""
+    records, lines = [], []
+    for path in records_of(results, owner):
         try:
-            seals.append(read_seal(path))
+            records.append(read_record(path))
             lines += [] if is_as_written(path) else [f"{path}: is damaged: its text is not what was written"]
         except StoreError as error:
             lines.append(error.message)
-    return seals, lines
+    return records, lines
 
 
 def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
@@ -182,10 +182,10 @@ def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
                 yield job, writer
 
 
-def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:
+def _without_record(results: Path, owner: str, records: Sequence[Record]) -> Iterator[str]:
     for path, record in _outputs(results, owner):
         name = path.relative_to(results).as_posix()
-        if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
+        if os.path.lexists(path) and not any(record.below(name) for record in records):
             yield f"{path}: no record of the job that wrote it: {record} is missing, damaged or of another job"
 
 
@@ -193,7 +193,7 @@ def _tables(folder: Path) -> list[Path]:
     return sorted(folder.glob("[!.]*.csv"))
 
 
-def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
+def _records_of_jobs(folder: Path, records: Sequence[Record]) -> Iterator[str]:
     """Check the specifications and the ledgers of jobs."""
     for path in sorted((folder / "specs").glob("[!.]*.json")):
         try:
@@ -203,15 +203,15 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
             yield f"{path}: cannot be read: {error.strerror}"
     # By their names in the folder: a file system may take letters of either case for the same.
     names = {path.name for path in (folder / "specs").glob("*")}
-    for seal in (seal for seal in seals if seal.settings and seal.settings not in names):
-        yield f"{folder / 'specs' / seal.settings}: is missing, though {seal.job} has run with these settings"
+    for record in (record for record in records if record.settings and record.settings not in names):
+        yield f"{folder / 'specs' / record.settings}: is missing, though {record.job} has run with these settings"
     ledgers = folder / "ledger"
     there = sorted(ledgers.glob("[!.]*.jsonl"))
     for path in there:
         yield from check_ledger(path)
-    for seal in (seal for seal in seals if seal.specification):
-        if (path := ledgers / f"{seal.job}.jsonl") not in there:
-            yield f"{path}: is missing, though {seal.job} has run"
+    for record in (record for record in records if record.specification):
+        if (path := ledgers / f"{record.job}.jsonl") not in there:
+            yield f"{path}: is missing, though {record.job} has run"
 
 
 def _time_table(layout: ExperimentLayout) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _time_table(layout: ExperimentLayout) -> Iterator[str]:
         return
 
 
-def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:
+def _chains(layout: ExperimentLayout, records: Iterable[Record]) -> Iterator[str]:
     """Check the chains of all identities by their markers, and by the records of the jobs that last extended them."""
     for identity in sorted(path for path in layout.chains.glob("[!.]*") if path.is_dir()):
         num_processes = yield from _identity(identity / "identity.json")
@@ -233,14 +233,14 @@ def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:
         for group in groups:
             yield from _group(group)
         yield from _processes(identity, groups, num_processes)
-    for seal in seals:
-        commits = [layout.results / name for name in seal.kept if "/commits/" in name]
+    for record in records:
+        commits = [layout.results / name for name in record.kept if "/commits/" in name]
         there = {name for folder in {path.parent.parent for path in commits} for name in marker_names(folder)}
         if commits and _end(there) > _end(path.name for path in commits):
             # Draws were committed since, and replaced some of these files.
-            fixed = {n: s for n, s in seal.kept.items() if n.endswith(("/identity.json", "/store.json"))}
-            seal = seal.model_copy(update={"kept": fixed})
-        yield from kept_damage(layout.results, seal, is_thorough=True)
+            fixed = {n: s for n, s in record.kept.items() if n.endswith(("/identity.json", "/store.json"))}
+            record = record.model_copy(update={"kept": fixed})
+        yield from kept_damage(layout.results, record, is_thorough=True)
 
 
 def _end(names: Iterable[str]) -> tuple[bool, int]:
@@ -252,7 +252,7 @@ def _end(names: Iterable[str]) -> tuple[bool, int]:
 def _identity(path: Path) -> Generator[str, None, int]:
     """Check the record of an identity; return the number of processes per group."""
     try:
-        return int(read_sealed(path, IDENTITY_REMEDY)["config"]["compute"].get("processes", 1))
+        return int(read_checked(path, IDENTITY_REMEDY)["config"]["compute"].get("processes", 1))
     except StoreError as error:
         yield error.message
     except (AttributeError, LookupError, TypeError, ValueError) as error:

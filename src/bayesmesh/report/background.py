@@ -24,7 +24,7 @@ from bayesmesh.report.times import (
     sampling_seconds,
     work_seconds,
 )
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 MAX_JOBS = 24
 
@@ -111,12 +111,12 @@ def _sentence(time: TimeSpent) -> str:
 
 
 def read_facts(path: Path | None) -> list[Fact]:
-    """Return the content of a sealed JSON file as names and values; empty if the file is absent.
+    """Return the content of a JSON file with its own digest as names and values; empty if the file is absent.
 
     Raises:
         StoreError: the file is damaged.
     """
-    return list_facts(read_sealed(path)) if path is not None and path.exists() else []
+    return list_facts(read_checked(path)) if path is not None and path.exists() else []
 
 
 def dump_settings(config: Mapping[str, object]) -> str:

@@ -30,7 +30,7 @@ from bayesmesh.report.stopping import build_stopping
 from bayesmesh.report.times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import CHECKS, ExperimentLayout
 from bayesmesh.store.posterior.description import ModelDescription
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
 """Attributes of the posterior that record the origin of its draws; the page shows others elsewhere, or not at all."""
@@ -128,14 +128,14 @@ def _named_gates(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
 
 def _counts(data_manifest: Path | None) -> Mapping[str, object]:
     """Return the counts of the shard stage and facts from the source; empty without their manifest."""
-    manifest = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
+    manifest = read_checked(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
     parts = (manifest.get("source"), manifest.get("counts"))
     return {name: value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
     """Return the facts and warnings of the compile stage."""
-    audit = read_sealed(layout.audit) if layout.audit.exists() else {}
+    audit = read_checked(layout.audit) if layout.audit.exists() else {}
     programs = tabulate_facts(audit.get("programs"))
     return {
         "audit": list_facts(

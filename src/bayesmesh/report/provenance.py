@@ -18,8 +18,8 @@ import yaml
 from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.files import hash_file
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.store.records.seals import read_seal, seal_file
+from bayesmesh.store.records.checked import read_checked
+from bayesmesh.store.records.jobs import read_record, record_file
 
 MOST_SECONDS = 10.0
 """Time limit of a Git command, in seconds."""
@@ -162,9 +162,9 @@ def build_repeat(
     Raises:
         StoreError: a file is damaged.
     """
-    record = seal_file(layout.results, layout.experiment, "diagnose")
-    diagnosed = read_seal(record) if record.exists() else None
-    data = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
+    record = record_file(layout.results, layout.experiment, "diagnose")
+    diagnosed = read_record(record) if record.exists() else None
+    data = read_checked(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
     sampling, found = config.get("sampling"), origin.get("versions")
     versions = {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
     device = str(origin.get("device", ""))

@@ -15,7 +15,7 @@ from bayesmesh.analyses.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, dr
 from bayesmesh.errors import StoreError
 from bayesmesh.store.chains.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.layout import ExperimentLayout, group_name
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 LABELS = {"min_ess_bulk": "Bulk ESS", "min_ess_tail": "Tail ESS", "max_r_hat": "R-hat"}
 
@@ -64,7 +64,7 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> di
 
 def _read(layout: ExperimentLayout, name: str) -> StopRecord | None:
     path = layout.sampled(name)
-    stop: StopRecord | None = read_sealed(path).get("stop")
+    stop: StopRecord | None = read_checked(path).get("stop")
     if stop is None:
         return None
     if not isinstance(stop, dict) or not {"looks", "num_draws", "reason", "rule"} <= stop.keys():

@@ -1,1 +1,1 @@
-"""Read and write everything under `results/`: paths, arrays, segments, sealed records, the posterior."""
+"""Read and write everything under `results/`: paths, arrays, segments, records of jobs, the posterior."""

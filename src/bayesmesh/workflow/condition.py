@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.versions import ANALYSE, VERSIONS
 from bayesmesh.store.lock import describe_writer
-from bayesmesh.store.records.seals import read_seal
+from bayesmesh.store.records.jobs import read_record
 from bayesmesh.workflow.flow import stages_of
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
@@ -40,17 +40,17 @@ def condition_of(plan: Plan, name: str) -> Condition:
     """
     older = ""
     for stage, job in jobs_of(plan, name):
-        if describe_writer(job.lock) or (stage == "sample" and not job.seal.exists()):
+        if describe_writer(job.lock) or (stage == "sample" and not job.record.exists()):
             continue
         if job.aside.exists():
             older = older or job.name
             continue
         if line := find_damage(job):
             return Condition(line)
-        if job.seal.exists() and not older:
+        if job.record.exists() and not older:
             # A caption or a title changes the page alone.
             is_as_configured = stage == "report" or is_made_with(job, job.digest, plan.code_of_stage(stage, name))
             older = "" if is_as_configured and is_up_to_date(job) else job.name
-            if older and read_seal(job.seal).code.partition("-")[0] != VERSIONS.get(stage, f"{ANALYSE}"):
+            if older and read_record(job.record).code.partition("-")[0] != VERSIONS.get(stage, f"{ANALYSE}"):
                 older += ", of an earlier version of bayesmesh"
     return Condition("", older)

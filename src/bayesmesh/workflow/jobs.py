@@ -37,9 +37,9 @@ from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import read_bytes, write_text
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
+from bayesmesh.store.records.checked import is_altered
 from bayesmesh.store.records.files import InputFiles
-from bayesmesh.store.records.sealed import is_altered
-from bayesmesh.store.records.seals import seal_file
+from bayesmesh.store.records.jobs import record_file
 from bayesmesh.workflow.flow import (
     ARITHMETIC,
     DOES_NOT_TRIGGER,
@@ -227,14 +227,14 @@ class Job(Settings):
         return self.input_files() if self.stage == "fetch" else InputFiles({})
 
     @functools.cached_property
-    def seal(self) -> Path:
+    def record(self) -> Path:
         """The record of the job's last run."""
-        return seal_file(self.results, self.owner, self.name)
+        return record_file(self.results, self.owner, self.name)
 
     @property
     def aside(self) -> Path:
         """The same while the job is to run again."""
-        return self.seal.with_name(f"{self.seal.name}{ASIDE}")
+        return self.record.with_name(f"{self.record.name}{ASIDE}")
 
     @property
     def log(self) -> Path:
@@ -249,7 +249,7 @@ class Job(Settings):
     @property
     def lock(self) -> Path:
         """The lock that the job holds while it runs."""
-        return self.seal.with_name(f".{self.name}.lock")
+        return self.record.with_name(f".{self.name}.lock")
 
     def input_files(self) -> InputFiles:
         """Return the files that the source declares that it reads: those of its options, and those of the mirror."""

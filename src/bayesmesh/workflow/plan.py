@@ -19,7 +19,7 @@ from bayesmesh.config.versions import VERSIONS
 from bayesmesh.errors import ConfigError, DataError, StoreError, UserError, suggest
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, SweepLayout, group_name
 from bayesmesh.store.records.files import is_of_mirror
-from bayesmesh.store.records.seals import digest_input, read_seal
+from bayesmesh.store.records.jobs import digest_input, read_record
 from bayesmesh.workflow.code import named_files, stage_code
 from bayesmesh.workflow.devices import check_devices, check_processes
 from bayesmesh.workflow.flow import stages_of
@@ -80,7 +80,7 @@ def _input_files(experiment: Path, job: Job, checks: Sequence[Path]) -> list[str
     from snakemake.io import ancient
 
     try:
-        # Their modification times do not matter, because seals compare their content.
+        # Their modification times do not matter, because records compare their content.
         return [ancient(str(name)) for name in (*checks, *job.files.find()) if not is_of_mirror(str(name))]
     except DataError as error:
         _exit_with(DataError(f"{experiment}: {error.message}", error.remedy))
@@ -295,7 +295,9 @@ class Plan:
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
             # With them a job that has to run makes up for lost inputs of its own, whatever the target.
-            wrote = {path: each.job.seal for each in self._jobs_needed(name, *job.others) for path in each.job.outputs}
+            wrote = {
+                path: each.job.record for each in self._jobs_needed(name, *job.others) for path in each.job.outputs
+            }
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
             return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
 
@@ -308,13 +310,13 @@ class Plan:
         for name in names:
             if name in self.sweeps:
                 job = Job(stage="comparison", experiment=name, results=Path(self.results), config={})
-                found[job.seal] = Current(job)
+                found[job.record] = Current(job)
         for name in self._needed(named):
             stages = stages_of(self.experiments[name])
             if name not in named:
                 # Others read the posterior and the verdict alone.
                 stages = stages[: stages.index("diagnose") + 1]
-            found |= {each.job.seal: each for stage in stages for each in self._jobs_of(stage, name)}
+            found |= {each.job.record: each for stage in stages for each in self._jobs_of(stage, name)}
         return list(found.values())
 
     def _jobs_needed(self, *names: str) -> Iterator[Current]:
@@ -348,7 +350,7 @@ class Plan:
 
         Snakemake makes a missing file only for a job that has to run, and a target is one.
         """
-        return [*map(self.page, names), *(each.job.seal for each in self.jobs(*names))]
+        return [*map(self.page, names), *(each.job.record for each in self.jobs(*names))]
 
     def goal(self, name: str) -> Callable[[Wildcards], list[Path]]:
         """Return a function of wildcards that returns the same for one of them."""
@@ -357,7 +359,7 @@ class Plan:
     def overview(self) -> list[Path]:
         """Return the index and its record, with the goals of what is listed."""
         index = self._index_job
-        return [*index.outputs, index.seal, *self.goals(*self.run.experiments)]
+        return [*index.outputs, index.record, *self.goals(*self.run.experiments)]
 
     @property
     def _index_job(self) -> Job:
@@ -373,7 +375,7 @@ class Plan:
         """Return names and digests of the user's files that `fetch` reads, for `params`; without those of a mirror, see `inputs`."""
         job = self.job("fetch", self._name(wildcards))
         try:
-            stamps = read_seal(job.seal).files
+            stamps = read_record(job.record).files
         except StoreError:
             stamps = {}
         files = {name: path for name, path in job.files.find().items() if not is_of_mirror(name)}

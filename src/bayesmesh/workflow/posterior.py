@@ -9,7 +9,7 @@ from bayesmesh.config.loading import experiment_file
 from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.files import find_files
-from bayesmesh.store.records.seals import find_seal
+from bayesmesh.store.records.jobs import find_record
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.jobs import Job, parse_spec
 
@@ -29,7 +29,7 @@ def find_spec(layout: ExperimentLayout) -> Job:
         remedy = f"run it first: snakemake {name}" if is_configured or not stored else suggest(name, stored)
         remedy += f"; of a sweep, name a member: {', '.join(sorted(members))}" if is_configured and members else ""
         raise ConfigError(problem, remedy)
-    made_from = find_seal(layout.results, layout.posterior).specification
+    made_from = find_record(layout.results, layout.posterior).specification
     for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
         job = parse_spec(str(path), "assemble")
         if job.digest == made_from:

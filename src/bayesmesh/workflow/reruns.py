@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.store.records.files import is_of_mirror
-from bayesmesh.store.records.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
+from bayesmesh.store.records.jobs import Record, changed_files, damage_of, kept_damage, read_record, stale_inputs
 from bayesmesh.workflow.jobs import Job
 
 _log = logging.getLogger("bayesmesh")
@@ -63,14 +63,14 @@ def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
     for job, why in [(each.job, _why_again(*each)) for each in jobs]:
         if why:
             _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
-            if is_run and os.path.lexists(job.seal):
-                job.seal.replace(job.aside)
+            if is_run and os.path.lexists(job.record):
+                job.record.replace(job.aside)
                 atexit.register(_put_back, job)
 
 
 def _why_again(job: Job, specification: str, code: str) -> str:
     """Return why a job must run again, for a reason that Snakemake may not see; empty if there is none."""
-    if (why := why_lost(job)) or not specification or not job.seal.exists():
+    if (why := why_lost(job)) or not specification or not job.record.exists():
         return why
     is_same = is_made_with(job, specification, code)
     return "" if is_same else "its results were made with other settings or other code"
@@ -78,10 +78,10 @@ def _why_again(job: Job, specification: str, code: str) -> str:
 
 def _put_back(job: Job) -> None:
     """Put back the record that was set aside, unless the job has written another since."""
-    if job.aside.exists() and job.seal.exists():
+    if job.aside.exists() and job.record.exists():
         job.aside.unlink()
     elif job.aside.exists():
-        job.aside.replace(job.seal)
+        job.aside.replace(job.record)
 
 
 def why_lost(job: Job) -> str:
@@ -90,30 +90,30 @@ def why_lost(job: Job) -> str:
     Args:
         job: the job.
     """
-    if (line := find_damage(job)) or not job.seal.exists():
+    if (line := find_damage(job)) or not job.record.exists():
         return line
-    seal = read_seal(job.seal)
-    return next((line for lines in (kept_damage(job.results, seal), _causes(job, seal)) for line in lines), "")
+    record = read_record(job.record)
+    return next((line for lines in (kept_damage(job.results, record), _causes(job, record)) for line in lines), "")
 
 
 def find_damage(job: Job) -> str:
     """Return the first output of a job that is missing, altered or without a record; empty if there is none."""
     try:
-        seal = read_seal(job.seal)
+        record = read_record(job.record)
     except StoreError as error:
-        if os.path.lexists(job.seal):
+        if os.path.lexists(job.record):
             return error.message
         there = next((path for path in job.outputs if os.path.lexists(path)), None)
         return f"{there}: no record of the job that wrote it" if there else ""
     for path in job.outputs:
-        if path.is_file() and path.relative_to(job.results).as_posix() not in seal.outputs:
+        if path.is_file() and path.relative_to(job.results).as_posix() not in record.outputs:
             return f"{path}: is not in the record of the job that wrote it"
-    return next(damage_of(job.results, seal), "")
+    return next(damage_of(job.results, record), "")
 
 
 def is_up_to_date(job: Job) -> bool:
     """Return whether everything that a job read is unchanged."""
-    return not any(_causes(job, read_seal(job.seal)))
+    return not any(_causes(job, read_record(job.record)))
 
 
 def refuse_changed_files(job: Job) -> None:
@@ -123,21 +123,21 @@ def refuse_changed_files(job: Job) -> None:
         DataError: a file is missing.
         StoreError: a file that the job read is new or different.
     """
-    if not job.seal.exists():
+    if not job.record.exists():
         return
     job.files.find()
-    if line := next(_changed_files(job, read_seal(job.seal)), ""):
+    if line := next(_changed_files(job, read_record(job.record)), ""):
         raise StoreError(
             f"{job.name}: {line}", f"run {job.name} again, or `bayesmesh run`: it runs what is out of date"
         )
 
 
-def _causes(job: Job, seal: Seal) -> Iterator[str]:
-    yield from stale_inputs(job.results, seal)
-    yield from _changed_files(job, seal)
+def _causes(job: Job, record: Record) -> Iterator[str]:
+    yield from stale_inputs(job.results, record)
+    yield from _changed_files(job, record)
 
 
-def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
+def _changed_files(job: Job, record: Record) -> Iterator[str]:
     """Yield one line per file that the source declares and that is new, missing or different."""
     try:
         present = job.files.find()
@@ -145,15 +145,15 @@ def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
         yield error.message
         return
     # With or without a mirror, the files are those that their publisher registered.
-    for name in sorted(name for name in present if name not in seal.files and not is_of_mirror(name)):
+    for name in sorted(name for name in present if name not in record.files and not is_of_mirror(name)):
         yield f"{name}: was not there when {job.name} read the others"
-    for name in sorted(name for name in seal.files if name not in present and not is_of_mirror(name)):
+    for name in sorted(name for name in record.files if name not in present and not is_of_mirror(name)):
         yield f"{name}: is no longer among the files that {job.name} reads"
-    yield from changed_files(job.results, seal)
+    yield from changed_files(job.results, record)
 
 
 def is_made_with(job: Job, specification: str, code: str) -> bool:
-    """Return whether the results of a job were made with these settings and this code, by its seal.
+    """Return whether the results of a job were made with these settings and this code, by its record.
 
     Args:
         job: the job.
@@ -161,7 +161,7 @@ def is_made_with(job: Job, specification: str, code: str) -> bool:
         code: the code, see `stage_code`.
     """
     try:
-        seal = read_seal(job.seal)
+        record = read_record(job.record)
     except StoreError:
         return False
-    return (seal.specification, seal.code) == (specification, code)
+    return (record.specification, record.code) == (specification, code)

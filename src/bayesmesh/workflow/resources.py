@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import StoreError
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.site import Nodes
 
 BASE_MEMORY_MB = 2000
@@ -79,7 +79,7 @@ def _read(audit: Path) -> dict[str, Any]:
     # A FileNotFoundError makes Snakemake evaluate again after a job has made the file.
     audit.stat()
     remedy = "delete it and run the compile stage again"
-    content = read_sealed(audit, remedy)
+    content = read_checked(audit, remedy)
     if missing := {"devices", "gradient", "programs"} - content.keys():
         raise StoreError(f"{audit}: is damaged: {', '.join(sorted(missing))} missing", remedy)
     return content

@@ -16,7 +16,7 @@ import numpy as np
 from bayesmesh.analyses.figures.documents import read_csv, render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.store.machine import machine_name
-from bayesmesh.store.records.seals import seal_other
+from bayesmesh.store.records.jobs import record_outputs
 from bayesmesh_reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh_reproduction.benchmarks.worker import version_line
 from bayesmesh_reproduction.layout import BenchmarkLayout
@@ -52,7 +52,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], draws: Iterable
     about = _about()
     rows = [{**row, **about} for row in rows]
     _write(path, rows, rows)
-    seal_other(path.parent.parent, path.parent.name, path.stem, [path, *draws])
+    record_outputs(path.parent.parent, path.parent.name, path.stem, [path, *draws])
 
 
 def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ def write_outcome(
     columns = ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about]
     _write(layout.ratios(name), ratios, [dict.fromkeys(columns)])
     outputs = [layout.table(name), layout.ratios(name), *outcome.files]
-    seal_other(layout.results, layout.folder.name, layout.table(name).stem, outputs, code, is_quick=is_quick)
+    record_outputs(layout.results, layout.folder.name, layout.table(name).stem, outputs, code, is_quick=is_quick)
     first, last = (about["measured_at"], name), (about["machine"], about["versions"])
     metrics = ("median_s", "peak_mib", *outcome.metrics)
     values = [(row, metric, row[metric]) for row in rows for metric in metrics if row.get(metric) not in ("", None)]

@@ -28,7 +28,7 @@ from bayesmesh.store.chains.markers import Commit, Facts
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import program_settings
 from bayesmesh.workflow.jobs import make_job
@@ -89,7 +89,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
             # store is ever changed in place.
             skipped = shutil.ignore_patterns(".*", LOCK_NAME)
             copy = shutil.copytree(group, Path(folder) / group.name, copy_function=os.link, ignore=skipped)
-            store = kind(copy, 1, read_sealed(group / "store.json"))
+            store = kind(copy, 1, read_checked(group / "store.json"))
             begin = store.commits()[-1].stop
 
             def look(phase: str, done: int) -> None:

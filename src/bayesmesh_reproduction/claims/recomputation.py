@@ -18,7 +18,7 @@ from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.posterior.reader import Posterior
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.jobs import dataset_name, split_name
 from bayesmesh_reproduction.claims.results import NotRun, Reading, Results, Statistic
 
@@ -155,7 +155,7 @@ def _shards_of(results: Results, experiment: str) -> Shards:
     manifests = sorted(layout.chains.glob("group-*.json"))
     if not manifests:
         raise NotRun(f"{experiment} has no chains")
-    data = read_sealed(layout.identity_record(read_sealed(manifests[0]).get("identity", "")))["config"]["data"]
+    data = read_checked(layout.identity_record(read_checked(manifests[0]).get("identity", "")))["config"]["data"]
     shards = DataLayout(results.folder, dataset_name(data), split_name(data)).shards
     if not shards.exists():
         raise NotRun(f"{shards.relative_to(results.folder)} is not there")

@@ -16,7 +16,7 @@ import zarr
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json
 from bayesmesh.store.posterior.reader import Posterior
-from bayesmesh.store.records.seals import Seal, check_made_from, check_output, find_seal
+from bayesmesh.store.records.jobs import Record, check_made_from, check_output, find_record
 from bayesmesh_reproduction.claims.inputs import BENCHMARKS, FOLDERS
 
 Value = float | str
@@ -82,7 +82,7 @@ class Rows(NamedTuple):
     path: Path
     cells: pd.DataFrame
     asked: str
-    record: Seal
+    record: Record
 
     def records(self) -> list[dict[str, str]]:
         """Return the rows, column -> text."""
@@ -243,12 +243,12 @@ class Results:
             raise NotRun(f"{path.name}: {named} has no value")
         return Reading(value, file, record.machine, record.written_at)
 
-    def _recorded(self, file: str) -> tuple[Path, Seal]:
+    def _recorded(self, file: str) -> tuple[Path, Record]:
         """Return a file and the record of its job, after comparing what the job read and wrote with the record."""
         path = self.path(file)
         check_output(self.folder, path, is_thorough=True)
         check_made_from(self.folder, path)
-        record = find_seal(self.folder, path)
+        record = find_record(self.folder, path)
         if record.is_quick:
             raise NotRun(f"{file} is of a quick run, too small for claims")
         return path, record
@@ -261,7 +261,7 @@ class Results:
             StoreError: an array has changed, or no job has recorded the store.
         """
         path = self.path(file)
-        record = find_seal(self.folder, path)
+        record = find_record(self.folder, path)
         for array in arrays:
             stamps = record.below(f"{file}/{array}")
             if not stamps:

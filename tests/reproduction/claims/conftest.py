@@ -23,11 +23,11 @@ from bayesmesh.store.ledger import Ledger
 from bayesmesh.workflow.components import component_of, make_analysis
 from bayesmesh.workflow.jobs import dataset_name, make_job, parse_spec
 from bayesmesh.workflow.stages import analyse
-from bayesmesh.workflow.stages.sealing import sealed
+from bayesmesh.workflow.stages.recording import recorded
 from bayesmesh_reproduction.claims import results as reading
 from bayesmesh_reproduction.claims.declaration import Check, Claim, Entry, Piece, Printed, Rule
 from bayesmesh_reproduction.claims.judge import Finding, judge_all
-from resealing import seal_as
+from recording import record_as
 
 NAME = "small"
 
@@ -68,7 +68,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = DataLayout(layout.results, dataset_name(spec.config["data"]), "all")
     digits = load_component("source", "digits")(options_class("source", "digits")())
     shard(digits.read(folder), DataSettings(), data)
-    seal_as(layout.results, f"data/{data.folder.name}/all", "shard", [data.sharded, data.shards])
+    record_as(layout.results, f"data/{data.folder.name}/all", "shard", [data.sharded, data.shards])
     write_json(layout.sampled("group-000"), {"identity": "abc"})
     write_json(layout.identity_record("abc"), {"config": spec.config})
     write_draws(layout, seed=1)
@@ -102,7 +102,7 @@ def run_average(layout: ExperimentLayout) -> None:
     """Run the stage as its verb does."""
     spec = parse_spec(str(layout.results.parent / "average.json"), "average")
     configure_jax(spec.compute)
-    with sealed(spec, spec.digest, ""):
+    with recorded(spec, spec.digest, ""):
         analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
 
 
@@ -112,4 +112,4 @@ def write_draws(layout: ExperimentLayout, seed: int) -> None:
     group = open_group(layout.posterior, "w").create_group("posterior")
     write_array(group, "weights", draw((2, 3, 64, 10)).astype(np.float32), ("chain", "draw", "feature", "class"))
     write_array(group, "biases", draw((2, 3, 10)).astype(np.float32), ("chain", "draw", "class"))
-    seal_as(layout.results, NAME, "assemble", [layout.posterior])
+    record_as(layout.results, NAME, "assemble", [layout.posterior])

@@ -25,7 +25,7 @@ from bayesmesh_reproduction.claims.recomputation import recompute
 from bayesmesh_reproduction.claims.results import Reading, Results
 from bayesmesh_reproduction.layout import ReproductionLayout
 from bayesmesh_reproduction.pages.claims import write_claims_page
-from resealing import seal_as
+from recording import record_as
 
 Judge = Callable[..., Finding]
 
@@ -41,7 +41,7 @@ def results(tmp_path: Path) -> Path:
         "\n".join(["who,x,y,device,status", *rows, "theirs,1,7,H200,ok", "theirs,10,,H200,time limit"]) + "\n"
     )
     verdict.write_text('{"gates": [{"value": 0.5}, {"value": null}]}')
-    seal_as(folder, "", "test", [table, verdict])
+    record_as(folder, "", "test", [table, verdict])
     return folder
 
 
@@ -70,7 +70,7 @@ def test_a_row_that_met_a_limit_or_is_not_there_has_not_run(results: Path, judge
 
 
 def test_a_quick_run_is_no_evidence(results: Path, judged: Judge) -> None:
-    seal_as(results, "", "test", [results / "table.csv"], is_quick=True)
+    record_as(results, "", "test", [results / "table.csv"], is_quick=True)
     finding = judged(results, "hardware", y_of("theirs", 1), "14")
     assert (finding.verdict, "quick run" in finding.reason) == (NOT_RUN, True)
 
@@ -121,7 +121,7 @@ def test_printed_digits_are_compared() -> None:
 
 def test_damage_fails_and_stops_nothing_else(results: Path, judged: Judge) -> None:
     (results / "verdict.json").write_text("{")
-    seal_as(results, "", "test", [results / "table.csv", results / "verdict.json"])
+    record_as(results, "", "test", [results / "table.csv", results / "verdict.json"])
     assert judged(results, "hardware", value_of("gates"), "1").verdict == FAILED
     finding = judged(results, "hardware", y_of("ours"), "1")
     assert (finding.verdict, "3 rows where a claim wants one" in finding.reason) == (FAILED, True)
@@ -133,7 +133,7 @@ def test_a_row_that_cannot_be_computed_again_fails(results: Path, judged: Judge,
     """It would have ended the program."""
     inputs = {"no inputs": "", "not a number": "x", "right": "2"}[case]
     (results / "table.csv").write_text(f"who,x,y\nours,{inputs},4\ntheirs,3,9\n")
-    seal_as(results, "", "test", [results / "table.csv"])
+    record_as(results, "", "test", [results / "table.csv"])
 
     def again(found: Results) -> Reading:
         return recompute(found, "table.csv", "y", lambda row: float(row["x"]) ** 2, 1e-9, {"who": "ours"})

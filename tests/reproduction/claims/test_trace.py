@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.analyses.averaging import average as averaging
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.seals import check_output, find_seal, seal_file
+from bayesmesh.store.records.jobs import check_output, find_record, record_file
 from bayesmesh_reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
 from bayesmesh_reproduction.claims.recomputation import accuracy_again as softmax_accuracy
 from bayesmesh_reproduction.claims.results import Reading, Results
@@ -45,7 +45,7 @@ def test_a_number_of_a_run_holds_and_says_where_it_comes_from(averaged: Experime
     assert (finding.verdict, finding.reason) == (HOLDS, "")
     assert finding.ours.value == pytest.approx(finding.again, abs=1e-9)
     assert finding.ours.file == SCORES
-    record = find_seal(averaged.results, averaged.results / SCORES)
+    record = find_record(averaged.results, averaged.results / SCORES)
     assert (finding.ours.machine, finding.ours.written_at) == (record.machine, record.written_at)
     assert {Path(name).name for name in record.inputs} == {"posterior.zarr", "sharded.json"}
 
@@ -89,7 +89,7 @@ def test_draws_that_were_edited_fail(averaged: ExperimentLayout, judged: Judge) 
 def test_a_table_without_record_or_draws_fails_and_one_that_is_not_there_has_not_run(
     averaged: ExperimentLayout, judged: Judge
 ) -> None:
-    record = seal_file(averaged.results, NAME, "average")
+    record = record_file(averaged.results, NAME, "average")
     kept = record.rename(record.with_suffix(".kept"))
     assert judge_accuracy(judged, averaged).verdict == FAILED
     kept.rename(record)

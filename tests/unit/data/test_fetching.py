@@ -27,7 +27,7 @@ from bayesmesh.data.sources.arrays import open_arrays
 from bayesmesh.data.tables.files import TableFile
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 HUGE = 10**12
 
@@ -65,7 +65,7 @@ def source() -> Fragile:
 
 def test_manifest_names_source_options_and_origin(source: Fragile, layout: DataLayout) -> None:
     manifest = fetch(source, {"name": "fragile"}, layout)
-    assert read_sealed(layout.fetched, must_have_digest=True) == manifest
+    assert read_checked(layout.fetched, must_have_digest=True) == manifest
     assert manifest["source"] == {"name": "fragile"}
     assert manifest["options"]["num_rows"] == 3
     assert manifest["origin"] == {"origin": "here"}

@@ -14,7 +14,7 @@ from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, w
 from bayesmesh.errors import StoreError
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout
-from resealing import seal_as
+from recording import record_as
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_result_is_a_tree_that_shows_its_verdict(layout: ExperimentLayout) -> 
 
 
 def test_what_was_altered_is_refused(layout: ExperimentLayout) -> None:
-    seal_as(layout.results, "a&b", "assemble", [layout.posterior, layout.posterior_hashes])
+    record_as(layout.results, "a&b", "assemble", [layout.posterior, layout.posterior_hashes])
     bm.open(layout.folder)
     metadata = layout.posterior / "posterior" / "mu" / "zarr.json"
     metadata.write_text(metadata.read_text() + " ")

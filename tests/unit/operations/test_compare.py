@@ -14,7 +14,7 @@ from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.operations import verify_files
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.scores import RowScores, write_pointwise
-from resealing import seal_as
+from recording import record_as
 
 EXPERIMENT = """
 title: Some
@@ -49,7 +49,7 @@ def store(results: Path, name: str, elpd: np.ndarray) -> None:
     write_pointwise(path, RowScores(elpd, "rows", False, 4000), None)
     # Snakemake leaves it in folders that are outputs; Zarr would warn of it when it lists the group.
     (path / ".snakemake_timestamp").touch()
-    seal_as(results, name, "loo", [path])
+    record_as(results, name, "loo", [path])
 
 
 def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +63,7 @@ def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.Captur
     store(project / "results", "three", np.zeros(200))
     path = project / "results" / "two" / "loo" / "pointwise.zarr"
     write_pointwise(path, RowScores(np.zeros(200), "rows", False, 4000), None)
-    seal_as(project / "results", "two", "loo", [path])
+    record_as(project / "results", "two", "loo", [path])
     assert "was made from another" in " ".join(verify_files.check(project / "results", "comparisons").outdated)
 
 
@@ -75,14 +75,14 @@ def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(
         path = results / name / "evidence" / "evidence.csv"
         path.parent.mkdir()
         write_evidence(path, [Estimate("bridge", -20.0 - i, 0.01, digest="rows")])
-        seal_as(results, name, "evidence", [path])
+        record_as(results, name, "evidence", [path])
     assert bm.compare("one", "two").table.loc["one", "probability"] == pytest.approx(1 / (1 + np.exp(-1)))
     assert main(["compare", "one", "two"]) == 0
     assert "one has posterior probability 73.1%" in (results / "comparisons" / "one-two.html").read_text()
     write_evidence(path, [Estimate("bridge", -30.0, 0.01, digest="other")])
     with pytest.raises(StoreError, match="evidence"):
         bm.compare("one", "two")
-    seal_as(results, "two", "evidence", [path])
+    record_as(results, "two", "evidence", [path])
     assert bm.compare("one", "two").table["probability"].isna().all()
     assert "was made from another" in " ".join(verify_files.check(results, "comparisons").outdated)
 
@@ -95,7 +95,7 @@ def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> N
     # Another outcome is named in place of the table.
     path = project / "results" / "scales-prior_scale-2" / "loo" / "pointwise.zarr"
     write_pointwise(path, RowScores(np.zeros(200), "another", False, 4000), None)
-    seal_as(project / "results", "scales-prior_scale-2", "loo", [path])
+    record_as(project / "results", "scales-prior_scale-2", "loo", [path])
     assert main(["sweep", "scales"]) == 0
     assert "cannot be compared" in page.read_text()
     assert "have different outcomes" in page.read_text()

@@ -13,9 +13,9 @@ from bayesmesh.operations.verify_files import check
 from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, read_manifest
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.layout import ExperimentLayout, process_folder
-from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.checked import write_checked
 from bayesmesh.workflow.stages.assemble import _verified
-from resealing import seal_as
+from recording import record_as
 
 IDENTITY = "0123456789abcdef"
 DATA = {"source": "gaussian", "held_out_fraction": 0.0, "split_seed": 0}
@@ -26,13 +26,13 @@ def layout(tmp_path: Path) -> ExperimentLayout:
     """Two processes with 4 draws each, and the manifest of their group."""
     layout = ExperimentLayout(tmp_path, "some")
     config = {"data": DATA, "compute": {"processes": 2}}
-    write_sealed(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": config})
+    write_checked(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": config})
     for process in range(2):
         _sample(layout, process)
     content = {"identity": IDENTITY, "folder": f"chains/{IDENTITY}/group-000", "num_processes": 2, "num_chains": 2}
     content |= {"num_draws": 4, "committed_draws": 4, "segment_draws": 4, "environment": {}, "changed_environment": []}
-    write_sealed(layout.sampled("group-000"), content)
-    seal_as(tmp_path, "some", "sample-group-000", [layout.sampled("group-000")], [layout.chains])
+    write_checked(layout.sampled("group-000"), content)
+    record_as(tmp_path, "some", "sample-group-000", [layout.sampled("group-000")], [layout.chains])
     return layout
 
 

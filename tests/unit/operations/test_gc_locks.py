@@ -9,7 +9,7 @@ import pytest
 from bayesmesh.config.versions import DRAWS
 from bayesmesh.operations.gc import Unnamed, find_unnamed, remove, table
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.checked import write_checked
 from bayesmesh.workflow.plan import Plan
 
 IDENTITY = "0123456789abcdef"
@@ -19,8 +19,8 @@ IDENTITY = "0123456789abcdef"
 def unnamed(tmp_path: Path) -> Unnamed:
     for group in ("group-000", "group-001"):
         (tmp_path / IDENTITY / group).mkdir(parents=True)
-        write_sealed(tmp_path / f"{group}.json", {"identity": IDENTITY})
-    write_sealed(tmp_path / "group-002.json", {"identity": "f" * 16})
+        write_checked(tmp_path / f"{group}.json", {"identity": IDENTITY})
+    write_checked(tmp_path / "group-002.json", {"identity": "f" * 16})
     return Unnamed(tmp_path / IDENTITY, 0, 0, 0.0)
 
 
@@ -46,6 +46,6 @@ def test_chains_of_an_earlier_version_are_named_as_such(tmp_path: Path, monkeypa
     (tmp_path / "config" / "experiments" / "other.yaml").write_text(other)
     (tmp_path / "config" / "config.yaml").write_text("experiments: [other]\n")
     for identity, record in ((IDENTITY, {"config": {}}), ("f" * 16, {"config": {}, "draws": DRAWS})):
-        write_sealed(tmp_path / "results" / "some" / "chains" / identity / "identity.json", record)
+        write_checked(tmp_path / "results" / "some" / "chains" / identity / "identity.json", record)
     lines = table(find_unnamed(Plan(is_partial=True))[0]).splitlines()
     assert [IDENTITY in line for line in lines if line.endswith("of an earlier version")] == [True]

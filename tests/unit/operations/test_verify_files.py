@@ -13,17 +13,17 @@ from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.records.sealed import write_sealed
-from bayesmesh.store.records.seals import read_seal, seal_file, seal_other
-from resealing import seal_as
+from bayesmesh.store.records.checked import write_checked
+from bayesmesh.store.records.jobs import read_record, record_file, record_outputs
+from recording import record_as
 
 IDENTITY = "0123456789abcdef"
 WHOLE = Findings([], [], [])
 
 
-def _seal(layout: ExperimentLayout, job: str, *outputs: Path, **more: object) -> None:
-    """Seal results as a job does, which also leaves a ledger."""
-    seal_as(layout.results, layout.experiment, job, outputs, **{"specification": "s", **more})  # type: ignore[arg-type]  # as the caller says
+def _record(layout: ExperimentLayout, job: str, *outputs: Path, **more: object) -> None:
+    """Record results as a job does, which also leaves a ledger."""
+    record_as(layout.results, layout.experiment, job, outputs, **{"specification": "s", **more})  # type: ignore[arg-type]  # as the caller says
     ledger = Ledger(layout.ledger_part(job), job)
     ledger.finish()
     ledger.save()
@@ -40,22 +40,22 @@ def _commit(layout: ExperimentLayout, start: int) -> None:
 def layout(tmp_path: Path) -> ExperimentLayout:
     """Return an experiment with chains, a posterior and a summary made from it."""
     layout = ExperimentLayout(tmp_path, "toy")
-    write_sealed(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": {"compute": {"processes": 1}}})
+    write_checked(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": {"compute": {"processes": 1}}})
     _commit(layout, 0)
     layout.sampled("group-000").write_text("{}")
-    _seal(layout, "sample-group-000", layout.sampled("group-000"), kept=[layout.identity(IDENTITY)])
+    _record(layout, "sample-group-000", layout.sampled("group-000"), kept=[layout.identity(IDENTITY)])
     (layout.posterior / "x" / "c").mkdir(parents=True)
     (layout.posterior / "x" / "c" / "0").write_bytes(b"draws")
     (layout.posterior / "zarr.json").write_text("{}")
-    _seal(layout, "assemble", layout.posterior)
+    _record(layout, "assemble", layout.posterior)
     layout.summary.parent.mkdir()
     layout.summary.write_text("a,b\n")
     name = layout.posterior.relative_to(tmp_path).as_posix()
-    _seal(
+    _record(
         layout,
         "diagnose",
         layout.summary,
-        inputs={name: read_seal(seal_file(tmp_path, "toy", "assemble")).digest(name)},
+        inputs={name: read_record(record_file(tmp_path, "toy", "assemble")).digest(name)},
     )
     return layout
 
@@ -92,7 +92,7 @@ def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str
 
 def test_what_was_made_from_something_else_is_out_of_date(layout: ExperimentLayout) -> None:
     (layout.posterior / "zarr.json").write_text("[]")
-    _seal(layout, "assemble", layout.posterior)
+    _record(layout, "assemble", layout.posterior)
     found = check(layout.results, "toy")
     assert found.damaged == []
     assert found.outdated == [
@@ -114,7 +114,7 @@ def test_results_outside_the_flow_are_compared_with_their_records(tmp_path: Path
     for path, job in zip(files, ("claims", "stopping", "index"), strict=True):
         path.parent.mkdir(exist_ok=True)
         path.write_text("a\n")
-        seal_other(tmp_path, "" if job == "index" else path.parent.name, job, [path])
+        record_outputs(tmp_path, "" if job == "index" else path.parent.name, job, [path])
     assert list_owners(tmp_path) == ["reproduction", "studies", ""]
     assert [check(tmp_path, owner) for owner in list_owners(tmp_path)] == [WHOLE] * 3
     for path in files:

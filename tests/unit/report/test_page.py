@@ -20,9 +20,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
 from bayesmesh.report.provenance import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.seals import read_seal, seal_file
+from bayesmesh.store.records.jobs import read_record, record_file
 from bayesmesh.workflow.components import requested_analyses
-from resealing import seal_as
+from recording import record_as
 
 Minimal = Callable[..., ExperimentLayout]
 
@@ -121,7 +121,7 @@ def test_page_needs_nothing_beside_it(whole_page: str) -> None:
 
 
 def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: ExperimentLayout) -> None:
-    seal_as(complete.results, complete.experiment, "diagnose", [complete.verdict])
+    record_as(complete.results, complete.experiment, "diagnose", [complete.verdict])
     manifest = complete.results / "data" / "digits" / "sharded.json"
     locks = {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}
     project = Project("abc123 with changes", locks, bootstrap=True, repository="https://host.example/a.git")
@@ -129,7 +129,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     path = write_page(complete, config, "T", "", manifest, ReportSettings(num_traces=1), project)
     page = path.read_text(encoding="utf-8")
     box = text_of(page[page.index('id="repeat"') : page.index('id="time"')])
-    record = read_seal(seal_file(complete.results, complete.experiment, "diagnose"))
+    record = read_record(record_file(complete.results, complete.experiment, "diagnose"))
     for said in (
         "snakemake --cores all everything",
         "git clone https://host.example/a.git project cd project git checkout abc123",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayesmesh.store.records.seals import write_seal
+from bayesmesh.store.records.jobs import write_record
 from bayesmesh.workflow.condition import condition_of
 from bayesmesh.workflow.plan import Plan
 
@@ -31,7 +31,7 @@ def test_a_record_of_another_version_is_of_an_earlier_one(tmp_path: Path, monkey
 
     def older(specification: str, code: str) -> str:
         made_from = {"job": job.name, "specification": specification, "code": code, "inputs": {}}
-        write_seal(job.seal, job.results, job.outputs, made_from)
+        write_record(job.record, job.results, job.outputs, made_from)
         return condition_of(plan, "some").older
 
     assert older(plan.job("fetch", "some").digest, code) == ""

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from bayesmesh.store.records.files import MIRROR_VARIABLE, InputFiles
-from bayesmesh.store.records.seals import changed_files, read_seal, stamp_files, write_seal
+from bayesmesh.store.records.jobs import changed_files, read_record, stamp_files, write_record
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.reruns import why_lost
 
@@ -47,8 +47,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         "inputs": {},
         "files": stamp_files(job.files.find()),
     }
-    write_seal(job.seal, results, job.outputs, made_from)
-    assert set(read_seal(job.seal).files) == {"own.csv", "$BAYESMESH_MIRROR/m/a.gz"}
+    write_record(job.record, results, job.outputs, made_from)
+    assert set(read_record(job.record).files) == {"own.csv", "$BAYESMESH_MIRROR/m/a.gz"}
     return job
 
 
@@ -68,14 +68,14 @@ def test_only_a_thorough_look_reads_large_files_whose_size_and_time_are_the_same
     Path("own.csv").write_text(LARGE.replace("0", "9"))
     os.utime("own.csv", ns=(about.st_atime_ns, about.st_mtime_ns))
     assert why_lost(job) == ""
-    lines = list(changed_files(job.results, read_seal(job.seal), is_thorough=True))
+    lines = list(changed_files(job.results, read_record(job.record), is_thorough=True))
     assert lines == ["was made from another own.csv than the present one"]
 
 
 def test_a_missing_file_is_named(job: Job) -> None:
     Path("own.csv").unlink()
     assert "own.csv: no such file" in why_lost(job)
-    assert list(changed_files(job.results, read_seal(job.seal))) == ["was made from own.csv, which is missing now"]
+    assert list(changed_files(job.results, read_record(job.record))) == ["was made from own.csv, which is missing now"]
 
 
 def test_other_patterns_name_other_files(job: Job) -> None:

@@ -22,8 +22,8 @@ from bayesmesh.data.sources.options import ArraysOptions as Options
 from bayesmesh.data.tables.files import without_twins
 from bayesmesh.errors import DataError, suggest
 from bayesmesh.store.arrays import create_array, open_group
+from bayesmesh.store.records.checked import read_checked, write_checked
 from bayesmesh.store.records.files import find_files, stores_of
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
 _FOLDER, _ABOUT = "arrays.zarr", "arrays.json"
 _BLOCK_BYTES = 2**22
@@ -78,12 +78,12 @@ class Source(base.Source):
         if not lengths:
             raise DataError(f"{stores[0]}: no array has rows", "correct the key 'data.files' or 'data.arrays'")
         about = {"constants": constants, "fields": sorted(lengths), "rows": next(iter(lengths.values()))}
-        write_sealed(folder / _ABOUT, about)
+        write_checked(folder / _ABOUT, about)
         return {"origin": "files", **about}
 
     def read(self, folder: Path) -> Dataset:
         """Return the arrays; ranges of rows are read on demand."""
-        about = read_sealed(folder / _ABOUT, "run the fetch stage again")
+        about = read_checked(folder / _ABOUT, "run the fetch stage again")
         group = open_group(folder / _FOLDER)
         rows: dict[str, Any] = {name: group[name] for name in about["fields"]}
         return Dataset(

@@ -16,7 +16,7 @@ from bayesmesh.data.tables.reader import TableReader
 from bayesmesh.data.tables.spool import MatrixField, MissingField, Spool, fields_of, missing_name, variable_of
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
+from bayesmesh.store.records.checked import read_checked, write_checked
 
 _ABOUT = "table.json"
 
@@ -38,12 +38,12 @@ class Source(base.Source):
         wanted = _wanted(self.options, list(about["columns"]), {*about["left_out"]})
         _refuse_clashes(wanted, about["columns"])
         roles = _roles(self.options, wanted)
-        write_sealed(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
+        write_checked(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
         return {"origin": "files", **about["counts"], "kept_rows": about["kept_rows"]}
 
     def read(self, folder: Path) -> Dataset:
         """Return the fields, computed on demand from the kept columns for the rows that are read."""
-        about = read_sealed(folder / _ABOUT, "run the fetch stage again")
+        about = read_checked(folder / _ABOUT, "run the fetch stage again")
         columns: dict[str, Mapping[str, Any]] = about["columns"]
         spool = Spool(folder, about["numbers"], about["codes"])
         rows = fields_of(spool, columns, about["fields"])

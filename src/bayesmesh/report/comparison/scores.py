@@ -16,13 +16,13 @@ from bayesmesh.report.comparison.models import (
     model_probabilities,
 )
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.store.records.seals import check_output, find_seal, stale_inputs
+from bayesmesh.store.records.checked import read_checked
+from bayesmesh.store.records.jobs import check_output, find_record, stale_inputs
 from bayesmesh.store.scores import POINTWISE, RowScores, read_pointwise, read_scheme
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:
-    """Compare experiments by their pointwise scores, after checking these against the seals of their jobs.
+    """Compare experiments by their pointwise scores, after checking these against the records of their jobs.
 
     Args:
         layouts: files of the experiments.
@@ -38,7 +38,7 @@ def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | 
     ]
     paths = choose_scores(chosen)
     for each in chosen:
-        _check_sealed(each, paths[each.experiment])
+        _check_output(each, paths[each.experiment])
     _check_kept_rows({each.experiment: _kept_rows(each, paths[each.experiment]) for each in chosen})
     scores = {name: read_pointwise(path) for name, path in paths.items()}
     found = compare_models(scores, failed, feature)
@@ -55,7 +55,7 @@ def _probabilities(
         path = find_output(each, EVIDENCE)
         if path is None:
             return {}
-        _check_sealed(each, path)
+        _check_output(each, path)
         best = best_estimate(read_evidence(path))
         if best is None or best.digest != scores[each.experiment]["left_out"].digest:
             return {}
@@ -68,7 +68,7 @@ def evidence_of(layout: ExperimentLayout) -> Path | None:
     return find_output(layout, EVIDENCE)
 
 
-def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
+def _check_output(layout: ExperimentLayout, path: Path) -> None:
     if (layout.results / "seals").is_dir():
         check_output(layout.results, path)
 
@@ -100,7 +100,7 @@ def _kept_rows(layout: ExperimentLayout, path: Path) -> tuple[str, str]:
     The second is empty if the source kept all rows. Both are empty without a record.
     """
     try:
-        inputs = find_seal(layout.results, path).inputs
+        inputs = find_record(layout.results, path).inputs
     except StoreError:
         return "", ""
     sharded = (layout.results / name for name in inputs if name.startswith("data/") and name.endswith("/sharded.json"))
@@ -108,14 +108,14 @@ def _kept_rows(layout: ExperimentLayout, path: Path) -> tuple[str, str]:
     fetched = next((each.parents[1] / "fetched.json" for each in sharded), None)
     if fetched is None or not fetched.exists():
         return "", ""
-    manifest = read_sealed(fetched, "run the fetch stage again")
+    manifest = read_checked(fetched, "run the fetch stage again")
     return " ".join(manifest.get("files", {}).values()), manifest["origin"].get("kept_rows", "")
 
 
 def _is_current(layout: ExperimentLayout, path: Path) -> bool:
-    """Return whether an output was made from the current inputs, according to its seal; True if no seal can be read."""
+    """Return whether an output was made from the current inputs, according to its record; True if no record can be read."""
     try:
-        return not any(stale_inputs(layout.results, find_seal(layout.results, path)))
+        return not any(stale_inputs(layout.results, find_record(layout.results, path)))
     except StoreError:
         return True
 

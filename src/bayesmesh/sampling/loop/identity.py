@@ -18,7 +18,7 @@ from bayesmesh.config.versions import DRAWS
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.density.mesh import describe_devices
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 _NOT_PART = (
     *("draws", "stop", "chains", "chain_groups", "mode"),
@@ -148,7 +148,7 @@ def explain_new_chains(layout: ExperimentLayout, identity: str, made_from: Mappi
     if not records or layout.identity_record(identity).exists():
         return ""
     try:
-        reason = _reason(read_sealed(records[-1]), made_from)
+        reason = _reason(read_checked(records[-1]), made_from)
     except StoreError:
         reason = "their record is damaged"
     newest = records[-1].parent

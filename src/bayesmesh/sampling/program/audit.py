@@ -27,7 +27,7 @@ from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import Lengths
 from bayesmesh.sampling.program.values import GroupKey
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 MOST_EQUATIONS = 20_000
 """Most equations of a program that is compiled at all, if their number grows with the data; 1,600 take seconds, and time grows faster."""
@@ -206,7 +206,7 @@ def read_lengths(path: Path) -> Lengths:
         StoreError: the file is missing or damaged, or a length is not in it.
     """
     remedy = "delete it and run the compile stage again"
-    audit = read_sealed(path, remedy)
+    audit = read_checked(path, remedy)
     for name in Lengths._fields:
         if type(audit.get(name)) is not int or audit[name] < 1:
             raise StoreError(f"{path}: is damaged: no {name} in it", remedy)

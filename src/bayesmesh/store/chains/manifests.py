@@ -10,7 +10,7 @@ import pydantic
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
 from bayesmesh.store.chains.markers import Commit
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 
 PROCESSES_REMEDY = "restore the folders, or move those of all processes away to sample the group again"
 """Remedy if only some processes of a group have their draws."""
@@ -106,7 +106,7 @@ def read_manifest(path: Path) -> GroupManifest:
         StoreError: it is missing or damaged.
     """
     try:
-        return GroupManifest.model_validate(read_sealed(path, _REMEDY))
+        return GroupManifest.model_validate(read_checked(path, _REMEDY))
     except pydantic.ValidationError as error:
         raise StoreError(f"{path}: is damaged: not the manifest of a chain group", _REMEDY) from error
 

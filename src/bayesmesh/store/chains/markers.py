@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
+from bayesmesh.store.records.checked import read_checked, write_checked
 
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 """File name of a marker: phase, first iteration, end of the range."""
@@ -168,7 +168,7 @@ def read_markers(folder: Path, damaged: list[str] | None = None) -> list[Commit]
 
 
 def _read_marker(path: Path) -> Commit:
-    value = read_sealed(path, DAMAGE_REMEDY, must_have_digest=True)
+    value = read_checked(path, DAMAGE_REMEDY, must_have_digest=True)
     try:
         if value["checkpoint"] not in value["files"]:
             raise ValueError("its checkpoint is not among its files")
@@ -187,4 +187,4 @@ def _read_marker(path: Path) -> Commit:
 def write_marker(folder: Path, commit: Commit) -> None:
     """Write a marker atomically, which commits its iterations."""
     content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
-    write_sealed(folder / "commits" / commit.name, content)
+    write_checked(folder / "commits" / commit.name, content)

@@ -31,7 +31,7 @@ from bayesmesh.store.chains.markers import (
     read_markers,
     write_marker,
 )
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
+from bayesmesh.store.records.checked import read_checked, write_checked
 
 IDENTITY_REMEDY = "delete it and run the sample stage again, which restores it from the chains beside it"
 """Remedy for a damaged ``identity.json``."""
@@ -49,7 +49,7 @@ def segment_draws_of(identity: Path) -> int | None:
 
 def _read_record(about: Path) -> dict[str, Any]:
     """Return the content of ``store.json``."""
-    record = read_sealed(about, DAMAGE_REMEDY)
+    record = read_checked(about, DAMAGE_REMEDY)
     length = record.get("segment_draws")
     # A bool is also an int, but not a length.
     if type(length) is not int or length < 1 or type(record.get("identity")) is not str:
@@ -91,7 +91,7 @@ class ChainStore:
             self.record = {**record, "segment_draws": segment_draws}
             for name in ("commits", CHECKPOINTS):
                 (folder / name).mkdir(parents=True, exist_ok=True)
-            write_sealed(about, self.record)
+            write_checked(about, self.record)
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
 
@@ -99,7 +99,7 @@ class ChainStore:
         """Return the content of ``store.json`` after comparing it with ``identity.json`` and with the writer's record."""
         existing, shared = _read_record(about), self.folder.parent / "identity.json"
         segment_draws = existing["segment_draws"]
-        length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
+        length = read_checked(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
         if segment_draws != length:
             message = f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}"
             raise StoreError(message, DAMAGE_REMEDY)

@@ -1,1 +1,1 @@
-"""What a job wrote last: what it read and wrote, sealed with its own digest."""
+"""What a job writes last: a record of what it read and wrote, with a digest of its own."""

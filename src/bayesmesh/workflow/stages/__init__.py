@@ -1,1 +1,1 @@
-"""Run one stage of the flow per module, from its spec to its files, and seal what it wrote."""
+"""Run one stage of the flow per module, from its spec to its files, and record what it wrote."""

@@ -25,7 +25,7 @@ from bayesmesh.workflow.jobs import Job, component_sources, later_stages, parse_
 from bayesmesh.workflow.overhead import add_start
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.reruns import refuse_changed_files
-from bayesmesh.workflow.stages.sealing import sealed
+from bayesmesh.workflow.stages.recording import recorded
 
 _log = logging.getLogger("bayesmesh")
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     job, later = _jobs(arguments)
     stage = job.stage
     code = check_code(job, arguments.code)
-    # Of several processes only the first writes the ledger and the seal.
+    # Of several processes only the first writes the ledger and the record.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
     number = {"group": _group_number(group, job.sampling.chain_groups)} if group else {}
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     sources = [file for each in (job, *later) for file in component_sources(each)]
     _log.info("%s %s, code %s", job.word, job.experiment, code)
     ledger = _ledger(job)
-    seal = sealed(job, job.digest, code) if is_first else contextlib.nullcontext()
+    record = recorded(job, job.digest, code) if is_first else contextlib.nullcontext()
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
             run_stage = importlib.import_module(
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            with seal, _started(job, later, arguments) as options:
+            with record, _started(job, later, arguments) as options:
                 message = run_stage(job, ledger, **options, **number)
             ledger.finish()
     finally:

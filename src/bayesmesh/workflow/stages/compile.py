@@ -40,7 +40,7 @@ from bayesmesh.sampling.program.sizes import (
 )
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.machine import available_memory
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
+from bayesmesh.store.records.checked import read_checked, write_checked
 from bayesmesh.store.slurm_job import job_id
 from bayesmesh.workflow.components import in_file_of
 from bayesmesh.workflow.jobs import Job
@@ -73,7 +73,7 @@ def run(
         find_devices(job.compute)
         use_cache(job.results)
         shards, data_spec = shards_of(job, settings.model)
-        of_data = _warn(read_sealed(job.data_layout.sharded).get("source", {}).get("warnings", []))
+        of_data = _warn(read_checked(job.data_layout.sharded).get("source", {}).get("warnings", []))
         _check_all_rows(job, settings, shards, data_spec)
         work = _Work(job, settings, later, analyses, ledger, peers, shards, data_spec)
     made = _compile(work)
@@ -92,7 +92,7 @@ def run(
         cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
         facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
         if peers.is_first:
-            write_sealed(job.layout.audit, facts)
+            write_checked(job.layout.audit, facts)
     return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
 
 

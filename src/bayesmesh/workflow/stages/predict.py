@@ -28,8 +28,8 @@ from bayesmesh.sampling.density.traced_fields import field_returned
 from bayesmesh.sampling.program.predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
-from bayesmesh.store.records.sealed import read_sealed
-from bayesmesh.store.records.seals import check_output
+from bayesmesh.store.records.checked import read_checked
+from bayesmesh.store.records.jobs import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, component_sources
@@ -106,7 +106,7 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
     model, _, shards = bind(job, component_of(job, "model"))
     if model.takes_all_rows:
         raise ConfigError(f"model {type(model).__name__} takes all rows as one", "predict needs a model of single rows")
-    about = read_sealed(job.data_layout.records / "table.json", "run the fetch stage again")
+    about = read_checked(job.data_layout.records / "table.json", "run the fetch stage again")
     _, options = component_of(job, "source")
     posterior = open_posterior(job.layout.posterior)
     groups = model.grouping_columns()

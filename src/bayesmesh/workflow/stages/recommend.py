@@ -34,7 +34,7 @@ from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
-from bayesmesh.store.records.seals import check_output
+from bayesmesh.store.records.jobs import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.components import options_of
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data

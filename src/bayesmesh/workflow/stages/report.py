@@ -17,7 +17,7 @@ from bayesmesh.report.analysis_sections import RequestedAnalysis
 from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.provenance import describe_project
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.store.records.jobs import check_output, record_outputs
 from bayesmesh.workflow.components import requested_analyses
 from bayesmesh.workflow.condition import Condition, condition_of
 from bayesmesh.workflow.jobs import Job
@@ -62,7 +62,7 @@ def run_index(arguments: argparse.Namespace) -> int:
         with contextlib.suppress(StoreError):
             inputs[page.relative_to(results).as_posix()] = check_output(results, page)
     index = write_index(results, [page for name, page in shown.items() if name not in members], sweeps)
-    seal_other(results, "", "index", [index], arguments.code or "", inputs)
+    record_outputs(results, "", "index", [index], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("index: %s", index)
     return 0
 

@@ -34,7 +34,7 @@ from bayesmesh.store.chains.segments import IDENTITY_REMEDY, ChainStore, segment
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.records.sealed import write_sealed, write_sealed_once
+from bayesmesh.store.records.checked import write_checked, write_checked_once
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.jobs import Job
@@ -163,7 +163,7 @@ def _open_store(
     # If the record is lost, the existing chains determine the length of segments.
     if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:
         content = {**content, "segment_draws": stored}
-    shared = write_sealed_once(record, content, IDENTITY_REMEDY)
+    shared = write_checked_once(record, content, IDENTITY_REMEDY)
     if type(shared.get("segment_draws")) is not int:
         raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
     about = {"identity": identity, "environment": present}
@@ -244,7 +244,7 @@ def _write_manifest(
         **_statistics(facts),
         "stop": stop,
     }  # fmt: skip
-    write_sealed(job.layout.sampled(group_name(group)), content)
+    write_checked(job.layout.sampled(group_name(group)), content)
 
 
 def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.report.sweep_page import write_sweep
 from bayesmesh.store.layout import SweepLayout
-from bayesmesh.store.records.seals import check_output, seal_other
+from bayesmesh.store.records.jobs import check_output, record_outputs
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.stages.report import describe
 
@@ -33,6 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
             inputs[page.relative_to(results).as_posix()] = check_output(results, page)
     layout = SweepLayout(results, name)
     page = write_sweep(layout, sweep, pages)
-    seal_other(results, name, "comparison", [layout.table, layout.page], arguments.code or "", inputs)
+    record_outputs(results, name, "comparison", [layout.table, layout.page], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("sweep %s: %s", name, page)
     return 0

@@ -28,7 +28,7 @@ from bayesmesh.store.posterior.reader import Posterior
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from bayesmesh.workflow.stages.inputs import bind
-from resealing import seal_as
+from recording import record_as
 
 USERS, FILMS, WIDTH, NOISE, DRAWS = 400, 40, 2, 0.6, (2, 40)
 
@@ -70,9 +70,9 @@ def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Dataset
         write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
     write_hashes(spec.layout.posterior, {})
     outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
-    seal_as(Path("results"), "stars", "assemble", outputs, specification=spec.digest)
+    record_as(Path("results"), "stars", "assemble", outputs, specification=spec.digest)
     owner = spec.data_layout.sharded.parent.relative_to("results").as_posix()
-    seal_as(Path("results"), owner, "shard", [spec.data_layout.shards, spec.data_layout.sharded])
+    record_as(Path("results"), owner, "shard", [spec.data_layout.shards, spec.data_layout.sharded])
     write_spec(spec)
     return spec, dataset, draws
 

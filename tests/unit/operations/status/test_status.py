@@ -18,7 +18,7 @@ from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue, parse_queue
-from resealing import seal_as
+from recording import record_as
 
 NOW = 1_800_000_000.0
 SEGMENT = 10
@@ -37,13 +37,13 @@ def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
     )  # fmt: skip
     plan.layout(name).verdict.parent.mkdir(parents=True)
     write_verdict(plan.layout(name).verdict, verdict)
-    _seal(plan, name, "diagnose", plan.layout(name).verdict)
+    _record_as(plan, name, "diagnose", plan.layout(name).verdict)
 
 
-def _seal(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
-    """Seal results as made with the configuration."""
+def _record_as(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
+    """Record results as made with the configuration."""
     made_with = {"specification": plan.job(stage, name).digest, "code": plan.code_of_stage(stage, name)}
-    seal_as(Path(plan.results), name, stage, outputs, **made_with)
+    record_as(Path(plan.results), name, stage, outputs, **made_with)
 
 
 def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
@@ -174,7 +174,7 @@ def test_a_verdict_about_other_chains_is_not_shown(plan: Plan, sample: Callable[
     about.parent.mkdir()
     for identity, state in (("0" * 16, "pass"), ("1" * 16, "sampled")):
         about.write_text(json.dumps({"attributes": {"identity": identity}}))
-        _seal(plan, "listed", "assemble", about.parent)
+        _record_as(plan, "listed", "assemble", about.parent)
         assert row(plan, "listed")["state"] == state
 
 

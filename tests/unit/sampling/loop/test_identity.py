@@ -21,7 +21,7 @@ from bayesmesh.sampling.loop.identity import (
     explain_new_chains,
 )
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.checked import write_checked
 from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.jobs import make_job
 from cases import OPTIONS
@@ -196,6 +196,6 @@ BEFORE = {"config": {"sampling": {"seed": 1, "draws": 5}}, "data": "a", "draws":
 def test_the_reason_is_what_has_changed(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     layout = ExperimentLayout(tmp_path, "some")
     assert explain_new_chains(layout, "b" * 16, {**BEFORE, **change}) == ""
-    write_sealed(layout.identity_record("a" * 16), {**BEFORE, "segment_draws": 5})
+    write_checked(layout.identity_record("a" * 16), {**BEFORE, "segment_draws": 5})
     assert explain_new_chains(layout, "a" * 16, {**BEFORE, **change}) == ""
     assert f"anew: {reason};" in explain_new_chains(layout, "b" * 16, {**BEFORE, **change})

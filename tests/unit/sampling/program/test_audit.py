@@ -18,7 +18,7 @@ from bayesmesh.sampling.program.audit import (
     trace_gradients,
 )
 from bayesmesh.sampling.program.sizes import Lengths
-from bayesmesh.store.records.sealed import write_sealed
+from bayesmesh.store.records.checked import write_checked
 
 
 class Slow(Peers):
@@ -48,7 +48,7 @@ def test_the_slowest_process_decides_how_gradients_are_measured(
 
 
 def test_lengths_are_read_from_the_audit(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "programs": {}})
+    write_checked(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "programs": {}})
     assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8)
 
 

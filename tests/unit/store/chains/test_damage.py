@@ -178,14 +178,14 @@ def test_markers_that_are_replaced_while_they_are_read_are_read_again(
     tmp_path: Path, advance: Advance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(tmp_path, 5)
-    read, names = markers.read_sealed, iter([6])
+    read, names = markers.read_checked, iter([6])
 
     def slowly(path: Path, *rest: Any, **more: Any) -> Any:
         for draws in names:
             advance(tmp_path, draws)
         return read(path, *rest, **more)
 
-    monkeypatch.setattr(markers, "read_sealed", slowly)
+    monkeypatch.setattr(markers, "read_checked", slowly)
     assert markers.read_markers(tmp_path)[-1].stop == 6
 
 

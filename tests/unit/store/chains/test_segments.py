@@ -233,7 +233,7 @@ def test_a_full_disk_leaves_a_store_that_goes_on(
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(markers, "write_sealed", fail)
+        patch.setattr(markers, "write_checked", fail)
         with pytest.raises(OSError, match="no space"):
             advance(tmp_path / "full", 8)
     assert store.commits()[-1].stop == 6
@@ -316,11 +316,11 @@ def test_markers_are_read_from_disk_once(tmp_path: Path, advance: Advance, monke
     """Reading them all for every commit would make a run of n segments cost n squared."""
     advance(tmp_path, 12, segment=1)
     read = []
-    original = stored_segments.read_sealed
+    original = stored_segments.read_checked
     for module in (stored_segments, markers):
         monkeypatch.setattr(
             module,
-            "read_sealed",
+            "read_checked",
             lambda path, *rest, **more: (read.append(path.name), original(path, *rest, **more))[1],
         )
     advance(tmp_path, 20, segment=1)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bayesmesh.cli import main
-from bayesmesh.store.records.sealed import read_sealed
+from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.stages import compile
 
 MODEL = """
@@ -78,6 +78,6 @@ def test_warnings_of_a_model_are_in_the_log_and_in_the_audit(
     monkeypatch.setattr(compile, "use_cache", lambda _: None)
     for stage in ("fetch", "shard", "compile"):
         assert main([stage, "--experiment", "years"]) == 0
-    (warning,) = read_sealed(tmp_path / "results" / "years" / "program" / "audit.json")["warnings"]
+    (warning,) = read_checked(tmp_path / "results" / "years" / "program" / "audit.json")["warnings"]
     assert "write i(year^2)" in warning.lower()
     assert f"warning: {warning}" in capfd.readouterr().err

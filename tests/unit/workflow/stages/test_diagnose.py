@@ -19,7 +19,7 @@ from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.slurm.queue import Queue
 from bayesmesh.workflow.stages import diagnose, report
-from resealing import seal_as
+from recording import record_as
 
 EXPERIMENT = (
     "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\nsampling: {draws: 50}\n"
@@ -67,13 +67,13 @@ def test_chains_that_are_not_finite_are_named(
     for name in ("bad", "good"):
         layout = plan.layout(name)
         write_posterior(layout, odd if name == "bad" else {}, chains)
-        seal_as(layout.results, name, "assemble", [layout.posterior])
+        record_as(layout.results, name, "assemble", [layout.posterior])
         for stage in (diagnose, report):
             verb = stage.__name__.rpartition(".")[2]
             spec = make_job(verb, name, plan.experiments[name], plan.results, plan.experiments)
             line = stage.run(spec, Ledger(layout.ledger_part(verb), verb), *([()] if stage is report else []))
             made_with = {"specification": spec.digest, "code": plan.code_of_stage(verb, name)}
-            seal_as(layout.results, name, verb, spec.outputs, **made_with)
+            record_as(layout.results, name, verb, spec.outputs, **made_with)
             if (name, stage) == ("bad", diagnose):
                 assert line.startswith("verdict fail; ")
                 assert said in line

@@ -23,7 +23,7 @@ from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from bayesmesh.workflow.stages.predict import predict_table
-from resealing import seal_as
+from recording import record_as
 
 NUM_ROWS, SHAPE = 60, (2, 150)
 
@@ -59,7 +59,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
             write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
         write_hashes(spec.layout.posterior, {})
         outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
-        seal_as(Path("results"), "old", "assemble", outputs, specification=spec.digest)
+        record_as(Path("results"), "old", "assemble", outputs, specification=spec.digest)
         # The experiment has other settings by now, which count for nothing until it runs.
         config["sampling"] = {"draws": 7}
         for each in (make_job("assemble", "old", experiment_class().model_validate(config), "results"), spec):
@@ -204,7 +204,7 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     many = make_job("assemble", "many", experiment_class().model_validate({**CONFIG, "title": "Many"}), "results")
     write_spec(many)
     open_group(many.layout.posterior, "w")
-    seal_as(Path("results"), "many", "assemble", [many.layout.posterior], specification=many.digest)
+    record_as(Path("results"), "many", "assemble", [many.layout.posterior], specification=many.digest)
     for words, said in (
         (["old", "--table", "gone.csv"], "gone.csv: no such file"),
         (["many", "--table", "new.csv"], "key 'data.replicates': its posterior is that of many datasets"),

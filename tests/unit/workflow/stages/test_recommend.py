@@ -21,7 +21,7 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, make_job, write_spec
-from resealing import seal_as
+from recording import record_as
 
 NUM_USERS, NUM_FILMS, WIDTH, DRAWS = 30, 25, 2, (2, 60)
 
@@ -48,9 +48,9 @@ def latents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.nda
         write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
     write_hashes(spec.layout.posterior, {})
     outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
-    seal_as(Path("results"), "club", "assemble", outputs, specification=spec.digest)
+    record_as(Path("results"), "club", "assemble", outputs, specification=spec.digest)
     owner = spec.data_layout.sharded.parent.relative_to("results").as_posix()
-    seal_as(Path("results"), owner, "shard", [spec.data_layout.shards, spec.data_layout.sharded])
+    record_as(Path("results"), owner, "shard", [spec.data_layout.shards, spec.data_layout.sharded])
     write_spec(spec)
     return draws
 

@@ -1,4 +1,4 @@
-"""Seals: what is altered, missing, added or out of date is named, and nothing else."""
+"""Records: what is altered, missing, added or out of date is named, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.records import seals
-from bayesmesh.store.records.seals import check_made_from, check_output, damage_of, read_seal, seal_file, write_seal
+from bayesmesh.store.records import jobs
+from bayesmesh.store.records.jobs import (
+    check_made_from,
+    check_output,
+    damage_of,
+    read_record,
+    record_file,
+    write_record,
+)
 
 
-def _seal(results: Path, job: str, outputs: list[Path], inputs: dict[str, str] | None = None) -> seals.Seal:
+def _record(results: Path, job: str, outputs: list[Path], inputs: dict[str, str] | None = None) -> jobs.Record:
     made_from = {"job": job, "specification": "s", "code": "c", "inputs": inputs or {}, "observed": {}}
-    return write_seal(seal_file(results, "toy", job), results, outputs, made_from)
+    return write_record(record_file(results, "toy", job), results, outputs, made_from)
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Return a folder with a store and a table made from it, both sealed."""
+    """Return a folder with a store and a table made from it, both recorded."""
     store, table = tmp_path / "toy" / "posterior.zarr", tmp_path / "toy" / "summary.csv"
     (store / "x" / "c").mkdir(parents=True)
     (store / "zarr.json").write_text("{}")
-    (store / "x" / "c" / "0").write_bytes(bytes(seals.ALWAYS_HASHED + 1))
+    (store / "x" / "c" / "0").write_bytes(bytes(jobs.ALWAYS_HASHED + 1))
     table.write_text("a,b\n1,2\n")
-    made = _seal(tmp_path, "assemble", [store])
-    _seal(tmp_path, "diagnose", [table], {"toy/posterior.zarr": made.digest("toy/posterior.zarr")})
+    made = _record(tmp_path, "assemble", [store])
+    _record(tmp_path, "diagnose", [table], {"toy/posterior.zarr": made.digest("toy/posterior.zarr")})
     return tmp_path
 
 
@@ -62,11 +69,11 @@ def test_small_files_are_compared_by_content(results: Path, name: str) -> None:
 def test_large_files_are_read_where_time_differs_or_thoroughly(results: Path) -> None:
     chunk = results / "toy" / "posterior.zarr" / "x" / "c" / "0"
     _alter(chunk)
-    seal = read_seal(seal_file(results, "toy", "assemble"))
-    assert list(damage_of(results, seal)) == []
-    assert [line.partition(":")[0] for line in damage_of(results, seal, is_thorough=True)] == [str(chunk)]
+    record = read_record(record_file(results, "toy", "assemble"))
+    assert list(damage_of(results, record)) == []
+    assert [line.partition(":")[0] for line in damage_of(results, record, is_thorough=True)] == [str(chunk)]
     os.utime(chunk)
-    assert [line.partition(":")[0] for line in damage_of(results, seal)] == [str(chunk)]
+    assert [line.partition(":")[0] for line in damage_of(results, record)] == [str(chunk)]
 
 
 @pytest.mark.parametrize(
@@ -87,19 +94,19 @@ def test_each_change_of_a_store_is_named(results: Path, change: object, words: s
 def test_a_folder_in_the_place_of_a_file_is_named(results: Path) -> None:
     (results / "toy" / "summary.csv").unlink()
     (results / "toy" / "summary.csv").mkdir()
-    seal = read_seal(seal_file(results, "toy", "diagnose"))
-    assert list(damage_of(results, seal)) == [f"{results / 'toy' / 'summary.csv'}: is not a file"]
+    record = read_record(record_file(results, "toy", "diagnose"))
+    assert list(damage_of(results, record)) == [f"{results / 'toy' / 'summary.csv'}: is not a file"]
 
 
-def test_results_without_a_seal_are_refused(results: Path) -> None:
-    seal_file(results, "toy", "diagnose").unlink()
+def test_results_without_a_record_are_refused(results: Path) -> None:
+    record_file(results, "toy", "diagnose").unlink()
     with pytest.raises(StoreError, match=r"summary.csv: no record of the job that wrote it") as caught:
         check_output(results, results / "toy" / "summary.csv")
     assert "snakemake --cores all toy" in str(caught.value)
 
 
-def test_an_altered_seal_is_named(results: Path) -> None:
-    path = seal_file(results, "toy", "diagnose")
+def test_an_altered_record_is_named(results: Path) -> None:
+    path = record_file(results, "toy", "diagnose")
     path.write_text(path.read_text().replace('"code": "c"', '"code": "d"'))
     with pytest.raises(StoreError, match=r"diagnose.json: is damaged"):
         check_output(results, results / "toy" / "summary.csv")
@@ -108,6 +115,6 @@ def test_an_altered_seal_is_named(results: Path) -> None:
 def test_a_result_made_from_something_else_is_out_of_date(results: Path) -> None:
     store = results / "toy" / "posterior.zarr"
     (store / "zarr.json").write_text("[]")
-    _seal(results, "assemble", [store])
+    _record(results, "assemble", [store])
     with pytest.raises(StoreError, match=r"summary.csv: was made from another .*posterior.zarr than the present one"):
         check_made_from(results, results / "toy" / "summary.csv")

@@ -15,31 +15,31 @@ from bayesmesh.files import read_json, write_json, write_json_once
 _KEY = "sha256"
 
 
-def write_sealed(path: Path, content: Mapping[str, object]) -> None:
+def write_checked(path: Path, content: Mapping[str, object]) -> None:
     """Write JSON with a digest of its name and content, atomically.
 
     Args:
         path: the file.
         content: without a key ``sha256``.
     """
-    write_json(path, _seal(path.name, content))
+    write_json(path, _with_digest(path.name, content))
 
 
-def write_sealed_once(path: Path, content: Mapping[str, object], remedy: str) -> dict[str, Any]:
-    """Write sealed JSON unless the file exists; return its content, equal for all concurrent writers.
+def write_checked_once(path: Path, content: Mapping[str, object], remedy: str) -> dict[str, Any]:
+    """Write JSON with its digest unless the file exists; return its content, equal for all concurrent writers.
 
     Raises:
         StoreError: the file is damaged.
     """
     if not path.exists():
-        write_json_once(path, _seal(path.name, content))
-    return read_sealed(path, remedy)
+        write_json_once(path, _with_digest(path.name, content))
+    return read_checked(path, remedy)
 
 
-def read_sealed(
+def read_checked(
     path: Path, remedy: str = "delete it and run the stage that writes it again", *, must_have_digest: bool = False
 ) -> dict[str, Any]:
-    """Return the content of a sealed file, without its digest.
+    """Return the content of such a file, without its digest.
 
     Args:
         path: the file.
@@ -59,7 +59,7 @@ def read_sealed(
     return value
 
 
-def _seal(name: str, content: Mapping[str, object]) -> dict[str, object]:
+def _with_digest(name: str, content: Mapping[str, object]) -> dict[str, object]:
     # Digest the content as a reader will parse it.
     plain = json.loads(json.dumps(content))
     return {**plain, _KEY: _digest(name, plain)}

@@ -1,4 +1,4 @@
-"""A job is sealed only by success, alone, and with inputs that stay as they are."""
+"""A job is recorded only by success, alone, and with inputs that stay as they are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.records.seals import read_seal
+from bayesmesh.store.records.jobs import read_record
 from bayesmesh.workflow.jobs import Job
-from bayesmesh.workflow.stages.sealing import sealed
+from bayesmesh.workflow.stages.recording import recorded
 
 
 class _Job(Job):
@@ -32,28 +32,28 @@ def _job(results: Path, name: str, inputs: tuple[str, ...] = ()) -> Job:
 
 
 def _run(job: Job, text: str, code: str = "c") -> None:
-    with sealed(job, "s", code):
+    with recorded(job, "s", code):
         job.declared.write_text(text)
 
 
-def test_a_seal_says_what_the_output_was_made_from(tmp_path: Path) -> None:
+def test_a_record_says_what_the_output_was_made_from(tmp_path: Path) -> None:
     _run(_job(tmp_path, "first"), "1")
     second = _job(tmp_path, "second", ("first",))
     _run(second, "2")
-    seal, source = read_seal(second.seal), read_seal(_job(tmp_path, "first").seal)
-    assert (seal.job, seal.specification, seal.code) == ("second", "s", "c")
-    assert seal.inputs == {"toy/first.csv": source.digest("toy/first.csv")}
-    assert list(seal.outputs) == ["toy/second.csv"]
+    record, source = read_record(second.record), read_record(_job(tmp_path, "first").record)
+    assert (record.job, record.specification, record.code) == ("second", "s", "c")
+    assert record.inputs == {"toy/first.csv": source.digest("toy/first.csv")}
+    assert list(record.outputs) == ["toy/second.csv"]
 
 
-def test_a_failed_job_leaves_the_seal_of_the_last_run(tmp_path: Path) -> None:
+def test_a_failed_job_leaves_the_record_of_the_last_run(tmp_path: Path) -> None:
     job = _job(tmp_path, "first")
     _run(job, "1")
-    with pytest.raises(RuntimeError), sealed(job, "s", "other"):
+    with pytest.raises(RuntimeError), recorded(job, "s", "other"):
         raise RuntimeError("stop")
-    assert read_seal(job.seal).code == "c"
+    assert read_record(job.record).code == "c"
     _run(job, "3", "other")
-    assert read_seal(job.seal).code == "other"
+    assert read_record(job.record).code == "other"
 
 
 def test_an_altered_input_is_refused_before_the_job_runs(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_altered_input_is_refused_before_the_job_runs(tmp_path: Path) -> None
     (tmp_path / "toy" / "first.csv").write_text("9")
     with (
         pytest.raises(StoreError, match=r"first.csv: has been altered"),
-        sealed(_job(tmp_path, "second", ("first",)), "s", "c"),
+        recorded(_job(tmp_path, "second", ("first",)), "s", "c"),
     ):
         pytest.fail("ran")
 
@@ -71,15 +71,15 @@ def test_an_input_replaced_meanwhile_is_refused(tmp_path: Path) -> None:
     _run(first, "1")
     with contextlib.ExitStack() as running:
         running.enter_context(pytest.raises(StoreError, match=r"first.csv: was replaced while second read it"))
-        running.enter_context(sealed(second, "s", "c"))
+        running.enter_context(recorded(second, "s", "c"))
         _run(first, "2")
         second.declared.write_text("from 1")
-    assert not second.seal.exists()
+    assert not second.record.exists()
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     job = _job(tmp_path, "first")
-    with sealed(job, "s", "c"):
-        with pytest.raises(StoreError, match=r"is being written by process"), sealed(job, "s", "c"):
+    with recorded(job, "s", "c"):
+        with pytest.raises(StoreError, match=r"is being written by process"), recorded(job, "s", "c"):
             pytest.fail("ran")
         job.declared.write_text("1")

@@ -1,4 +1,4 @@
-"""Seal a job: one process at a time, inputs checked before and after, and a record of what was read and written."""
+"""Run a job: one process at a time, inputs checked before and after, and a record of what was read and written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bayesmesh.store.chains.markers import read_markers
 from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.records.seals import check_made_from, check_output, stamp_files, write_seal
+from bayesmesh.store.records.jobs import check_made_from, check_output, stamp_files, write_record
 from bayesmesh.workflow.jobs import Job, write_spec
 
 
 @contextlib.contextmanager
-def sealed(job: Job, specification: str, code: str) -> Iterator[None]:
-    """Check what a job reads, let it run, and seal what it wrote; without success, the seal of the last run stays.
+def recorded(job: Job, specification: str, code: str) -> Iterator[None]:
+    """Check what a job reads, let it run, and write its record; without success, the record of the last run stays.
 
     Args:
         job: what it reads and writes.
@@ -52,7 +52,7 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[None]:
             "inputs": inputs, "files": files,
         }  # fmt: skip
         kept = _kept(job)
-        write_seal(job.seal, job.results, job.outputs, made_from, kept, _known(job, kept))
+        write_record(job.record, job.results, job.outputs, made_from, kept, _known(job, kept))
 
 
 def _states(paths: Mapping[str, Path]) -> dict[str, tuple[int, int, int]]:

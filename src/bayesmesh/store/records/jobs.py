@@ -1,7 +1,7 @@
-"""Seals: one record per job, outside the folders of the stages, of what the job read and what it wrote.
+"""One record per job, outside the folders of the stages, of what the job read and what it wrote.
 
-A seal reveals results that are missing, altered, or made from inputs other than the current ones. Every reader of a result
-checks the seal first. Sizes and times are compared before contents, so checking costs as much as listing the files.
+A record reveals results that are missing, altered, or made from inputs other than the current ones. Every reader of a result
+checks the record first. Sizes and times are compared before contents, so checking costs as much as listing the files.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.machine import machine_name
+from bayesmesh.store.records.checked import read_checked, write_checked
 from bayesmesh.store.records.files import locate_file
-from bayesmesh.store.records.sealed import read_sealed, write_sealed
 
 FOLDER = "seals"
-"""Folder of the seals, below the results."""
+"""Folder of the records, below the results."""
 
 ALWAYS_HASHED = 2**20
 """Files up to this size, in bytes, are compared by content regardless of their time, except chunks of arrays."""
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
 
-class Seal(pydantic.BaseModel):
+class Record(pydantic.BaseModel):
     """The record of a job.
 
     Attributes:
@@ -83,8 +83,8 @@ class Seal(pydantic.BaseModel):
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def seal_file(results: Path, owner: str, job: str) -> Path:
-    """Return the file of a job's seal.
+def record_file(results: Path, owner: str, job: str) -> Path:
+    """Return the file of a job's record.
 
     Args:
         results: folder of all results.
@@ -94,32 +94,32 @@ def seal_file(results: Path, owner: str, job: str) -> Path:
     return results / FOLDER / owner / f"{job}.json"
 
 
-def write_seal(
+def write_record(
     path: Path,
     results: Path,
     outputs: Iterable[Path],
     made_from: Mapping[str, object],
     kept: Iterable[Path] = (),
     known: Mapping[Path, str] | None = None,
-) -> Seal:
-    """Hash the outputs of a job and write its seal, atomically.
+) -> Record:
+    """Hash the outputs of a job and write its record, atomically.
 
     Args:
-        path: the seal, see `seal_file`.
+        path: the record, see `record_file`.
         results: folder of all results.
         outputs: files and folders that the job wrote; one that does not exist is left out.
-        made_from: the other attributes of `Seal`, except machine and time.
+        made_from: the other attributes of `Record`, except machine and time.
         kept: files and folders that a later job may extend.
         known: sha256 of files that the job has just hashed.
     """
     stamps = [{f.relative_to(results).as_posix(): _stamp(f, known or {}) for f in _files(p)} for p in (outputs, kept)]
     about = {"machine": machine_name(), "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    seal = Seal.model_validate({**made_from, "outputs": stamps[0], "kept": stamps[1], **about})
-    write_sealed(path, seal.model_dump())
-    return seal
+    record = Record.model_validate({**made_from, "outputs": stamps[0], "kept": stamps[1], **about})
+    write_checked(path, record.model_dump())
+    return record
 
 
-def seal_other(
+def record_outputs(
     results: Path,
     owner: str,
     job: str,
@@ -129,22 +129,22 @@ def seal_other(
     *,
     is_quick: bool = False,
 ) -> None:
-    """Seal files written outside the flow, without a specification, such as the index.
+    """Write the record of files made outside the flow, without a specification, such as the index.
 
     Args:
         results: folder of all results.
-        owner: folder of the seal, such as ``comparisons``; empty for the index.
+        owner: folder of the record, such as ``comparisons``; empty for the index.
         job: name of the job.
         outputs: files that it wrote.
         code: the code that wrote them.
-        inputs, is_quick: as in `Seal`.
+        inputs, is_quick: as in `Record`.
     """
     made_from = {"job": job, "specification": "", "code": code, "inputs": inputs or {}, "is_quick": is_quick}
-    write_seal(seal_file(results, owner, job), results, outputs, made_from)
+    write_record(record_file(results, owner, job), results, outputs, made_from)
 
 
-def read_seal(path: Path) -> Seal:
-    """Return a seal.
+def read_record(path: Path) -> Record:
+    """Return a record.
 
     Raises:
         StoreError: it is missing or damaged.
@@ -154,52 +154,52 @@ def read_seal(path: Path) -> Seal:
 
 
 @functools.lru_cache(maxsize=256)
-def _read(path: Path, about: tuple[int, int] | None) -> Seal:
+def _read(path: Path, about: tuple[int, int] | None) -> Record:
     del about
     remedy = "run the job again, which writes it"
     try:
-        return Seal.model_validate(read_sealed(path, remedy, must_have_digest=True))
+        return Record.model_validate(read_checked(path, remedy, must_have_digest=True))
     except pydantic.ValidationError as error:
         raise StoreError(f"{path}: is damaged: not a record of a job", remedy) from error
 
 
-def find_seal(results: Path, path: Path) -> Seal:
-    """Return the seal of the job that wrote a file or a folder.
+def find_record(results: Path, path: Path) -> Record:
+    """Return the record of the job that wrote a file or a folder.
 
     Raises:
-        StoreError: no seal lists it among its outputs; damaged seals are named.
+        StoreError: no record lists it among its outputs; damaged records are named.
     """
     if not os.path.exists(path):
         raise StoreError(f"{path}: does not exist", MISSING_REMEDY)
     name, damaged = path.relative_to(results).as_posix(), []
-    for file in _seals_for(results, path):
+    for file in _records_for(results, path):
         try:
-            seal = read_seal(file)
+            record = read_record(file)
         except StoreError as error:
             damaged.append(error.message)
             continue
-        if seal.below(name):
-            return seal
+        if record.below(name):
+            return record
     reason = f": {damaged[0]}" if damaged else ""
     raise StoreError(f"{path}: no record of the job that wrote it{reason}", _again(results, path))
 
 
-def _seals_for(results: Path, path: Path) -> list[Path]:
-    """Return the seals that may list a path: those of its experiment, or of its dataset and splits."""
+def _records_for(results: Path, path: Path) -> list[Path]:
+    """Return the records that may list a path: those of its experiment, or of its dataset and splits."""
     parts = path.relative_to(results).parts
     # Results that belong to no experiment, such as the index, lie beside the experiments.
     owner = "" if len(parts) == 1 else "/".join(parts[:2]) if parts[0] == "data" else parts[0]
-    return seal_files(results, owner)
+    return records_of(results, owner)
 
 
-def seal_files(results: Path, owner: str) -> list[Path]:
-    """Return the seals of an experiment, or of a dataset such as ``data/digits-1a2b3c4d`` with all its splits."""
+def records_of(results: Path, owner: str) -> list[Path]:
+    """Return the records of an experiment, or of a dataset such as ``data/digits-1a2b3c4d`` with all its splits."""
     folder = results / FOLDER / owner
     return sorted((folder.rglob if owner.startswith("data/") else folder.glob)("[!.]*.json"))
 
 
 def check_output(results: Path, path: Path, *, is_thorough: bool = False) -> str:
-    """Return the digest of a result after comparing it, and all that the same job wrote, with the job's seal.
+    """Return the digest of a result after comparing it, and all that the same job wrote, with the job's record.
 
     Args:
         results: folder of all results.
@@ -207,12 +207,12 @@ def check_output(results: Path, path: Path, *, is_thorough: bool = False) -> str
         is_thorough: see `damage_of`.
 
     Raises:
-        StoreError: it has no seal, or a file is missing, altered, or does not belong there.
+        StoreError: it has no record, or a file is missing, altered, or does not belong there.
     """
-    seal = find_seal(results, path)
-    for line in damage_of(results, seal, is_thorough=is_thorough):
+    record = find_record(results, path)
+    for line in damage_of(results, record, is_thorough=is_thorough):
         raise StoreError(line, _again(results, path))
-    return seal.digest(path.relative_to(results).as_posix())
+    return record.digest(path.relative_to(results).as_posix())
 
 
 def check_made_from(results: Path, path: Path) -> None:
@@ -221,15 +221,15 @@ def check_made_from(results: Path, path: Path) -> None:
     Raises:
         StoreError: an input has changed since.
     """
-    for line in stale_inputs(results, find_seal(results, path)):
+    for line in stale_inputs(results, find_record(results, path)):
         raise StoreError(f"{path}: {line}", _again(results, path))
 
 
-def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
-    """Yield one line per input of a job whose content has changed, according to the seals of the jobs that wrote them."""
-    for name, digest in seal.inputs.items():
+def stale_inputs(results: Path, record: Record) -> Iterator[str]:
+    """Yield one line per input of a job whose content has changed, according to the records of the jobs that wrote them."""
+    for name, digest in record.inputs.items():
         try:
-            found = find_seal(results, results / name).digest(name)
+            found = find_record(results, results / name).digest(name)
         except StoreError as error:
             yield f"was made from {results / name}, of which nothing is known now: {error.message}"
         else:
@@ -237,17 +237,17 @@ def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
                 yield f"was made from another {results / name} than the present one"
 
 
-def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+def changed_files(results: Path, record: Record, *, is_thorough: bool = False) -> Iterator[str]:
     """Yield one line per file that a source declared and that has changed or is missing.
 
     A large file is read only if it was touched or copied.
 
     Args:
         results: folder of all results.
-        seal: seal of the job that read the files.
+        record: record of the job that read the files.
         is_thorough: read every file.
     """
-    for name, stamp in seal.files.items():
+    for name, stamp in record.files.items():
         path = locate_file(name, results)
         if path is None:
             continue
@@ -274,20 +274,20 @@ def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
     return {name: _stamp(path, {}) for name, path in files.items()}
 
 
-def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+def damage_of(results: Path, record: Record, *, is_thorough: bool = False) -> Iterator[str]:
     """Yield one line per output of a job that is missing or altered, and per file that does not belong in one of its folders.
 
     Args:
         results: folder of all results.
-        seal: seal of the job.
+        record: record of the job.
         is_thorough: read every file; otherwise only those that are small, or whose size or time has changed.
     """
-    yield from _damage(results, seal.outputs, is_thorough=is_thorough)
+    yield from _damage(results, record.outputs, is_thorough=is_thorough)
 
 
-def kept_damage(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+def kept_damage(results: Path, record: Record, *, is_thorough: bool = False) -> Iterator[str]:
     """Yield the same for what a job keeps, such as committed draws; meaningful until another job extends them."""
-    yield from _damage(results, seal.kept, is_thorough=is_thorough)
+    yield from _damage(results, record.kept, is_thorough=is_thorough)
 
 
 def _damage(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
