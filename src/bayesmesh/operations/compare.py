@@ -24,8 +24,8 @@ from bayesmesh.report.comparison.scores import (
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.records.jobs import check_output, record_outputs
-from bayesmesh.workflow.condition import condition_of
 from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import condition_of
 
 _log = logging.getLogger("bayesmesh")
 
@@ -108,7 +108,7 @@ def read_feature(plan: Plan, experiment: str, column: str) -> Feature:
 
 def find_outdated(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
     """Return the experiments whose results are older than the configuration, their code or their data, or damaged."""
-    known = [(name, condition_of(plan, name)) for name in names if name in plan.experiments]
+    known = [(name, condition_of(plan.jobs_of(name))) for name in names if name in plan.experiments]
     return tuple(name for name, condition in known if condition.older or condition.damage)
 
 

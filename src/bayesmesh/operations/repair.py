@@ -22,7 +22,6 @@ from bayesmesh.operations.verify_files import GROUP, Findings, check
 from bayesmesh.store.chains.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.jobs import record_file
-from bayesmesh.workflow.condition import jobs_of
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
 
@@ -38,7 +37,7 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
         found: what is wrong, by owner.
     """
     plan = Plan(results=str(results), is_partial=True)
-    jobs = [job for name in plan.experiments for _, job in jobs_of(plan, name)]
+    jobs = [each.job for name in plan.experiments for each in plan.jobs_of(name)]
     aside = results / ASIDE / time.strftime("%Y-%m-%dT%H-%M-%S")
     targets: set[str] = set()
     for owner, findings in found.items():

@@ -295,9 +295,8 @@ class Plan:
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
             # With them a job that has to run makes up for lost inputs of its own, whatever the target.
-            wrote = {
-                path: each.job.record for each in self._jobs_needed(name, *job.others) for path in each.job.outputs
-            }
+            jobs = [each.job for needed in self._needed([name, *job.others]) for each in self.jobs_of(needed)]
+            wrote = {path: each.record for each in jobs for path in each.outputs}
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
             return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
 
@@ -319,11 +318,10 @@ class Plan:
             found |= {each.job.record: each for stage in stages for each in self._jobs_of(stage, name)}
         return list(found.values())
 
-    def _jobs_needed(self, *names: str) -> Iterator[Current]:
-        """Yield the jobs of experiments and of those on which these depend."""
-        for name in self._needed(names):
-            for stage in stages_of(self.experiments[name]):
-                yield from self._jobs_of(stage, name)
+    def jobs_of(self, name: str) -> Iterator[Current]:
+        """Yield all jobs of an experiment, in the order of the flow."""
+        for stage in stages_of(self.experiments[name]):
+            yield from self._jobs_of(stage, name)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _jobs_of(self, stage: str, name: str) -> list[Current]:

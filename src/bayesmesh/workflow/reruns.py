@@ -1,8 +1,8 @@
-"""Find results that are missing, altered or out of date when a run starts.
+"""Compare jobs with their records: which results are missing, altered or out of date, and which jobs must run again.
 
 Snakemake makes only what its target lacks, and compares times and params. It would not notice an intermediate result that
 was deleted or altered, or one whose params it no longer knows. The record of such a job is set aside: every target needs the
-records of all its jobs, so Snakemake plans the job again. After the run, a record that no job has replaced is put back.
+records of all its jobs, so Snakemake plans the job again. When Snakemake ends, a record that no job has replaced is put back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from bayesmesh.config.versions import ANALYSE, VERSIONS
 from bayesmesh.errors import DataError, StoreError
+from bayesmesh.store.lock import describe_writer
 from bayesmesh.store.records.files import is_of_mirror
 from bayesmesh.store.records.jobs import Record, changed_files, damage_of, kept_damage, read_record, stale_inputs
 from bayesmesh.workflow.jobs import Job
@@ -56,16 +58,14 @@ def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
         return
     is_run, jobs = runs_jobs(sys.argv[1:]), list(jobs)
     if is_run:
-        for each in jobs:
-            # A killed run may have left it.
-            _put_back(each.job)
+        # Also those that a killed run has left.
+        atexit.register(_put_back, jobs)
     # Found for all jobs first: Snakemake runs those that read the results of a job again by itself.
     for job, why in [(each.job, _why_again(*each)) for each in jobs]:
         if why:
             _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
             if is_run and os.path.lexists(job.record):
                 job.record.replace(job.aside)
-                atexit.register(_put_back, job)
 
 
 def _why_again(job: Job, specification: str, code: str) -> str:
@@ -76,12 +76,13 @@ def _why_again(job: Job, specification: str, code: str) -> str:
     return "" if is_same else "its results were made with other settings or other code"
 
 
-def _put_back(job: Job) -> None:
-    """Put back the record that was set aside, unless the job has written another since."""
-    if job.aside.exists() and job.record.exists():
-        job.aside.unlink()
-    elif job.aside.exists():
-        job.aside.replace(job.record)
+def _put_back(jobs: Iterable[Current]) -> None:
+    """Put back the records that were set aside, unless their jobs have written others since."""
+    for job in (each.job for each in jobs if each.job.aside.exists()):
+        if job.record.exists():
+            job.aside.unlink()
+        else:
+            job.aside.replace(job.record)
 
 
 def why_lost(job: Job) -> str:
@@ -165,3 +166,42 @@ def is_made_with(job: Job, specification: str, code: str) -> bool:
     except StoreError:
         return False
     return (record.specification, record.code) == (specification, code)
+
+
+class Condition(NamedTuple):
+    """The condition of an experiment's results.
+
+    Attributes:
+        damage: first file that is missing, altered or without a record, and what is wrong with it; empty if there is none.
+        older: first job whose results are older than the configuration or than what they were made from; empty if there is none.
+    """
+
+    damage: str = ""
+    older: str = ""
+
+
+def condition_of(jobs: Iterable[Current]) -> Condition:
+    """Return the condition of an experiment's results, without those of jobs that are running or have never run.
+
+    Args:
+        jobs: the jobs of the experiment, in the order of the flow.
+
+    Raises:
+        OSError: a lock cannot be read.
+    """
+    older = ""
+    for job, specification, code in jobs:
+        if describe_writer(job.lock) or (job.is_sampling and not job.record.exists()):
+            continue
+        if job.aside.exists():
+            older = older or job.name
+            continue
+        if line := find_damage(job):
+            return Condition(line)
+        if job.record.exists() and not older:
+            # A caption or a title changes the page alone.
+            is_as_configured = job.stage == "report" or is_made_with(job, specification, code)
+            older = "" if is_as_configured and is_up_to_date(job) else job.name
+            if older and read_record(job.record).code.partition("-")[0] != VERSIONS.get(job.stage, f"{ANALYSE}"):
+                older += ", of an earlier version of bayesmesh"
+    return Condition("", older)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pydantic
 import pytest
+import yaml
 
 from bayesmesh.store.records.files import MIRROR_VARIABLE, InputFiles
 from bayesmesh.store.records.jobs import changed_files, read_record, stamp_files, write_record
 from bayesmesh.workflow.jobs import Job
-from bayesmesh.workflow.reruns import why_lost
+from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import condition_of, why_lost
 
 LARGE = "0123456789" * 150_000
 """Too large to be compared by content where size and time are the same."""
@@ -103,3 +105,31 @@ def test_a_copy_of_the_mirror_is_as_good(job: Job, monkeypatch: pytest.MonkeyPat
     assert why_lost(job) == ""
     Path("copy/m/a.gz").write_text("b")
     assert why_lost(job) == "was made from another copy/m/a.gz than the present one"
+
+
+def test_a_record_of_another_version_is_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    experiment = {
+        "title": "Some",
+        "data": {"source": "digits"},
+        "model": {"name": "gaussian"},
+        "kernel": {"name": "hmc"},
+    }
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [some]\n")
+    (tmp_path / "config" / "experiments" / "some.yaml").write_text(yaml.safe_dump(experiment))
+    plan = Plan()
+    job, code = plan.job("fetch", "some"), plan.code_of_stage("fetch", "some")
+    for path in job.outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+
+    def older(specification: str, code: str) -> str:
+        made_from = {"job": job.name, "specification": specification, "code": code, "inputs": {}}
+        write_record(job.record, job.results, job.outputs, made_from)
+        return condition_of(plan.jobs_of("some")).older
+
+    assert older(plan.job("fetch", "some").digest, code) == ""
+    assert older("other settings", code) == "fetch"
+    for earlier in ("0" + code[1:], "0123456789abcdef"):
+        assert older("other settings", earlier) == "fetch, of an earlier version of bayesmesh"

@@ -27,8 +27,8 @@ from bayesmesh.operations.status.chains import (
 from bayesmesh.report.fit_badge import FitBadge, read_fit
 from bayesmesh.store.chains.manifests import GroupManifest, read_manifest
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.workflow.condition import Condition, condition_of, jobs_of
 from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import Condition, condition_of
 from bayesmesh.workflow.slurm.queue import QueuedJob, read_queue
 
 EVERY_SECONDS = 5.0
@@ -127,7 +127,7 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     for name in plan.experiments:
         try:
             if name in listed or plan.layout(name).folder.exists():
-                standing = _standing(plan, name, condition_of(plan, name))
+                standing = _standing(plan, name, condition_of(plan.jobs_of(name)))
                 fit = read_fit(plan.layout(name).page) if standing.verdict is not None else None
                 standing = dataclasses.replace(standing, failed=failed_job(plan, name), fit=fit)
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
@@ -316,7 +316,7 @@ def failed_job(plan: Plan, name: str) -> tuple[str, str]:
 
     Attempts that were killed, or that another one may continue, do not count as failed. A job that has succeeded since has a new log.
     """
-    for _, job in jobs_of(plan, name):
+    for job in (each.job for each in plan.jobs_of(name)):
         said = _tail(job.log) if job.log.is_file() else ""
         found = last_error(said) if said.rstrip().endswith(NOT_AGAIN) else None
         if found is not None:

@@ -19,10 +19,10 @@ from bayesmesh.report.provenance import describe_project
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.records.jobs import check_output, record_outputs
 from bayesmesh.workflow.components import requested_analyses
-from bayesmesh.workflow.condition import Condition, condition_of
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.overhead import add_ends
 from bayesmesh.workflow.plan import Plan
+from bayesmesh.workflow.reruns import Condition, condition_of
 
 
 def run(job: Job, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
@@ -81,7 +81,7 @@ def _condition(plan: Plan, name: str) -> Condition:
     try:
         # Raises if the folder cannot be read, also where no job has left a record.
         plan.layout(name).page.exists()
-        return condition_of(plan, name)
+        return condition_of(plan.jobs_of(name))
     except StoreError as error:
         return Condition(error.message)
     except OSError as error:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations import status
 from bayesmesh.operations.status import status_table
 from bayesmesh.operations.status.chains import log_density_so_far, read_group
 from bayesmesh.store.chains.segments import ChainStore
@@ -41,14 +40,14 @@ def test_code_that_cannot_be_read_stays_in_the_row_of_its_experiment(
 ) -> None:
     sample()
     ChainStore(plan.layout("other").group("0" * 16, 0), 30, {"identity": "0" * 16})
-    condition_of = status.condition_of
+    jobs_of = plan.jobs_of
 
-    def refuse(plan: Plan, name: str) -> Any:
+    def refuse(name: str) -> Any:
         if name == "listed":
             raise ConfigError("mine.py, line 1: invalid Python", "correct the line")
-        return condition_of(plan, name)
+        return jobs_of(name)
 
-    monkeypatch.setattr(status, "condition_of", refuse)
+    monkeypatch.setattr(plan, "jobs_of", refuse)
     said = status_table(plan)
     assert re.findall(r"^(listed|other) +(\w+)", said, re.M)[0] == ("listed", "unreadable")
     assert re.search(r"^other +(?!unreadable)\w", said, re.M)
