@@ -21,6 +21,7 @@ _BADGES = {
 
 _CONSEQUENCES: Mapping[Aspect, str] = {
     "binary": "The model gives probability to outcomes above 1, which do not occur, so predicted probabilities are wrong.",
+    "counts": "The outcomes are whole numbers from 0, and the model gives probability to others: predicted probabilities are wrong.",
     "skewed": "The outcomes have a longer upper tail than the model allows: predicted probabilities are wrong, and single rows pull the estimates.",
     "narrow": "Outcomes scatter {times} the model allows. Intervals on this page assume the smaller scatter and are likely too narrow{rule}.",
     "wide": "Outcomes scatter less than the model says. Intervals on this page assume the larger scatter and are likely too wide.",
@@ -33,21 +34,24 @@ _CONSEQUENCES: Mapping[Aspect, str] = {
 }
 """Misfit -> its consequence; ``{times}`` and ``{rule}`` are filled with its size, if known."""
 
-_CAUSES: tuple[Aspect, ...] = ("binary", "skewed", "bias")
+_CAUSES: tuple[Aspect, ...] = ("binary", "counts", "skewed", "wide", "bias")
 """Misfits that cause others, so that what removes them is named first."""
 
 _EXPLAINED: Mapping[Aspect, frozenset[Aspect]] = {
-    "binary": frozenset({"narrow", "wide", "zeros", "tails", "shape", "uneven"}),
+    "binary": frozenset({"counts", "narrow", "wide", "zeros", "tails", "shape", "uneven"}),
+    "counts": frozenset({"narrow", "wide", "tails", "shape", "uneven"}),
     "skewed": frozenset({"tails", "shape", "wide", "narrow"}),
     "narrow": frozenset({"shape", "wide"}),
     "zeros": frozenset({"shape"}),
     "tails": frozenset({"shape", "wide"}),
+    "uneven": frozenset({"tails", "shape"}),
     "wide": frozenset({"shape", "uneven"}),
 }
 """Misfit -> misfits that it also causes, and that are not counted again."""
 
 _REMEDIES: Mapping[Aspect, str] = {
     "binary": "Use a Bernoulli distribution, whose outcomes are 0 or 1.",
+    "counts": "Use a distribution of counts.",
     "skewed": "Use the log of the outcome, or a distribution of positive numbers such as the gamma distribution.",
     "bias": "Look for predictors, nonlinear effects or interactions that the model lacks.",
     "narrow": "Use an outcome distribution that scatters more, or look for predictors and groups that the model lacks.",

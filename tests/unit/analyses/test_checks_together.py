@@ -113,6 +113,26 @@ def fan(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
     return 1 + 0.5 * x + np.exp(0.4 * x) * generator.standard_normal(NUM_ROWS), {"x": x}
 
 
+def wide_fan(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
+    x = generator.standard_normal(NUM_ROWS)
+    return 50 + 2 * x + np.exp(0.8 * x) * generator.standard_normal(NUM_ROWS), {"x": x}
+
+
+def log_normal(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
+    x = generator.standard_normal(NUM_ROWS)
+    return np.exp(1 + 0.8 * x + 0.7 * generator.standard_normal(NUM_ROWS)), {"x": x}
+
+
+def counts_along_x(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
+    x = generator.standard_normal(NUM_ROWS)
+    return generator.poisson(np.exp(0.3 + 0.8 * x)), {"x": x}
+
+
+def zero_one_along_x(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
+    x = generator.standard_normal(NUM_ROWS)
+    return generator.binomial(1, special.expit(2 * x - 1)), {"x": x}
+
+
 def groups(generator: np.random.Generator) -> tuple[np.ndarray, Columns]:
     """Columns that the model does not read: a predictor without effect, and groups with one."""
     y, columns = line(generator)
@@ -215,6 +235,10 @@ CASES = {
     "two kinds of zeros": Case("negative_binomial", "y ~ 1", fit_negative_binomial, dispersed, mostly_zeros, "outcomes are 0: model zeros apart"),
     "nonlinearity": Case("normal", "y ~ x", fit_linear, line, curve, r"Add `I\(x\^2\)`"),
     "spread that changes": Case("normal", "y ~ x", fit_linear, line, fan, "Transform the outcome|student_t"),
+    "spread that changes much": Case("normal", "y ~ x", fit_linear, line, wide_fan, "Transform the outcome"),
+    "positive outcomes along a line": Case("normal", "y ~ x", fit_linear, line, log_normal, r"`log\(y\)`"),
+    "counts along a line": Case("normal", "y ~ x", fit_linear, line, counts_along_x, "family: negative_binomial"),
+    "0 and 1 along a line": Case("normal", "y ~ x", fit_linear, line, zero_one_along_x, "family: bernoulli"),
     "groups": Case("normal", "y ~ x", fit_linear, right_groups, groups, r"Add `\(1 \| site\)`"),
     "a predictor": Case("normal", "y ~ x", fit_linear, right_groups, predictor, "Add `z`"),
     "an interaction": Case("normal", "y ~ x + z", fit_linear, right_groups, interaction, "Add `x:z`"),

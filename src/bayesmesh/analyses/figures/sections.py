@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bayesmesh.analyses.figures.canvas import Panel
 
-Aspect = Literal["binary", "skewed", "bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
+Aspect = Literal["binary", "counts", "skewed", "bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
 """How predictions are wrong: counts that are all 0 or 1; positive outcomes whose skewness or spread logs would remove;
 their centre; too narrow or too wide; a spread that changes with the rows; tails that are too light; too few zeros; any
 other feature of the distribution."""

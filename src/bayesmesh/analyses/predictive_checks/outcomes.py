@@ -18,6 +18,7 @@ from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
 from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.analyses.predictive_checks.columns import Term, Variable, bin_columns, list_terms, propose
 from bayesmesh.analyses.predictive_checks.quantities import (
+    COUNTS,
     LEVEL,
     LOG,
     MOST_CLASSES,
@@ -126,7 +127,7 @@ KEY = "predictive_checks"
 
 COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "largest_for", "proposed")
 """Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data, or a
-term that the formula may lack; `proposed` is the term to add, or `LOG` where logs of the outcomes would be less skewed."""
+term that the formula may lack; `proposed` is the term to add, or `LOG` or `COUNTS`."""
 
 SKEWED = 0.12
 """Skewness of the middle 80% of positive outcomes from which logs are proposed; a few outliers do not change it."""
@@ -215,8 +216,9 @@ def propose_all(
     found = {"residuals by term": largest_for.get("residuals by term", "")}
     if column := by_name.get(largest_for.get("residuals by column", "")):
         found["residuals by column"] = propose(column, formula)
-    if "skewness" in values and _is_log_less_skewed(outcome):
-        found["skewness"] = LOG
+    if "skewness" in values and outcome.size:
+        is_count = outcome.min() in (0, 1) and (outcome == np.rint(outcome)).all()
+        found["skewness"] = COUNTS if is_count else LOG if _is_log_less_skewed(outcome) else ""
     return found
 
 
@@ -286,17 +288,17 @@ def _bounded(made: np.ndarray, model: Model) -> np.ndarray:
 
 
 def _is_log_less_skewed(outcome: np.ndarray) -> bool:
-    """Return whether outcomes are positive and skewed in their middle, and their logs hardly more so to the other side.
+    """Return whether positive outcomes differ by factors and are skewed in their middle, and their logs much less.
 
     >>> tail = np.linspace(-2, 2, 50)
     >>> _is_log_less_skewed(np.exp(tail)), _is_log_less_skewed(5 + tail), _is_log_less_skewed(np.append(5 + tail, 90))
     (True, False, False)
     """
-    if not outcome.size or outcome.min() <= 0:
+    if outcome.min() <= 0:
         return False
     low, middle, high = np.quantile([outcome, np.log(outcome)], (0.1, 0.5, 0.9), axis=1)
     skewness, of_logs = (low + high - 2 * middle) / np.maximum(high - low, 1e-300)
-    return bool(skewness > max(SKEWED, abs(of_logs) / 1.5))
+    return bool(high[0] > 2 * low[0] and skewness > max(SKEWED, abs(of_logs) / 1.5))
 
 
 def _simulate(

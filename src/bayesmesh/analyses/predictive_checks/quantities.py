@@ -19,8 +19,8 @@ MOST_CLASSES = 20
 OF_CLASS = "share of class "
 """Prefix of the names of quantities of classes."""
 
-LOG = "log"
-"""Proposed in place of a term, where logs of the outcomes would be less skewed."""
+LOG, COUNTS = "log", "counts"
+"""Proposed in place of a term, where logs of the outcomes would be less skewed, and where the outcomes are whole numbers from 0 or 1."""
 
 FITTED = "(predicted)"
 """Variable of bins that holds the predicted mean."""

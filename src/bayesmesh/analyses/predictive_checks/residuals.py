@@ -87,10 +87,13 @@ class Residuals:
                 self._add_to_terms(part, residual, start, stop)
 
     def _add_to_terms(self, part: int, residual: Float[np.ndarray, "set row"], start: int, stop: int) -> None:
-        """Add sums of residuals times features, of squared features, of squared residuals, and rows."""
+        """Add sums of products of powers of residuals and features, of squared residuals, and rows."""
         features = np.concatenate([each.features(start, stop) for each in self._terms], axis=1)
-        power, square = np.square(features).sum(axis=0), np.square(residual).sum(axis=1)
-        sums = [residual @ features, power, square, np.array(stop - start)]
+        squares, of_residuals = np.square(features), np.square(residual)
+        sums = [
+            residual @ features, residual @ (features * squares), of_residuals @ squares, squares.sum(axis=0),
+            np.square(squares).sum(axis=0), of_residuals.sum(axis=1), np.array(stop - start),
+        ]  # fmt: skip
         before = self._of_terms.get(part)
         self._of_terms[part] = (
             sums if before is None else [one + other for one, other in zip(before, sums, strict=True)]
@@ -139,14 +142,19 @@ class Residuals:
         return found, worst
 
     def _by_term(self) -> list[Float[np.ndarray, " set"]]:
-        """Return the statistic of `_of_means` for each term, with its features in place of bins."""
+        """Return the statistic of `_of_means` for each term, with its features in place of bins.
+
+        Where residuals scatter more at large values of a feature, so does their sum: the variance is the larger one of that
+        of equal scatter and of that of the residuals around the feature's own line (White 1980, doi:10.2307/1912934).
+        """
         sizes = [each.size for each in self._terms]
         ends = np.cumsum([0, *sizes])[:-1]
         found = []
-        for sums, power, square, num_rows in self._of_terms.values():
-            of_features = np.square(sums) / np.where(power > 0, power, 1.0)
-            overall = square / num_rows
-            found.append(np.add.reduceat(of_features, ends, axis=1) / np.where(overall > 0, overall, 1.0)[:, None])
+        for sums, cubic, square, power, fourth, total, num_rows in self._of_terms.values():
+            slope = sums / np.where(power > 0, power, 1.0)
+            around = square - 2 * slope * cubic + np.square(slope) * fourth
+            variance = np.maximum(around, power * (total / num_rows)[:, None])
+            found.append(np.add.reduceat(np.square(sums) / np.where(variance > 0, variance, 1.0), ends, axis=1))
         return [*np.sum(found, axis=0).T]
 
     def _of(self, name: str) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series, tip
 from bayesmesh.analyses.figures.documents import read_table
 from bayesmesh.analyses.figures.sections import Aspect, FiguresByColumn, FitCheck, KeyNumber, Section, State, render
-from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL, LOG, OF_CLASS, Bin
+from bayesmesh.analyses.predictive_checks.quantities import COUNTS, FITTED, LEVEL, LOG, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group, read_part
 
@@ -89,8 +89,9 @@ ASPECTS: Mapping[str, tuple[Aspect, Aspect]] = {
 }  # fmt: skip
 """Quantity -> how predictions are wrong where it is larger, or smaller, than the simulated ones; of all others it is a bias."""
 
-SKEWED = ("skewness", "spread of residuals by prediction", "spread of residuals by column")
-"""Quantities whose misfit logs of the outcomes would remove, if these are much less skewed."""
+SKEWED = ("skewness", "smallest", "spread of residuals by prediction", "spread of residuals by column")
+"""Quantities whose misfit a family for counts would remove, if the outcomes are counts, or logs of the outcomes, if these are much less
+skewed."""
 
 
 def fit_check(table: pd.DataFrame) -> FitCheck:
@@ -98,23 +99,28 @@ def fit_check(table: pd.DataFrame) -> FitCheck:
     missed = table[table["quantity"].isin(differing(table))].to_dict("records")
     bias: tuple[Aspect, Aspect] = ("bias", "bias")
     looked_at = {aspect for name in table["quantity"] for aspect in ASPECTS.get(name, bias)}
-    is_log = bool((table["proposed"] == LOG).any())
+    changes: dict[str, Aspect] = {LOG: "skewed", COUNTS: "counts"}
+    change = next((changes[each] for each in table["proposed"] if each in changes), None)
+    smallest, largest = (table[table["quantity"] == each] for each in ("smallest", "largest"))
+    # Only another distribution gives no probability to negative outcomes; a missing term does not explain them.
+    is_negative = bool(((smallest["observed"] >= 0) & (smallest["simulated_mean"] < 0)).any())
     refuted: dict[Aspect, float] = {}
     terms: dict[str, float] = {}
     for row in missed:
         aspect = ASPECTS.get(row["quantity"], bias)[bool(row["observed"] < row["low"])]
-        aspect = "skewed" if is_log and row["quantity"] in SKEWED else aspect
         # The simulated values between `low` and `high` span four standard deviations of a normal distribution.
         size = abs(row["observed"] - row["simulated_mean"]) / max((row["high"] - row["low"]) / 4, 1e-300)
+        if change and row["quantity"] in SKEWED:
+            aspect, size = change, math.inf if is_negative else size
         refuted[aspect] = max(refuted.get(aspect, 0.0), size)
-        if row["proposed"] and row["proposed"] != LOG:
+        if row["proposed"] and row["proposed"] not in changes:
             terms[row["proposed"]] = size
     said = []
     if missed:
         of = "; ".join(map(_difference, missed))
         said.append(f"Outcomes simulated from the posterior differ from the observed ones: {of}.")
-    largest = table[table["quantity"] == "largest"]
-    if "share of zeros" in set(table["quantity"]) and ((largest["observed"] <= 1) & (largest["low"] > 1)).any():
+    is_whole = change == "counts" or "share of zeros" in set(table["quantity"])
+    if is_whole and ((largest["observed"] <= 1) & (largest["low"] > 1)).any():
         # Alone, it refutes nothing, but it names the family that fits by construction.
         refuted["binary"] = math.inf
         said.append("All outcomes are 0 or 1, and the model simulates larger ones.")

@@ -63,6 +63,10 @@ _HEAVIER = "Try `family: student_t`, which has heavier tails, so that outliers d
 _LOG_OUTCOME = (
     "Try `log(y)` as the outcome, or `family: gamma`: the outcomes are positive, and their logs are much less skewed."
 )
+_COUNTS = (
+    "Try `family: negative_binomial`, or `poisson` if counts scatter little: the outcomes are whole numbers from 0."
+)
+_UNEVEN = "Transform the outcome, or write a `numpyro` or `pymc` model whose scale depends on predictors: here it is the same in all rows."
 _TRANSFORM = "No family here has a distribution of this shape. Transform the outcome, or look for predictors and groups that the formula lacks."
 _COUNTS_ABOVE_0 = (
     "Model zeros apart: whether the outcome is 0 with `family: bernoulli`, and the rows above 0 by themselves."
@@ -77,8 +81,8 @@ _ROWS = "Try effects of rows, `(1 | row)` with a column that numbers the rows: t
 _BINARY = "Use `family: bernoulli`: all outcomes are 0 or 1."
 
 REMEDIES: Mapping[str, Mapping[str, str]] = {
-    "normal": {"skewed": _LOG_OUTCOME, "tails": _HEAVIER, "wide": _HEAVIER, "narrow": _TRANSFORM, "uneven": _TRANSFORM, "shape": _TRANSFORM},
-    "student_t": {"skewed": _LOG_OUTCOME, "tails": _TRANSFORM, "wide": _TRANSFORM, "narrow": _TRANSFORM, "uneven": _TRANSFORM, "shape": _TRANSFORM},
+    "normal": {"binary": _BINARY, "counts": _COUNTS, "skewed": _LOG_OUTCOME, "tails": _HEAVIER, "wide": _HEAVIER, "narrow": _TRANSFORM, "uneven": _UNEVEN, "shape": _TRANSFORM},
+    "student_t": {"binary": _BINARY, "counts": _COUNTS, "skewed": _LOG_OUTCOME, "tails": _TRANSFORM, "wide": _TRANSFORM, "narrow": _TRANSFORM, "uneven": _UNEVEN, "shape": _TRANSFORM},
     "gamma": {"skewed": _LOG_HEAVIER, "tails": _LOG_HEAVIER, "wide": _LOG_HEAVIER, "narrow": _OWN_SCATTER, "uneven": _OWN_SCATTER, "shape": _LOG_HEAVIER},
     "poisson": {"binary": _BINARY, "narrow": _MORE_SCATTER, "zeros": _MORE_SCATTER, "tails": _MORE_SCATTER, "uneven": _MORE_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
     "negative_binomial": {"binary": _BINARY, "narrow": _OWN_SCATTER, "zeros": _COUNTS_ABOVE_0, "tails": _OWN_SCATTER, "uneven": _OWN_SCATTER, "wide": _ZEROS_OR_BOUNDED, "shape": _OWN_SCATTER},
