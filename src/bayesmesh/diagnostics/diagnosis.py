@@ -27,6 +27,7 @@ from bayesmesh.diagnostics.gates.kernel import NUM_RELATIVES, accept_step_gate
 from bayesmesh.diagnostics.gates.messages import without_kernel
 from bayesmesh.diagnostics.gates.modes import ModeStays
 from bayesmesh.diagnostics.gates.precision import (
+    EdgeDraws,
     constant_gate,
     likelihood_gate,
     precision_gate,
@@ -67,7 +68,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         `populations`: independent populations of chains that disagree, or a single one whose chains do.
         `modes`: chains whose log density differs from that of the others, or that stay in one of two modes of a summary.
         `ancestors`, a warning: chains that descend from few draws of the prior.
-        `precision`: data or draws that float32 rounds too coarsely.
+        `precision`: data or draws that float32 rounds too coarsely, or draws next to an edge that their dtype does not resolve.
         `fast_path`: a fast path that differs from the sum over rows.
         `tails`, a warning: a summary whose mean the draws cannot estimate.
         `likelihood`, a warning: a log likelihood that is the same in all draws.
@@ -119,8 +120,10 @@ def _judge(
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    non_finite, movement, apart, tails = NonFinite(), Movement(), ModeStays(), HeavyTails()
-    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart, tails)
+    non_finite, movement, apart, tails, edges = NonFinite(), Movement(), ModeStays(), HeavyTails(), EdgeDraws(latents)
+    monitored = summary.add_monitored(
+        groups[0], summaries, gates.r_hat.limit, movement, non_finite, apart, tails, edges
+    )
     listed = {
         name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
         for name, array in latents.items()
@@ -142,7 +145,8 @@ def _judge(
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
     is_float32 = any(array.dtype == np.float32 for array in latents.values())
     of_likelihood = likelihood_gate(reader.rounded_likelihood, is_float32, reader.fast_path)
-    rounding = worst_of(precision_gate(reader.rounded), of_likelihood, resolution_gate(varying, in_float32))
+    of_draws = resolution_gate(varying, in_float32), edges.gate()
+    rounding = worst_of(precision_gate(reader.rounded), of_likelihood, *of_draws)
     if of_likelihood is not None:
         results = defer_to_rounding(map(withdraw_prior, results), of_likelihood.name)
     is_adjusted = not reader.group("sample_stats").attrs.get(UNADJUSTED, False)

@@ -31,6 +31,7 @@ from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_tabl
 from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
 from bayesmesh.diagnostics.gates.modes import ModeStays
 from bayesmesh.diagnostics.gates.populations import as_populations, compare_populations
+from bayesmesh.diagnostics.gates.precision import EdgeDraws
 from bayesmesh.diagnostics.gates.tails import HeavyTails
 from bayesmesh.files import atomic_path
 from bayesmesh.store.layout import FIXED
@@ -188,6 +189,7 @@ class SummaryFile:
         non_finite: NonFinite,
         stays: ModeStays,
         tails: HeavyTails,
+        edges: EdgeDraws,
     ) -> pd.DataFrame:
         """Write all coordinates of the arrays that the gates assess.
 
@@ -195,7 +197,7 @@ class SummaryFile:
             group: of the arrays.
             arrays: name -> dimensions (chain, draw, ...).
             limit: R-hat above which its probability under agreement is computed, see `chance_of_r_hat`.
-            movement, non_finite, stays, tails: collectors to which the draws are added.
+            movement, non_finite, stays, tails, edges: collectors to which the draws are added.
 
         Returns:
             The columns of the file; `chance`, which is 1 where R-hat is within the limit; and `is_fixed`, which marks entries
@@ -213,6 +215,7 @@ class SummaryFile:
                 fixed = np.fromiter(itertools.islice(is_fixed, len(rows)), bool)
                 sd = np.where(fixed, np.nan, rows["sd"].to_numpy(np.float64))
                 tails.add(block.draws, places, rows["mean"].to_numpy(np.float64), sd)
+                edges.add(name, block.draws, places, sd)
                 chance = np.ones(len(rows))
                 exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True) & ~fixed
                 apart = block.draws[:, :, exceeds]

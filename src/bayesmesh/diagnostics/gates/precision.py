@@ -6,12 +6,12 @@ every other gate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from bayesmesh.diagnostics.gates.messages import WORDINGS
 from bayesmesh.diagnostics.verdict import GateResult
@@ -38,6 +38,11 @@ FAR_TOO_MANY_NATS = 1.0
 FAR_TOO_WIDE = 2.0
 """Step, in standard deviations, at which standard deviations are 15% too large and above which means follow the
 steps."""
+
+EDGE_STEPS, MOST_AT_EDGE, FAR_TOO_MANY_AT_EDGE = 100, 0.01, 0.1
+"""Steps of the dtype within which a draw is at an edge, the largest share of such draws, and the share from which the gate fails."""
+
+_AT_EDGE = "set `compute: {dtype: float64}`; if it does not help, use a prior with less mass at the edge, or make the log odds or the logarithm the latent"
 
 
 def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
@@ -118,6 +123,56 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
         f"; {(num := int((values > WIDEST).sum()))} of {len(values)} values miss{'es' * (num == 1)} the limit of one step per standard deviation"
     )
     return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
+
+
+class EdgeDraws:
+    """The latents with many draws next to an edge of their support, where the floating-point numbers end.
+
+    Of Beta(0.05, 0.05), 8% lie nearer to 1 than float64 can express, and 22% nearer than float32 can.
+
+    Args:
+        latents: their names.
+
+    Attributes:
+        found: coordinate -> share of draws at an edge, the edge, and the dtype of the draws.
+    """
+
+    def __init__(self, latents: Collection[str]) -> None:
+        self._latents = latents
+        self.found: dict[str, tuple[float, float, str]] = {}
+
+    def add(
+        self,
+        name: str,
+        draws: Shaped[np.ndarray, "chain draw coordinate"],
+        places: Sequence[str],
+        sd: Float[np.ndarray, " coordinate"],
+    ) -> None:
+        """Add a block of draws of a summary; one that is not a latent may reach an edge without any loss.
+
+        >>> edges = EdgeDraws(["p"])
+        >>> edges.add("p", np.array([[[0.1], [0.9], [1.0], [1.0]]], np.float32), ["p"], np.array([0.4]))
+        >>> edges.found["p"], edges.gate().verdict
+        ((0.5, 1.0, 'float32'), 'fail')
+        """
+        if name not in self._latents or draws.dtype.kind != "f":
+            return
+        for ends in (draws.min(axis=(0, 1)), draws.max(axis=(0, 1))):
+            with np.errstate(invalid="ignore"):
+                reach = EDGE_STEPS * np.maximum(np.spacing(np.abs(ends)), np.finfo(draws.dtype).tiny)
+                # A single chain may stay at its own extreme.
+                shares = np.median((np.abs(draws - ends) <= reach).mean(axis=1), axis=0)
+            for at in map(int, np.flatnonzero((shares > MOST_AT_EDGE) & (sd > reach / MOST_AT_EDGE**2))):
+                self.found[places[at]] = (float(shares[at]), float(ends[at]), draws.dtype.name)
+
+    def gate(self) -> GateResult | None:
+        """Return a warning or a failure that names the latent with the most draws at an edge; None if there is none."""
+        if not self.found:
+            return None
+        worst = max(self.found, key=lambda place: self.found[place])
+        share, edge, dtype = self.found[worst]
+        told = f"{share:.2g} of the draws of {worst} lie within {EDGE_STEPS} steps of {dtype} from {edge:.6g}, limit {MOST_AT_EDGE:g}: numbers nearer to this edge are rounded to it, and their mass may be lost"
+        return _missed(share, MOST_AT_EDGE, worst, "fail" if share > FAR_TOO_MANY_AT_EDGE else "warn", told, _AT_EDGE)
 
 
 def worst_of(*found: GateResult | None) -> GateResult | None:

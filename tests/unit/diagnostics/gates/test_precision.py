@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.diagnostics.gates.precision import constant_gate, precision_gate, resolution_gate
+from bayesmesh.diagnostics.gates.precision import EdgeDraws, constant_gate, precision_gate, resolution_gate
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,29 @@ def test_one_that_changes_in_a_single_draw_is_not() -> None:
     assert constant_gate(np.full((4, 100), -np.inf)) is None
     assert constant_gate(np.full((4, 100), np.nan)) is None
     assert constant_gate(np.zeros((1, 1))) is None
+
+
+@pytest.mark.parametrize(
+    ("prior", "in_float32", "in_float64"),
+    [
+        (lambda g: g.beta(0.05, 0.05, 4000), "fail", "fail"),
+        (lambda g: (1 - g.random(4000) ** 20) ** 20, "fail", "fail"),
+        (lambda g: g.dirichlet([0.05, 0.05, 0.05], 4000)[:, 0], "fail", "warn"),
+        (lambda g: g.beta(0.2, 0.2, 4000), "warn", "pass"),
+        (lambda g: g.gamma(0.01, 1, 4000), "fail", "pass"),
+        (lambda g: g.beta(0.5, 0.5, 4000), "pass", "pass"),
+        (lambda g: g.gamma(0.2, 1, 4000), "pass", "pass"),
+        (lambda g: g.exponential(1, 4000), "pass", "pass"),
+        (lambda g: g.beta(2e7, 2, 4000), "pass", "pass"),
+    ],
+)
+def test_mass_next_to_an_edge_that_the_dtype_does_not_resolve_is_named(
+    prior: Callable[[np.random.Generator], np.ndarray], in_float32: str, in_float64: str
+) -> None:
+    """Numbers next to 1 are 6e-8 apart in float32 and 1e-16 in float64; next to 0 they end at 1e-38 and 1e-308."""
+    draws = prior(np.random.default_rng(3)).reshape(4, 1000, 1)
+    for dtype, expected in (("float32", in_float32), ("float64", in_float64)):
+        edges = EdgeDraws(["p"])
+        edges.add("p", draws.astype(dtype), ["p"], draws.std(axis=(0, 1)))
+        gate = edges.gate()
+        assert ("pass" if gate is None else gate.verdict) == expected, dtype
