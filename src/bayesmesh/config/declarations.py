@@ -233,6 +233,7 @@ def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:
 # -- what sources and models offer ----------------------------------------------------------------------------------------
 
 
+@functools.cache
 def offer_words() -> list[str]:
     """Return the valid entries of ``offers``: those that some analysis needs."""
     return sorted({word for each in list_analyses() for word in (*each.needs_of_source, *each.needs_of_model)})

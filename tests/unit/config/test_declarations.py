@@ -41,9 +41,11 @@ def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(registry, "_ROOT", tmp_path)
     folder = tmp_path / "analyses"
     folder.mkdir()
+    offer_words.cache_clear()
     yield folder
-    # It may have been made of these.
+    # They may have been made of these.
     experiment_class.cache_clear()
+    offer_words.cache_clear()
 
 
 def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:
