@@ -19,7 +19,7 @@ samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/gates/test_evaluation.py \
     $(addprefix tests/unit/sampling/, density/test_constrained.py density/test_log_density.py density/test_units.py program/test_chain_group.py program/test_initial.py)
 
-.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
+.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model site lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -78,10 +78,12 @@ check-workflow: dev-env
 check-schema: dev-env
 	@.venv/bin/bayesmesh schema --check
 	@.venv/bin/python tools/api_page.py --check
+	@.venv/bin/python tools/flow_picture.py --check
 
-schema: env ## regenerate config/schema.json, config/README.md and docs/api.md
+schema: env ## regenerate config/schema.json, config/README.md, docs/api.md and docs/images/flow.svg
 	@.venv/bin/bayesmesh schema
 	@.venv/bin/python tools/api_page.py
+	@.venv/bin/python tools/flow_picture.py
 
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
 	@.venv/bin/bayesmesh new model "$${NAME:?set NAME, for example: make new-model NAME=my_model}"
@@ -106,11 +108,16 @@ nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs 
 mutants: dev-env ## seed defects into a copy of the source and list which of them the tests see (MUTANTS="--jobs 8 --only ID")
 	@$(in_venv) nice .venv/bin/python tests/mutants/run.py $(MUTANTS)
 
+site: ## build the site of the documentation in build/site
+	@tools/bootstrap.sh site
+	@tools/site.sh
+
 lock: ## regenerate the locks in envs/ (UPGRADE=1 for newer versions)
 	@tools/lock.sh
 
-clean-env: ## remove .venv and .venv-peers; the next target creates them again
-	@rm -rf .venv .venv-peers
+# the next target creates them again
+clean-env:
+	@rm -rf .venv .venv-peers .venv-site
 
 env:
 	@tools/bootstrap.sh $(ACCELERATOR)

@@ -3,6 +3,7 @@
 #
 #   tools/bootstrap.sh cpu|cuda|tpu|dev    envs/<name>.txt into .venv
 #   tools/bootstrap.sh peers               envs/peers.txt into .venv-peers: other samplers for benchmarks, without the package
+#   tools/bootstrap.sh site                envs/site.txt into .venv-site: what builds the site of the documentation
 #   tools/bootstrap.sh --python            print the path of the Python that a new .venv would use
 #
 # Locks share .venv: each contains all pins of cpu.txt, so a second lock only adds packages.
@@ -149,7 +150,7 @@ install() {
 install_lock() {
     install --require-hashes -r envs/build.txt &&
         install --require-hashes -r "envs/$1.txt" &&
-        { [ "$1" = peers ] || install --no-deps -e .; } &&
+        { [ "$venv" != .venv ] || install --no-deps -e .; } &&
         byte_compile
 }
 
@@ -161,7 +162,7 @@ byte_compile() { "$venv/bin/python" -m compileall -qq -j 0 -x '/site-packages/.*
 write_stamp() {
     {
         printf 'root %s\n' "$root"
-        for lock in cpu cuda tpu dev peers; do
+        for lock in cpu cuda tpu dev peers site; do
             case " $* " in
             *" $lock "*) printf '%s %s\n' "$lock" "$(checksum "$lock")" ;;
             *) if is_installed "$lock"; then printf '%s %s\n' "$lock" "$(checksum "$lock")"; fi ;;
@@ -178,8 +179,8 @@ main() {
         return
         ;;
     cpu | cuda | tpu | dev) ;;
-    peers)
-        venv=.venv-peers
+    peers | site)
+        venv=.venv-$1
         stamp=$venv/.bayesmesh-locks
         ;;
     *) die "no lock called '${1-}': ACCELERATOR is cpu, cuda or tpu" ;;
@@ -198,7 +199,7 @@ main() {
     # Forget outdated locks first: an interrupted change that is then reverted must not look complete.
     write_stamp
     install_lock "$1" || die "the installation of envs/$1.txt failed; see the messages above"
-    if [ "$1" = peers ]; then write_stamp peers; else write_stamp "$1" cpu; fi
+    if [ "$venv" != .venv ]; then write_stamp "$1"; else write_stamp "$1" cpu; fi
     say "$venv is ready"
 }
 

@@ -36,6 +36,7 @@ for extra in cuda tpu dev; do
     compile "$extra" pyproject.toml --extra "$extra" -c envs/cpu.txt
 done
 compile peers envs/peers.in -c envs/cpu.txt -c envs/dev.txt
+compile site envs/site.in -c envs/cpu.txt -c envs/dev.txt
 
 # Snakemake identifies a conda environment by the content of these files, so this line tells it of a new lock.
 sum=$(cat envs/build.txt envs/cpu.txt | cksum | cut -d ' ' -f 1)

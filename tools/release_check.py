@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("build", "cpu", "cuda", "tpu", "dev", "peers")
+LOCKS = ("build", "cpu", "cuda", "tpu", "dev", "peers", "site")
 
 VERSIONS = {
     "src/bayesmesh/__init__.py": r'^__version__ = "([^"]+)"',

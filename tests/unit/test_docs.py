@@ -338,9 +338,9 @@ def test_commands_exist() -> None:
     assert not {k: v for k, v in wrong.items() if v}
 
 
-def test_readme_has_a_row_for_every_stage() -> None:
+def test_the_map_has_a_row_for_every_stage() -> None:
     rows = re.findall(
-        r"^\| `(\w+)` \| `(workflow/\S+)` \| `(src/\S+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \| `(workflow/\S+)` \| `(src/\S+)` \|", (ROOT / "docs" / "map.md").read_text(), re.MULTILINE
     )
     stages = [stage for stage in STAGES if stage not in LATER]
     assert [row[0] for row in rows] == [*stages[:-1], "analyse", stages[-1]]
@@ -348,6 +348,11 @@ def test_readme_has_a_row_for_every_stage() -> None:
         # The rules of analyses take their names from the analyses.
         assert ("rule:" if stage == "analyse" else f"rule {stage}:") in (ROOT / rule).read_text()
         assert module == f"src/bayesmesh/workflow/stages/{stage}.py"
+
+
+def test_the_picture_of_the_flow_is_current() -> None:
+    picture = load_tool("flow_picture")
+    assert picture.PICTURE.read_text(encoding="utf-8") == "\n".join(picture.lines()) + "\n", "run make schema"
 
 
 # -- paths and links ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("build", "cpu", "cuda", "tpu", "dev", "peers")
+LOCKS = ("build", "cpu", "cuda", "tpu", "dev", "peers", "site")
 TOOLS = ("sh", "dirname", "cat", "cksum", "grep", "mkdir", "mv", "rm", "cp", "chmod")
 
 # Answers the probe of bootstrap.sh, and makes an environment whose Python is this script again.

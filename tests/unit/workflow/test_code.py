@@ -1,4 +1,4 @@
-"""An edit changes the stages that README.md and the reliability guide name, and no others."""
+"""An edit changes the stages that the page on reliability names, and no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bayesmesh.workflow.code import check_code, component_code, stage_code
 from bayesmesh.workflow.flow import stages_of
 from bayesmesh.workflow.jobs import make_job
 
-README = Path(__file__).parents[3] / "README.md"
+RELIABILITY = Path(__file__).parents[3] / "docs" / "explanation" / "reliability.md"
 
 OPTIONS = "from bayesmesh.config.settings import Settings\n\n\nclass Options(Settings):\n    pass\n\n\n"
 OWN = {
@@ -177,7 +177,7 @@ def test_every_stage_has_a_version() -> None:
     assert list(versions.VERSIONS) == stages_of(experiment_class().model_validate(plain))
 
 
-ROWS_OF_README: dict[str, list[str]] = {
+ROWS_OF_TABLE: dict[str, list[str]] = {
     "`report.caption`": ["report.caption"],
     "`gates`": ["gates.ess_bulk"],
     "an analysis, such as `averaging` or `loo`, or its code": ["averaging.calibration_bins"],
@@ -187,7 +187,7 @@ ROWS_OF_README: dict[str, list[str]] = {
     "`data` or its options, a declared file, or the code of the source": ["data.test_fraction"],
     "`data.held_out_fraction`, `data.split_seed`": ["data.held_out_fraction", "data.split_seed"],
 }
-"""First column of the table in README.md -> settings above that show it."""
+"""First column of the table of the page -> settings above that show it."""
 
 FIRST = {
     "fetch": "all stages", "shard": "shard", "compile": "sample starts new chains", "sample": "sample", "assemble": "assemble",
@@ -196,12 +196,12 @@ FIRST = {
 """First stage that runs again, in the order of the flow -> how the table says so."""
 
 
-def test_the_table_of_the_readme_is_what_the_settings_above_show() -> None:
-    table = README.read_text(encoding="utf-8").partition("## Change one thing")[2].partition("\n## ")[0]
+def test_the_table_of_changes_is_what_the_settings_above_show() -> None:
+    table = RELIABILITY.read_text(encoding="utf-8").partition("## Change one thing")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| (.*?) \| (.*) \|$", table, re.MULTILINE)[1:])
     shown = {key: stages for key, _, stages in SETTINGS}
-    assert ROWS_OF_README.keys() <= rows.keys()
-    for row, keys in ROWS_OF_README.items():
+    assert ROWS_OF_TABLE.keys() <= rows.keys()
+    for row, keys in ROWS_OF_TABLE.items():
         for key in keys:
             # Later stages follow from their inputs.
             first = next(stage for stage in FIRST if stage in shown[key])

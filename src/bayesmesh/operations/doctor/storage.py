@@ -124,7 +124,9 @@ def check_mirror(results: Path, environ: Mapping[str, str], config: Path) -> Ite
         remedy = "correct it, or unset it; on a cluster the folder must be visible to all nodes"
         yield "mirror", f"{MIRROR_VARIABLE}={named}: no such folder", WARNS, remedy
     elif lacking or not missing:
-        remedy = "put the files of MNIST in its folder mnist and those of MovieLens in ml-1m (README.md)"
+        remedy = (
+            "put the files of MNIST in its folder mnist and those of MovieLens in ml-1m (docs/reference/experiments.md)"
+        )
         yield "mirror", f"{named}: {lacking or f'has none of {", ".join(FOLDERS)}'}", WARNS, remedy
     else:
         yield "mirror", f"{named}: {', '.join(missing)}"
