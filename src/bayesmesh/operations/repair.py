@@ -114,7 +114,9 @@ def _chains_to_move(identity: Path, path: Path) -> list[Path]:
     if match is None:
         return []
     manifests = [identity.parent / f"{match[1]}.json"]
-    if not any(identity.name in _text(file) for file in (*manifests, *_records(identity, match[1]))):
+    experiment = identity.parents[1]
+    record = record_file(experiment.parent, experiment.name, f"sample-{match[1]}")
+    if not any(identity.name in _text(file) for file in (*manifests, record)):
         print(f"{path}: cannot be made again: these chains are of other settings than the present results")
         return []
     folders = [each for each in sorted(identity.glob(f"{match[1]}*")) if each.is_dir() and GROUP.match(each.name)]
@@ -124,11 +126,6 @@ def _chains_to_move(identity: Path, path: Path) -> list[Path]:
         return [*manifests, *folders]
     later = (files_after(folder, each[common[-1]]) for folder, each in zip(folders, points, strict=True))
     return [*manifests, *itertools.chain(*later), path]
-
-
-def _records(identity: Path, group: str) -> list[Path]:
-    experiment = identity.parents[1]
-    return [record_file(experiment.parent, experiment.name, f"sample-{group}")]
 
 
 def _text(path: Path) -> str:

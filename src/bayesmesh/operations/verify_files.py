@@ -30,7 +30,6 @@ from bayesmesh.store.records.jobs import (
     Record,
     changed_files,
     damage_of,
-    kept_damage,
     read_record,
     record_file,
     records_of,
@@ -140,7 +139,7 @@ def _check(results: Path, owner: str) -> Findings:
     if owner and not owner.startswith("data/"):
         lines += _chains(ExperimentLayout(results, owner), settled)
     for record in settled:
-        lines += damage_of(results, record, is_thorough=True)
+        lines += damage_of(results, record.outputs, is_thorough=True)
     if not at_work:
         lines += _without_record(results, owner, records)
     if owner:
@@ -234,13 +233,13 @@ def _chains(layout: ExperimentLayout, records: Iterable[Record]) -> Iterator[str
             yield from _group(group)
         yield from _processes(identity, groups, num_processes)
     for record in records:
-        commits = [layout.results / name for name in record.kept if "/commits/" in name]
+        kept = record.kept
+        commits = [layout.results / name for name in kept if "/commits/" in name]
         there = {name for folder in {path.parent.parent for path in commits} for name in marker_names(folder)}
         if commits and _end(there) > _end(path.name for path in commits):
             # Draws were committed since, and replaced some of these files.
-            fixed = {n: s for n, s in record.kept.items() if n.endswith(("/identity.json", "/store.json"))}
-            record = record.model_copy(update={"kept": fixed})
-        yield from kept_damage(layout.results, record, is_thorough=True)
+            kept = {n: s for n, s in kept.items() if n.endswith(("/identity.json", "/store.json"))}
+        yield from damage_of(layout.results, kept, is_thorough=True)
 
 
 def _end(names: Iterable[str]) -> tuple[bool, int]:

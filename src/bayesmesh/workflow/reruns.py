@@ -8,6 +8,7 @@ records of all its jobs, so Snakemake plans the job again. When Snakemake ends, 
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import re
@@ -19,7 +20,7 @@ from bayesmesh.config.versions import ANALYSE, VERSIONS
 from bayesmesh.errors import DataError, StoreError
 from bayesmesh.store.lock import describe_writer
 from bayesmesh.store.records.files import is_of_mirror
-from bayesmesh.store.records.jobs import Record, changed_files, damage_of, kept_damage, read_record, stale_inputs
+from bayesmesh.store.records.jobs import Record, changed_files, damage_of, read_record, stale_inputs
 from bayesmesh.workflow.jobs import Job
 
 _log = logging.getLogger("bayesmesh")
@@ -94,7 +95,7 @@ def why_lost(job: Job) -> str:
     if (line := find_damage(job)) or not job.record.exists():
         return line
     record = read_record(job.record)
-    return next((line for lines in (kept_damage(job.results, record), _causes(job, record)) for line in lines), "")
+    return next(itertools.chain(damage_of(job.results, record.kept), _causes(job, record)), "")
 
 
 def find_damage(job: Job) -> str:
@@ -109,7 +110,7 @@ def find_damage(job: Job) -> str:
     for path in job.outputs:
         if path.is_file() and path.relative_to(job.results).as_posix() not in record.outputs:
             return f"{path}: is not in the record of the job that wrote it"
-    return next(damage_of(job.results, record), "")
+    return next(damage_of(job.results, record.outputs), "")
 
 
 def is_up_to_date(job: Job) -> bool:

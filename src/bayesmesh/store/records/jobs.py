@@ -210,7 +210,7 @@ def check_output(results: Path, path: Path, *, is_thorough: bool = False) -> str
         StoreError: it has no record, or a file is missing, altered, or does not belong there.
     """
     record = find_record(results, path)
-    for line in damage_of(results, record, is_thorough=is_thorough):
+    for line in damage_of(results, record.outputs, is_thorough=is_thorough):
         raise StoreError(line, _again(results, path))
     return record.digest(path.relative_to(results).as_posix())
 
@@ -274,23 +274,14 @@ def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
     return {name: _stamp(path, {}) for name, path in files.items()}
 
 
-def damage_of(results: Path, record: Record, *, is_thorough: bool = False) -> Iterator[str]:
-    """Yield one line per output of a job that is missing or altered, and per file that does not belong in one of its folders.
+def damage_of(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool = False) -> Iterator[str]:
+    """Yield one line per file of a job that is missing or altered, and per file that does not belong in one of its folders.
 
     Args:
         results: folder of all results.
-        record: record of the job.
+        stamps: outputs of the job's record; or what the job keeps, until another one extends it.
         is_thorough: read every file; otherwise only those that are small, or whose size or time has changed.
     """
-    yield from _damage(results, record.outputs, is_thorough=is_thorough)
-
-
-def kept_damage(results: Path, record: Record, *, is_thorough: bool = False) -> Iterator[str]:
-    """Yield the same for what a job keeps, such as committed draws; meaningful until another job extends them."""
-    yield from _damage(results, record.kept, is_thorough=is_thorough)
-
-
-def _damage(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
     yield from _differences(results, stamps, is_thorough=is_thorough)
     for folder in _folders(stamps):
         for file in _files([results / folder]):

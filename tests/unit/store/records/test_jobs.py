@@ -70,10 +70,10 @@ def test_large_files_are_read_where_time_differs_or_thoroughly(results: Path) ->
     chunk = results / "toy" / "posterior.zarr" / "x" / "c" / "0"
     _alter(chunk)
     record = read_record(record_file(results, "toy", "assemble"))
-    assert list(damage_of(results, record)) == []
-    assert [line.partition(":")[0] for line in damage_of(results, record, is_thorough=True)] == [str(chunk)]
+    assert list(damage_of(results, record.outputs)) == []
+    assert [line.partition(":")[0] for line in damage_of(results, record.outputs, is_thorough=True)] == [str(chunk)]
     os.utime(chunk)
-    assert [line.partition(":")[0] for line in damage_of(results, record)] == [str(chunk)]
+    assert [line.partition(":")[0] for line in damage_of(results, record.outputs)] == [str(chunk)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(results: Path) -> None:
     (results / "toy" / "summary.csv").unlink()
     (results / "toy" / "summary.csv").mkdir()
     record = read_record(record_file(results, "toy", "diagnose"))
-    assert list(damage_of(results, record)) == [f"{results / 'toy' / 'summary.csv'}: is not a file"]
+    assert list(damage_of(results, record.outputs)) == [f"{results / 'toy' / 'summary.csv'}: is not a file"]
 
 
 def test_results_without_a_record_are_refused(results: Path) -> None:
