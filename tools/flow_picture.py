@@ -17,13 +17,13 @@ WRITES = {
 """Stage -> what it writes."""
 
 CHANGES = {
-    "data": ("fetch", "made again"),
-    "model, kernel or prior": ("compile", "new chains beside the kept ones"),
-    "more draws": ("sample", "chains extended"),
-    "a gate": ("diagnose", "chains kept"),
-    "an analysis": ("analyse", "chains kept"),
+    "data": ("fetch", (), "other data, new chains"),
+    "model, kernel or prior": ("compile", (), "new chains; the old ones are kept"),
+    "more draws": ("sample", (), "chains are extended"),
+    "a gate": ("diagnose", ("analyse",), "chains are kept"),
+    "an analysis": ("analyse", (), "chains are kept"),
 }
-"""A change -> the first stage that it runs again, and what becomes of the results."""
+"""A change -> the first stage that runs again, later stages that do not, and what becomes of the chains."""
 
 WIDTH, HEIGHT, GAP = 96, 46, 16
 
@@ -33,7 +33,7 @@ def lines() -> Iterator[str]:
     stages = [*(stage for stage in STAGES if stage not in LATER and stage != "report"), "analyse", "report"]
     left = {stage: 200 + number * (WIDTH + GAP) for number, stage in enumerate(stages)}
     right = left["report"] + WIDTH
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + 10} {90 + 34 * len(CHANGES)}" role="img" '
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + 280} {90 + 34 * len(CHANGES)}" role="img" '
     yield 'font-family="sans-serif" font-size="14" text-anchor="middle">'
     yield "<title>The stages of an experiment, and what a change runs again</title>"
     yield '<rect width="100%" height="100%" fill="#ffffff"/>'
@@ -44,11 +44,14 @@ def lines() -> Iterator[str]:
         yield f'<text x="{x + WIDTH // 2}" y="47" fill="#333333">{WRITES[stage]}</text>'
         if stage != stages[-1]:
             yield f'<path d="M{x + WIDTH} 33h{GAP}" stroke="#3553a4" stroke-width="2"/>'
-    for number, (change, (first, result)) in enumerate(CHANGES.items()):
-        y, x = 78 + 34 * number, left[first]
+    for number, (change, (first, unaffected, result)) in enumerate(CHANGES.items()):
+        y = 78 + 34 * number
         yield f'<text x="190" y="{y + 17}" text-anchor="end">{change}</text>'
-        yield f'<rect x="{x}" y="{y}" width="{right - x}" height="26" rx="4" fill="#3553a4"/>'
-        yield f'<text x="{(x + right) // 2}" y="{y + 18}" fill="#ffffff">{result}</text>'
+        for stage in stages[stages.index(first) :]:
+            if stage not in unaffected:
+                yield f'<rect x="{left[stage]}" y="{y}" width="{WIDTH}" height="26" rx="4" fill="#3553a4"/>'
+                yield f'<text x="{left[stage] + WIDTH // 2}" y="{y + 18}" fill="#ffffff">again</text>'
+        yield f'<text x="{right + 12}" y="{y + 18}" text-anchor="start">{result}</text>'
     yield "</svg>"
 
 
