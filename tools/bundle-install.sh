@@ -5,7 +5,7 @@
 #
 # FOLDER gets the workflow and its .venv. If it has this bundle's code already, only .venv is rebuilt; the new one
 # replaces the old one when it works. --python: path of a Python @PYTHON@; python@PYTHON@ or python3 by default.
-# --use-present-jax: use this Python's JAX (0.11 or newer, with its CUDA packages) and install everything else.
+# --use-present-jax: use this Python's JAX (0.12, with its CUDA packages) and install everything else.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
