@@ -204,6 +204,13 @@ def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
         run_in(tree, "-W", "error::DeprecationWarning:__main__", "-c", text.replace("digits", EXAMPLE))
 
 
+def test_python_compiles() -> None:
+    shown = [*blocks("python"), *blocks("py")]
+    assert len(shown) > 10
+    for block in shown:
+        compile(block.text, name_of(block.page), "exec")
+
+
 # -- configurations ----------------------------------------------------------------------------------------------------
 
 
