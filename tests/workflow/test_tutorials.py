@@ -1,0 +1,42 @@
+"""The tutorials about a table, run as they are written."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
+
+
+def shown(page: str, language: str) -> str:
+    """Return the first block of a language on a page."""
+    text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
+    return text.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+@pytest.mark.nightly
+def test_a_table_leads_to_predictions(fresh: Any, tmp_path: Path) -> None:
+    workspace = fresh(tmp_path / "copy")
+    subprocess.run([sys.executable, "-c", shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
+    pages = {"flats": "csv-to-decision", "flats-towns": "hierarchical-model", "flats-sweep": "sweep"}
+    for name, page in pages.items():
+        workspace.experiment(name).write_text(shown(page, "yaml"))
+    done = workspace.snakemake("--cores", "2", *pages)
+    assert done.returncode == 0, done.stderr[-4000:]
+    status = workspace.run("bayesmesh.cli", "status").stdout
+    assert re.search(r"^flats +pass +refuted", status, re.MULTILINE)
+    assert re.search(r"^flats-towns +pass +not refuted", status, re.MULTILINE)
+    done = workspace.run("bayesmesh.cli", "compare", "flats", "flats-towns")
+    assert "flats-towns predicts best" in done.stderr
+    assert (workspace.results / "flats-sweep" / "comparison.html").exists()
+    done = workspace.run("bayesmesh.cli", "predict", "flats-towns", "--table", "offers.csv")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((workspace.root / "offers-predicted.csv").read_text().splitlines()))
+    assert len(rows) == 3
+    assert all(float(row["price_low"]) < float(row["mean_low"]) < float(row["price_mean"]) for row in rows)
