@@ -42,7 +42,7 @@ steps."""
 EDGE_STEPS, MOST_AT_EDGE, FAR_TOO_MANY_AT_EDGE = 100, 0.01, 0.1
 """Steps of the dtype within which a draw is at an edge, the largest share of such draws, and the share from which the gate fails."""
 
-_AT_EDGE = "set `compute: {dtype: float64}`; if it does not help, use a prior with less mass at the edge, or make the log odds or the logarithm the latent"
+_AT_EDGE = "use a prior with less mass at the edge, or make the log odds or the logarithm the latent"
 
 
 def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
@@ -172,7 +172,9 @@ class EdgeDraws:
         worst = max(self.found, key=lambda place: self.found[place])
         share, edge, dtype = self.found[worst]
         told = f"{share:.2g} of the draws of {worst} lie within {EDGE_STEPS} steps of {dtype} from {edge:.6g}, limit {MOST_AT_EDGE:g}: numbers nearer to this edge are rounded to it, and their mass may be lost"
-        return _missed(share, MOST_AT_EDGE, worst, "fail" if share > FAR_TOO_MANY_AT_EDGE else "warn", told, _AT_EDGE)
+        wider = "set `compute: {dtype: float64}`; if it does not help, " if dtype == "float32" else ""
+        verdict: Literal["warn", "fail"] = "fail" if share > FAR_TOO_MANY_AT_EDGE else "warn"
+        return _missed(share, MOST_AT_EDGE, worst, verdict, told, f"{wider}{_AT_EDGE}")
 
 
 def worst_of(*found: GateResult | None) -> GateResult | None:
