@@ -32,6 +32,8 @@ def main() -> int:
     sessions = asked.kills // 5
     stages = asked.kills * 2 // 5
     with tempfile.TemporaryDirectory() as folder:
+        # Compiled programs, where the tests share theirs.
+        os.environ["BAYESMESH_TEST_CACHE"] = str(Path(folder, "cache"))
         workspace = lay_out(Path(folder, "project"), for_user(dict(os.environ)), EXPERIMENTS)
         for name in EXPERIMENTS:
             # One draw a segment: other lengths follow the measured time of a gradient, and the shapes of chunks follow them.

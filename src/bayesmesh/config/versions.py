@@ -25,13 +25,13 @@ SAMPLE = 1
 ASSEMBLE = 1
 """Raise if the posterior would hold other groups, variables or values."""
 
-DIAGNOSE = 1
+DIAGNOSE = 2
 """Raise if a statistic, a gate or a sentence of the verdict would change."""
 
 ANALYSE = 1
 """Raise if analyses would be given other draws, rows or predictions."""
 
-REPORT = 1
+REPORT = 2
 """Raise if a page, a figure or a table on it would look different: of experiments, of sweeps, and the index."""
 
 VERSIONS = {
