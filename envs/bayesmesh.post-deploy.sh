@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run by Snakemake inside the new conda environment, from the working directory; by hand: from the repository's root.
 # In the repository, the locks are installed; in a project of one's own, its requirements.txt.
-# locks: 1076153331
+# locks: 3838622232
 set -eu
 if [ -e envs/cpu.txt ]; then
     python -m pip install --quiet --require-hashes -r envs/build.txt

@@ -46,7 +46,8 @@ from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Ve
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
-from bayesmesh.store.layout import DECLARED, POPULATIONS, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.layout import DECLARED, POPULATIONS, TOTAL, UNADJUSTED, ExperimentLayout
+from bayesmesh.store.posterior.attributes import read_attribute
 from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
 from bayesmesh.store.posterior.reader import open_posterior
 
@@ -182,7 +183,7 @@ def _judge(
 
 def _constant(sample_stats: dict[str, zarr.Array]) -> GateResult | None:
     """Return the warning about a likelihood that uses no latent; None for many datasets."""
-    recorded = sample_stats.get("log_likelihood")
+    recorded = sample_stats.get(TOTAL)
     return None if recorded is None or recorded.ndim > 2 else constant_gate(read_part(recorded))
 
 
@@ -226,7 +227,7 @@ def _raised(warmup: zarr.Array | None, sampling: zarr.Array | None) -> float | N
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:
     """Return the statistics that the kernel declares; if the store does not say, those of Hamiltonian kernels."""
-    declared: object = sample_stats.attrs.get(DECLARED, ["energy", "diverging"])
+    declared = read_attribute(sample_stats.attrs.get(DECLARED, ["energy", "diverging"]))
     return set(map(str, declared)) if isinstance(declared, list) else set()
 
 

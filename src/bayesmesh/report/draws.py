@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -14,6 +13,7 @@ from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.store.arrays import dimension_names, open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
+from bayesmesh.store.posterior.attributes import read_attribute
 from bayesmesh.store.posterior.description import ModelDescription
 
 NUM_RANK_POINTS = 64
@@ -38,12 +38,12 @@ class DrawReader:
     @property
     def attributes(self) -> dict[str, object]:
         """Attributes of the root; JSON objects in strings are decoded."""
-        return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
+        return {name: read_attribute(value) for name, value in self._root.attrs.asdict().items()}
 
     @property
     def description(self) -> ModelDescription:
         """The model's description of itself; empty in a posterior that an earlier version wrote."""
-        return ModelDescription.model_validate(self._root.attrs.get(DESCRIBED, {}))
+        return ModelDescription.model_validate(read_attribute(self._root.attrs.get(DESCRIBED, {})))
 
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
         """Return the draws of an identified summary or of a latent, float64, shape (chain, draw); None if absent.
@@ -82,7 +82,7 @@ class DrawReader:
         Posteriors of earlier versions have none.
         """
         group = self._root.get("sample_stats")
-        names = group.attrs.get(DECLARED, []) if isinstance(group, zarr.Group) else []
+        names = read_attribute(group.attrs.get(DECLARED, [])) if isinstance(group, zarr.Group) else []
         found = [(str(name), self.array("sample_stats", str(name))) for name in cast(list[object], names)]
         return [
             (name, str(array.attrs.get("units", "")), str(array.attrs.get("description", "")))
@@ -99,15 +99,6 @@ class DrawReader:
         part = (slice(position, position + 1) for position in index)
         draws = read_part(array, slice(None), slice(None), *part)
         return draws.reshape(array.shape[:2]).astype(np.float64)
-
-
-def _decoded(value: object) -> object:
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            return json.loads(value)
-        except json.JSONDecodeError:
-            return value
-    return value
 
 
 def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, np.ndarray]:

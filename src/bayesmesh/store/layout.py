@@ -10,6 +10,12 @@ CHAIN, DRAW, ROW, DATASET = "chain", "draw", "row", "dataset"
 DECLARED = "statistics"
 """Attribute of the group `sample_stats`: names of the statistics that the kernel declares."""
 
+TOTAL = "total_log_likelihood"
+"""Statistic of the posterior: the kernel's `log_likelihood`, a name under which ArviZ expects a value for each row."""
+
+SOME_ROWS = "log_likelihood_of_some_rows"
+"""Group that stands in for `log_likelihood` if not all rows fit, because ArviZ would take these rows for all."""
+
 UNADJUSTED = "unadjusted"
 """Attribute of the group `sample_stats`: True if the kernel has no accept step."""
 

@@ -31,6 +31,7 @@ from bayesmesh.sampling.density.log_density import device_dtype
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.summaries import in_dtype, spread_evenly
 from bayesmesh.store.arrays import read_part
+from bayesmesh.store.layout import TOTAL
 from bayesmesh.store.posterior.reader import Posterior
 
 _log = logging.getLogger("bayesmesh")
@@ -97,7 +98,7 @@ def likelihood_rounding(model: Model, spec: DataSpec, shards: Shards, posterior:
     numbers = spread_evenly(total, _num_compared({k: a.shape[2:] for k, a in arrays.items()}, total))
     places = np.divmod(numbers, posterior.num_chains)
     draws = {name: _read_draws(array, *places).astype(np.float64) for name, array in arrays.items()}
-    sampled = _read_draws(posterior.array("sample_stats", "log_likelihood"), *places).astype(np.float64)
+    sampled = _read_draws(posterior.array("sample_stats", TOTAL), *places).astype(np.float64)
     try:
         with explaining(method=model.log_likelihood):
             found = _in_double(model, spec, shards, draws, _compiled(model, spec))

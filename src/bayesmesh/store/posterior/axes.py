@@ -22,7 +22,24 @@ type NamedAxes = Mapping[str, Sequence[NamedAxis | None]]
 """Array -> for each axis after chain and draw, its name and the names of its entries, or None for a numbered one."""
 
 
-_OF_ARVIZ = frozenset({"column", "model", "plot_axis", "sample"})
+_OF_ARVIZ = frozenset(
+    {
+        "__obs__",
+        "__sample__",
+        "ci_bound",
+        "column",
+        "component_group",
+        "ess_dim",
+        "hdi_prob",
+        "mcse_dim",
+        "model",
+        "plot_axis",
+        "pred_id",
+        "quantile",
+        "sample",
+        "summary",
+    }
+)
 """Dimensions that ArviZ adds to the data that it draws; it fails on data that have one."""
 
 

@@ -32,6 +32,7 @@ def join_groups(
     axes: NamedAxes | None = None,
     lead: Sequence[NamedAxis] = (),
     attributes: Mapping[str, Mapping[str, JSON]] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, GroupCoordinates]:
     """Link the arrays of all chain groups into `root`, and return the dimensions of each Zarr group, to be written last.
 
@@ -43,6 +44,7 @@ def join_groups(
         axes: names of axes and of their entries.
         lead: axes that follow chain and draw in every array.
         attributes: statistic -> attributes of its arrays.
+        names: statistic -> its name in the posterior, if another.
 
     Raises:
         StoreError: the groups differ in arrays or layout, or have too few draws.
@@ -54,7 +56,8 @@ def join_groups(
             continue
         target, num_chains = root.require_group(group_name), 0
         is_posterior = group_name == "posterior"
-        named = GroupCoordinates((axes or {}) if is_posterior else {}, reference.array_keys(), lead)
+        stored = {name: name if is_posterior else (names or {}).get(name, name) for name in reference.array_keys()}
+        named = GroupCoordinates((axes or {}) if is_posterior else {}, stored.values(), lead)
         for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
             others = [_array(source, path, whole) for source, path in zip(sources[1:], groups[1:], strict=True)]
@@ -67,11 +70,11 @@ def join_groups(
                     raise StoreError(f"{path}: array {whole} holds {array.shape[1]} draws, not {draws}", _REMEDY)
             num_chains = sum(a.shape[0] for a in arrays)
             shape, lengths = (num_chains, draws, *first.shape[2:]), {"chunks": first.chunks, "shards": first.shards}
-            dims = (CHAIN, DRAW, *named.dims(name, first.shape[2:]))
+            dims = (CHAIN, DRAW, *named.dims(stored[name], first.shape[2:]))
             about = {} if is_posterior else (attributes or {}).get(name, {})
-            create_array(target, name, shape, first.dtype, dims, **lengths, attributes=about)
+            create_array(target, stored[name], shape, first.dtype, dims, **lengths, attributes=about)
             for number, path in enumerate(groups):
-                _link_shards(path / whole, root_path / whole, first, draws, axis=0, block=number)
+                _link_shards(path / whole, root_path / group_name / stored[name], first, draws, axis=0, block=number)
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
         coordinates[group_name] = named

@@ -14,6 +14,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import FAST_PATH, ROUNDED, ROUNDED_LIKELIHOOD
+from bayesmesh.store.posterior.attributes import read_attribute
 from bayesmesh.store.posterior.axes import read_labels
 
 BLOCK_BYTES = 64 * 2**20
@@ -44,7 +45,7 @@ class Posterior:
     @property
     def rounded(self) -> dict[str, float]:
         """Field of the data -> its rounding in standard errors of its mean, see `bayesmesh.store.layout.ROUNDED`."""
-        found = self._root.attrs.get(ROUNDED, {})
+        found = read_attribute(self._root.attrs.get(ROUNDED, {}))
         return {name: float(str(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
     @property

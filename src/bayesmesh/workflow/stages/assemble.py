@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from bayesmesh.sampling.checks.rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.density.deterministics import derive_deterministics
 from bayesmesh.sampling.density.summaries import Derived, derive, derive_datasets, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.program.compilation import use_cache
-from bayesmesh.store.arrays import write_array, write_texts
+from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
 from bayesmesh.store.chains.arrays import DRAWS
 from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.chains.markers import DAMAGE_REMEDY
@@ -49,6 +51,8 @@ from bayesmesh.store.layout import (
     ROUNDED_LIKELIHOOD,
     ROW,
     SHOWN,
+    SOME_ROWS,
+    TOTAL,
     TRUTH,
     UNADJUSTED,
     ExperimentLayout,
@@ -57,15 +61,21 @@ from bayesmesh.store.layout import (
 )
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.posterior.attributes import describe_groups, flatten
 from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis
 from bayesmesh.store.posterior.joining import join_groups, join_rows
 from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.checks import check_derived
 from bayesmesh.workflow.stages.inputs import bind
+from bayesmesh.workflow.stages.outcome import find_outcome
 
 _SAMPLE = "run the sample stage again"
+
+_POINTWISE = ("log_likelihood", "posterior_predictive", "observed_data")
+"""Groups with an axis of rows."""
 
 
 def run(job: Job, ledger: Ledger, model: Component, checks: Mapping[str, Analysis]) -> str:
@@ -107,11 +117,15 @@ def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[st
             # Chains of earlier versions declare no statistics.
             declared = manifests[0].statistics
             about = {k: {"units": v["unit"], "description": v["description"]} for k, v in declared.items()}
-            named = join_groups(root, partial, folders, wanted, model.axes(), lead, about)
-            for of_statistics in {"sample_stats", "warmup_sample_stats"} & named.keys() if declared else ():
-                root.require_group(of_statistics).attrs[DECLARED] = sorted(declared)
+            names = {"log_likelihood": TOTAL}
+            named = join_groups(root, partial, folders, wanted, model.axes(), lead, about, names)
+            for of_statistics in {"sample_stats", "warmup_sample_stats"} & named.keys():
+                group = root.require_group(of_statistics)
+                _mark_saturated_trees(group, layout.identity_record(manifests[0].identity))
+                if declared:
+                    group.attrs.update(flatten({DECLARED: sorted(names.get(name, name) for name in declared)}))
             if not manifests[0].is_adjusted:
-                root.require_group("sample_stats").attrs[UNADJUSTED] = True
+                root.require_group("sample_stats").attrs.update(flatten({UNADJUSTED: True}))
             if manifests[0].is_population:
                 root.require_group("sample_stats").attrs[POPULATIONS] = len(manifests)
             if len(processes[0]) > 1:
@@ -128,7 +142,8 @@ def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[st
             ROUNDED: _rounded(model, shards, data_spec),
             CHECKS: [] if lead else _possible_checks(checks, bound, partial),
         }
-        root.attrs.update(said)
+        root.attrs.update(flatten(said))
+        describe_groups(root, _start_of(processes))
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
@@ -184,6 +199,25 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
     return stores
 
 
+def _mark_saturated_trees(group: zarr.Group, identity: Path) -> None:
+    """Write whether each tree reached its maximum depth, under the name that ArviZ reads, if the kernel builds trees.
+
+    Args:
+        group: statistics, with the depths of trees.
+        identity: record with the settings of the chains.
+    """
+    if isinstance(depths := group.get("tree_depth"), zarr.Array):
+        most = read_checked(identity, _SAMPLE)["config"]["kernel"]["max_tree_depth"]
+        write_array(group, "reached_max_treedepth", read_part(depths) >= most, dimension_names(depths))
+
+
+def _start_of(processes: Sequence[Sequence[ChainStore]]) -> str:
+    """Return the time at which the chains began, or the one that SOURCE_DATE_EPOCH gives, so that a repeated run gives the same bytes."""
+    firsts = [store.commits()[0].all_facts[0] for of_group in processes for store in of_group]
+    start = min(facts["committed_at"] - facts.get("seconds", 0.0) for facts in firsts)
+    return datetime.fromtimestamp(float(os.environ.get("SOURCE_DATE_EPOCH", start)), UTC).isoformat()
+
+
 def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
     """Return (device, inode) -> sha256 of the shards, which have just been hashed.
 
@@ -223,7 +257,7 @@ def _derive(
         )
     fixed = derived.pop(FIXED)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
-    derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
+    derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", TOTAL))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
     lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
     cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
@@ -237,14 +271,32 @@ def _derive(
         for name, value in derived.get(DETERMINISTICS, {}).items()
         if name in axes and name not in latents and name not in derived["summaries"]
     }
+    constants = {**shards.constants, "num_rows": shards.num_observations}
+    predictors: dict[str, np.ndarray] = {}
+    if "observed_data" in derived:
+        outcome = find_outcome(model, shards).name
+        chosen = derived["observed_data"][ROW]
+        predictors = _predictors(Shards(shards.path), shards.source_rows()[chosen], {outcome, *constants}, most_bytes)
+        for name in _POINTWISE:
+            derived[name][outcome if _is_free(outcome) else "outcome"] = derived[name].pop("y")
+        if len(chosen) < data_spec.num_rows:
+            derived[SOME_ROWS] = derived.pop("log_likelihood")
     named = _write_derived(root, derived, numbers, {**axes, **unfit, **cells}, lead)
     for name, positions in fixed.items():
         root[f"summaries/{name}"].attrs[FIXED] = positions.tolist()
     if isinstance(shards, ReplicatedShards):
         _name_datasets(root, shards)
-    constants = root.require_group("constant_data")
-    for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
-        write_array(constants, name, np.asarray(value), [])
+    group = root.require_group("constant_data")
+    for name, value in constants.items():
+        write_array(group, name, np.asarray(value), [])
+    named["constant_data"] = GroupCoordinates({}, [*constants, *predictors])
+    for name, values in predictors.items():
+        if (about := shards.variables.get(name)) is not None and about.levels:
+            write_texts(group, name, [about.levels[code] for code in values], [ROW])
+        else:
+            write_array(group, name, values, [ROW, *named["constant_data"].dims(name, values.shape[1:])])
+    if predictors:
+        write_array(group, ROW, chosen, [ROW])
     return named
 
 
@@ -256,6 +308,30 @@ def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: in
         rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
         levels = [[source.variables[name].levels[code] for code in rows[name][place]] for name in columns]
         found[summary] = [(" and ".join(columns), tuple(" · ".join(each) for each in zip(*levels, strict=True)))]
+    return found
+
+
+def _is_free(name: str) -> bool:
+    """Return whether a column can lend its name to an array with draws and rows."""
+    return "/" not in name and name not in {"", ".", "..", CHAIN, DRAW, ROW}
+
+
+def _predictors(
+    source: Shards, numbers: np.ndarray, others: Collection[str], most_bytes: float
+) -> dict[str, np.ndarray]:
+    """Return the fields of some rows of the source as they are stored, as far as they fit.
+
+    Args:
+        source: the rows as the source gives them.
+        numbers: of the rows.
+        others: names that are not those of predictors.
+        most_bytes: limit on all fields together.
+    """
+    found, left = {}, most_bytes
+    rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
+    for name, values in rows.items():
+        if name not in others and _is_free(name) and values.nbytes <= left:
+            found[name], left = values[place], left - values.nbytes
     return found
 
 
@@ -281,14 +357,14 @@ def _write_derived(
     lead: Sequence[NamedAxis],
 ) -> dict[str, GroupCoordinates]:
     """Write the groups with the coordinates of draws, and the rows of pointwise groups; return their other dimensions."""
-    rows, named = derived.get("observed_data", {}).pop("row", None), {}
+    rows, named = derived.get("observed_data", {}).pop(ROW, None), {}
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
         named[group_name_] = GroupCoordinates(
             axes if group_name_ in ("summaries", DETERMINISTICS, TRUTH) else {}, arrays, lead
         )
         of_draws = () if group_name_ in ("observed_data", TRUTH) else (CHAIN, DRAW)
-        of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
+        of_rows = (ROW,) if group_name_ in (*_POINTWISE, SOME_ROWS) else ()
         for name, value in arrays.items():
             own = named[group_name_].dims(name, value.shape[len(of_draws + of_rows) :])
             write_array(group, name, value, [*of_draws, *of_rows, *own])

@@ -8,13 +8,12 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from bayesmesh.config.user_code import explaining
-from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
 from bayesmesh.data.views import PreparedShards
@@ -24,7 +23,6 @@ from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.checks.indices import BEYOND
 from bayesmesh.sampling.density.mesh import configure_jax
-from bayesmesh.sampling.density.traced_fields import field_returned
 from bayesmesh.sampling.program.predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
@@ -35,23 +33,9 @@ from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, component_sources
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
 from bayesmesh.workflow.stages.inputs import bind
+from bayesmesh.workflow.stages.outcome import Outcome, find_outcome
 
 _log = logging.getLogger("bayesmesh")
-
-
-class Outcome(NamedTuple):
-    """What is predicted.
-
-    Attributes:
-        name: of the column; ``outcome`` if it is not one column.
-        levels: names of its classes.
-        mean, scale: of a standardised column: predictions are given in the unit of the table.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-    mean: float
-    scale: float
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -209,18 +193,6 @@ class _RowMaker:
                 return DataError(problem, remedy.replace("add it to", "write it into"))
         listed = ", ".join(f"'{name}'" for name in columns)
         return DataError(f"{self._path}: no column {listed}, on which predictions depend", remedy)
-
-
-def find_outcome(model: Model, shards: Shards) -> Outcome:
-    """Return the column that is the outcome: the one that the model names, or else the one that it returns as its outcome."""
-    plain, name = Shards(shards.path), model.outcome_field()
-    if name is None and not isinstance(shards, PreparedShards):
-        fields = shards.spec().fields.items()
-        name = field_returned(model.outcome, {k: jax.ShapeDtypeStruct((1, *f.shape), f.dtype) for k, f in fields})
-    if name is None or name not in plain.fields:
-        return Outcome("outcome", (), 0.0, 1.0)
-    about = plain.variables.get(name, Variable("number"))
-    return Outcome(name, about.levels, about.mean, about.scale)
 
 
 def columns_of(about: Mapping[str, Any], field: str) -> Sequence[str]:

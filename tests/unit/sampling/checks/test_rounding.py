@@ -21,7 +21,7 @@ from bayesmesh.sampling.checks import rounding
 from bayesmesh.sampling.checks.rounding import is_compared, is_lost, likelihood_rounding
 from bayesmesh.sampling.density.summaries import spread_evenly
 from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.layout import CHAIN, DRAW, TOTAL
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from rows_in_memory import Rows
 
@@ -44,7 +44,7 @@ def store(folder: Path, draws: dict[str, np.ndarray], log_likelihood: np.ndarray
     group = root.create_group("posterior")
     for name, value in draws.items():
         write_array(group, name, value, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2))))
-    write_array(root.create_group("sample_stats"), "log_likelihood", log_likelihood, (CHAIN, DRAW))
+    write_array(root.create_group("sample_stats"), TOTAL, log_likelihood, (CHAIN, DRAW))
     return open_posterior(folder / "posterior.zarr")
 
 
