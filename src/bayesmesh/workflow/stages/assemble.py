@@ -206,8 +206,8 @@ def _mark_saturated_trees(group: zarr.Group, identity: Path) -> None:
         group: statistics, with the depths of trees.
         identity: record with the settings of the chains.
     """
-    if isinstance(depths := group.get("tree_depth"), zarr.Array):
-        most = read_checked(identity, _SAMPLE)["config"]["kernel"]["max_tree_depth"]
+    most = read_checked(identity, _SAMPLE)["config"]["kernel"].get("max_tree_depth")
+    if most is not None and isinstance(depths := group.get("tree_depth"), zarr.Array):
         write_array(group, "reached_max_treedepth", read_part(depths) >= most, dimension_names(depths))
 
 
