@@ -73,7 +73,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.blocks import GateSettings
     from bayesmesh.diagnostics.convergence import chance_of_r_hat, convergence_table
-    from bayesmesh.diagnostics.energy import bfmi, divergence_share
+    from bayesmesh.diagnostics.energy import energies_of
     from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
     from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
     from bayesmesh.diagnostics.gates.geometry import complete_gates
@@ -100,7 +100,9 @@ def judge(name: str, built: Any, run: Any) -> Judged:
         apart.add(latent, draws, [f"{latent}[{i}]" for i in index], chance)
         parts.append(pd.DataFrame(columns | {"chance": chance}))
     table = pd.concat(parts, ignore_index=True)
-    gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
+    gates = evaluate_gates(
+        table, energies_of(statistics, len(statistics["energy"])), ("diverging", "energy"), GateSettings()
+    )
     in_modes = modes_gate(statistics["lp"]) or apart.gate()
     blocks = [([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items()]
     gates = complete_gates(gates, (finite.gate(), movement.gate(), in_modes), None, statistics["lp"], lambda: blocks)

@@ -11,22 +11,20 @@ and applies to the largest of many values, is therefore sometimes missed by chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
 from scipy.special import chdtrc, ndtri
 
 from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
-from bayesmesh.diagnostics.ranks import SINGLE, order_draws, rank_normalise, rank_normalise_folded, tail_indicator
+from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
-BLOCK_BYTES = 256 * 2**20
-"""Limit on the working memory of `convergence_table`, in bytes; exceeded only if a single coordinate needs more."""
+BLOCK_BYTES = 11 * 2**20
+"""Limit on the working memory of a thread, in bytes; exceeded only if a single coordinate needs more. Larger blocks are not faster."""
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 """Keys of a convergence table, in the order of the columns of summary.csv."""
 
-_FASTEST_BYTES = 11 * 2**20
 _PRIMER_BYTES = 31 * 2**20
 _BYTES_PER_DRAW = 256  # float64 draws, order, ranks, five series with their deviations, and padded spectra of four
 _TAIL = (0.05, 0.95)
@@ -35,16 +33,11 @@ _MIN_DRAWS = 4
 _MIN_CHAINS = 2
 
 
-def convergence_table(
-    x: Real[np.ndarray, "..."], *, block_bytes: int = BLOCK_BYTES, num_threads: int = 1
-) -> dict[str, Float[np.ndarray, " coordinate"]]:
+def convergence_table(x: Real[np.ndarray, "..."]) -> dict[str, Float[np.ndarray, " coordinate"]]:
     """Return mean, spread, Monte Carlo error, R-hat and effective sample sizes of every coordinate.
 
     Args:
         x: draws, shape (chain, draw, coordinate), any real dtype; computed in float64.
-        block_bytes: limit on the working memory of all threads, in bytes; each thread processes at least one
-            coordinate.
-        num_threads: threads that share the coordinates; the values do not depend on their number.
 
     Returns:
         One float64 array per statistic: `mean`; `sd`, with ddof=1; `mcse_mean`, the Monte
@@ -67,33 +60,18 @@ def convergence_table(
     x = np.asarray(x)
     if x.ndim != 3 or 0 in x.shape[:2]:
         raise ValueError(f"draws must have shape (chain, draw, coordinate) with at least one draw, not {x.shape}")
-    parts = coordinate_parts(x.shape, block_bytes, num_threads)
-    keep_freed_memory(block_bytes)
-    if num_threads > 1 and len(parts) > 1:
-        # NumPy and SciPy release the GIL while they work on a block.
-        with ThreadPoolExecutor(num_threads) as pool:
-            tables = list(pool.map(lambda part: part_table(x[:, :, part]), parts))
-    else:
-        tables = [part_table(x[:, :, part]) for part in parts]
-    return join_tables(tables)
+    keep_freed_memory()
+    return join_tables([part_table(x[:, :, part]) for part in coordinate_parts(x.shape)])
 
 
-def coordinate_parts(shape: Sequence[int], block_bytes: int = BLOCK_BYTES, num_threads: int = 1) -> list[slice]:
-    """Return slices of the coordinates, small enough for all threads to compute their tables within the memory limit.
+def coordinate_parts(shape: Sequence[int]) -> list[slice]:
+    """Return slices of the coordinates of draws (chain, draw, coordinate), small enough for a thread to take one at a time.
 
-    Args:
-        shape: of the draws, (chain, draw, coordinate).
-        block_bytes: limit on the working memory of all threads, in bytes; exceeded only if one coordinate per thread
-            needs more.
-        num_threads: number of threads.
-
-    >>> coordinate_parts((4, 1000, 20), num_threads=2)
+    >>> coordinate_parts((4, 1000, 20))
     [slice(0, 11, None), slice(11, 20, None)]
     """
     num_chains, num_draws, num_coordinates = shape
-    # Larger blocks are not faster, so the limit is only ever lowered.
-    aimed_bytes = min(block_bytes // num_threads, _FASTEST_BYTES)
-    block = max(1, aimed_bytes // (num_chains * num_draws * _BYTES_PER_DRAW))
+    block = max(1, BLOCK_BYTES // (num_chains * num_draws * _BYTES_PER_DRAW))
     starts = range(0, num_coordinates, block)
     return [slice(start, min(start + block, num_coordinates)) for start in starts] or [slice(0, 0)]
 
@@ -110,7 +88,7 @@ def part_table(x: Real[np.ndarray, "chain draw coordinate"]) -> dict[str, Float[
         return table
     # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
     with np.errstate(over="ignore", invalid="ignore"):
-        for name, values in _finite_block(draws, is_single=x.dtype in SINGLE).items():
+        for name, values in _finite_block(draws).items():
             table[name][is_finite] = values
     return table
 
@@ -134,19 +112,17 @@ def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
         return np.sqrt((between / centred.within + num_draws - 1) / num_draws)
 
 
-def keep_freed_memory(block_bytes: int) -> None:
+def keep_freed_memory() -> None:
     """Make glibc reuse the temporaries of one block for the next one.
 
     Until it has freed one large array, its allocator returns every freed array to the system; page faults then took
     half of the time of a table. With other allocators this has no effect.
     """
-    primer = np.empty(min(block_bytes // 2, _PRIMER_BYTES), dtype=np.uint8)
+    primer = np.empty(_PRIMER_BYTES, dtype=np.uint8)
     del primer
 
 
-def _finite_block(
-    x: Float[np.ndarray, "coordinate chain draw"], *, is_single: bool
-) -> dict[str, Float[np.ndarray, " coordinate"]]:
+def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Float[np.ndarray, " coordinate"]]:
     """Return the table of a block whose draws are all finite."""
     num_coordinates, num_chains, num_draws = x.shape
     flat = x.reshape(num_coordinates, -1)
@@ -157,7 +133,7 @@ def _finite_block(
         table["sd"] = np.where(is_constant, 0.0, flat.std(axis=1, ddof=1))
     if num_draws < _MIN_DRAWS:
         return table
-    ordered = order_draws(x, is_single=is_single)
+    ordered = order_draws(x)
     # Series that need an effective sample size, then the folded scores: one call, because each costs as much as many rows.
     series = np.empty((_NUM_SIZES + 1 if num_chains >= _MIN_CHAINS else _NUM_SIZES, *ordered.halves.shape))
     rank_normalise(ordered, out=series[0])

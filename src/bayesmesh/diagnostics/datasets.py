@@ -11,7 +11,7 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.energy import energies_of
 from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
 from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
 from bayesmesh.diagnostics.gates.geometry import MOST_LATENTS, complete_gates
@@ -21,7 +21,7 @@ from bayesmesh.diagnostics.gates.populations import judge_populations
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import DATASET
-from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_index
+from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_indices, coordinate_places
 
 
 class Draws(NamedTuple):
@@ -48,17 +48,16 @@ def assess(
     for name, values in draws.summaries.items():
         flat = values.reshape(*values.shape[:2], -1)
         movement.add(flat)
-        places = [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])]
+        places = coordinate_places(name, np.arange(flat.shape[2]), values.shape[2:])
         non_finite.add(flat, places)
         apart.add(name, flat, places, table["chance"].to_numpy(np.float64)[table["variable"] == name])
     for values in draws.latents.values():
         movement.add(values.reshape(*values.shape[:2], -1))
-    share, of_draws = divergences(draws.statistics)
     num_chains = len(next(iter(draws.latents.values())))
-    energies = _energies(draws.statistics, num_chains) if "energy" in recorded else None
+    energies = energies_of(draws.statistics, num_chains)
     relatives = draws.statistics.get(NUM_RELATIVES)
     return judge(
-        evaluate_gates(table, share if "diverging" in recorded else None, energies, gates, of_draws),
+        evaluate_gates(table, energies, recorded, gates),
         table,
         (non_finite, movement, apart),
         draws.statistics.get("lp"),
@@ -100,33 +99,12 @@ def judge(
     return complete_gates(results, (non_finite.gate(), movement.gate(), in_modes), few, lp, read_blocks)
 
 
-def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
-    index = coordinate_index(position, shape)
-    return f"{name}[{index}]" if index else name
-
-
-def divergences(statistics: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the share of trajectories that diverged, and the share of draws in which any did; NaN if not recorded.
-
-    Args:
-        statistics: of the sampler, name -> (chain, draw).
-    """
-    if "diverging" not in statistics:
-        return float("nan"), float("nan")
-    of_draws = divergence_share(statistics["diverging"])
-    return divergence_share(statistics["divergent_share"]) if "divergent_share" in statistics else of_draws, of_draws
-
-
-def _energies(statistics: Mapping[str, np.ndarray], num_chains: int) -> np.ndarray:
-    return bfmi(statistics["energy"]) if "energy" in statistics else np.full(num_chains, np.nan)
-
-
 def _latent_blocks(latents: Mapping[str, np.ndarray]) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent."""
     for name, values in latents.items():
         flat = values.reshape(*values.shape[:2], -1)
         chosen = choose_coordinates(flat.shape[2], MOST_LATENTS)
-        yield [_place(name, int(position), values.shape[2:]) for position in chosen], flat[:, :, chosen]
+        yield coordinate_places(name, chosen, values.shape[2:]), flat[:, :, chosen]
 
 
 BLOCK_BYTES = 128 * 2**20
@@ -208,7 +186,7 @@ def _rows_of(table: pd.DataFrame, number: int, name: str, shape: tuple[int, ...]
     size = math.prod(shape)
     rows = table.iloc[number * size : (number + 1) * size]
     return rows.assign(
-        index=[coordinate_index(position, shape) for position in range(size)],
+        index=coordinate_indices(np.arange(size), shape),
         label=[_without(label, (name, str(number))) for label in rows["label"]],
     )
 

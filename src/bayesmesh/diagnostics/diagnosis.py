@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from bayesmesh.diagnostics.datasets import (
     verdicts_table,
     worst_gates,
 )
-from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.energy import Energies, energies_of
 from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
 from bayesmesh.diagnostics.gates.evaluation import defer_to_rounding, evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.gates.geometry import MOST_LATENTS
@@ -129,7 +128,8 @@ def _judge(
         name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
         for name, array in latents.items()
     }
-    energies = _energy_content(sample_stats, num_chains)
+    kept = ("energy", "diverging", "divergent_share")
+    energies = energies_of({k: _by_chain(read_part(sample_stats[k])) for k in kept if k in sample_stats}, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
     varying = monitored[~monitored["is_fixed"].to_numpy(bool)]
     if names := dataset_names(reader.group("sample_stats"), sample_stats):
@@ -177,7 +177,10 @@ def _judge(
         is_adjusted=is_adjusted,
         num_populations=num_populations,
         datasets=counts,
-        **energies,
+        num_divergences=energies.num_divergences,
+        divergence_share=energies.divergence_share,
+        bfmi=tuple(energies.bfmi.tolist()),
+        acceptance_rate=_acceptance(sample_stats.get("acceptance_rate")),
     )
 
 
@@ -190,7 +193,7 @@ def _constant(sample_stats: dict[str, zarr.Array]) -> GateResult | None:
 def _assess(
     monitored: pd.DataFrame,
     seen: tuple[NonFinite, Movement, ModeStays],
-    energies: dict[str, Any],
+    energies: Energies,
     recorded: set[str],
     sample_stats: dict[str, zarr.Array],
     drawn: tuple[zarr.Group, dict[str, zarr.Array], Path],
@@ -198,17 +201,11 @@ def _assess(
     num_populations: int,
 ) -> list[GateResult]:
     """Return the results of the gates of one dataset."""
-    results = evaluate_gates(
-        monitored,
-        energies["divergence_share"] if "diverging" in recorded else None,
-        np.array(energies["bfmi"]) if "energy" in recorded else None,
-        gates,
-        divergence_share(read_part(sample_stats["diverging"])) if "diverging" in sample_stats else None,
-    )
+    results = evaluate_gates(monitored, energies, recorded, gates)
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
     relatives = sample_stats.get(NUM_RELATIVES)
     few = None if relatives is None else read_part(relatives, slice(None), slice(-1, None))[:, 0]
-    num_chains = len(energies["bfmi"])
+    num_chains = len(energies.bfmi)
     return judge(results, monitored, seen, lp, few, lambda: _latent_blocks(*drawn), num_populations, num_chains)
 
 
@@ -252,27 +249,10 @@ def _latent_blocks(
             yield name_coordinates(group, name, array, positions[part]).places(), draws
 
 
-def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:
-    """Return energies, divergences and acceptance for the verdict; NaN or None if not recorded."""
-    values = np.full(num_chains, np.nan)
-    if "energy" in sample_stats:
-        values = bfmi(_by_chain(read_part(sample_stats["energy"])))
-    share, num_divergences = float("nan"), None
-    if "diverging" in sample_stats:
-        diverging = _by_chain(read_part(sample_stats["diverging"]))
-        share, num_divergences = divergence_share(diverging), int(np.count_nonzero(diverging))
-    if "divergent_share" in sample_stats:
-        share = divergence_share(_by_chain(read_part(sample_stats["divergent_share"])))
-    acceptance = None
-    if "acceptance_rate" in sample_stats:
-        mean = float(read_part(sample_stats["acceptance_rate"]).mean(dtype=np.float64))
-        acceptance = mean if np.isfinite(mean) else None
-    return {
-        "num_divergences": num_divergences,
-        "divergence_share": share,
-        "bfmi": tuple(values.tolist()),
-        "acceptance_rate": acceptance,
-    }
+def _acceptance(recorded: zarr.Array | None) -> float | None:
+    """Return the mean acceptance rate; None if it is not recorded or not finite."""
+    mean = np.nan if recorded is None else float(read_part(recorded).mean(dtype=np.float64))
+    return mean if np.isfinite(mean) else None
 
 
 def _by_chain(values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from scipy.special import betaincinv
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.ranks import (
-    SINGLE,
     Halves,
     Ordered,
     interval_indicator,
@@ -242,5 +241,5 @@ def _by_block(
     block = max(1, _BLOCK_DRAWS // (x.shape[0] * x.shape[1]))
     for rows in np.split(usable, range(block, len(usable), block)) if usable.size else []:
         draws = np.array(np.moveaxis(x[:, :, rows], -1, 0), dtype=np.float64, order="C")
-        found[:, rows] = of_block(order_draws(draws, is_single=x.dtype in SINGLE))
+        found[:, rows] = of_block(order_draws(draws))
     return found

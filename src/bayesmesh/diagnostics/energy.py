@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Bool, Float, Real
 
@@ -61,3 +64,27 @@ def divergence_share(diverging: Bool[np.ndarray, "chain draw"] | Real[np.ndarray
     """
     diverging = np.asarray(diverging, dtype=np.float64)
     return float(diverging.mean()) if diverging.size else float("nan")
+
+
+class Energies(NamedTuple):
+    """Energies and divergences of a run.
+
+    Attributes:
+        bfmi: see `bfmi`, of each chain; NaN if not recorded.
+        divergence_share: share of trajectories that diverged; NaN if not recorded.
+        share_of_draws: share of draws in which any did.
+        num_divergences: number of these draws; None if not recorded.
+    """
+
+    bfmi: Float[np.ndarray, " chain"]
+    divergence_share: float
+    share_of_draws: float
+    num_divergences: int | None
+
+
+def energies_of(statistics: Mapping[str, np.ndarray], num_chains: int) -> Energies:
+    """Return energies and divergences from those statistics of the sampler that are recorded."""
+    values = bfmi(statistics["energy"]) if "energy" in statistics else np.full(num_chains, np.nan)
+    shares = [divergence_share(statistics[name]) for name in ("divergent_share", "diverging") if name in statistics]
+    number = int(np.count_nonzero(statistics["diverging"])) if "diverging" in statistics else None
+    return Energies(values, *((shares[0], shares[-1]) if shares else (np.nan, np.nan)), number)

@@ -18,7 +18,7 @@ from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within, worst_position
 from bayesmesh.store.chains.manifests import TargetEntry
 from bayesmesh.store.posterior.axes import NamedAxes
-from bayesmesh.store.posterior.coordinates import coordinate_index, coordinate_label
+from bayesmesh.store.posterior.coordinates import coordinate_indices, coordinate_labels
 
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))
 """Key of the rule, and the statistic that it bounds, over all monitored summaries."""
@@ -100,10 +100,10 @@ def _entry(
     starts = np.cumsum([0, *(part.size for part in values.values())])
     owner = int(np.searchsorted(starts, worst, side="right")) - 1
     name = list(values)[owner]
-    place, shape = worst - int(starts[owner]), shapes[name]
+    place, shape = np.array([worst - int(starts[owner])]), shapes[name]
     named = itertools.zip_longest(axes.get(name, ())[: len(shape)], shape)
     labels = [axis[1] if axis is not None else None for axis, _ in named]
-    index = coordinate_label(place, shape, labels) or coordinate_index(place, shape)
+    index = coordinate_labels(place, shape, labels)[0] or coordinate_indices(place, shape)[0]
     return {
         **entry,
         "value": float(every[worst]) if np.isfinite(every[worst]) else None,

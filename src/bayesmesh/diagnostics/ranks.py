@@ -15,9 +15,6 @@ from scipy.special import ndtri
 _BLOM = 3 / 8
 """Fractional offset of Blom (1958), as in Vehtari et al. (2021), equation 14."""
 
-SINGLE = frozenset(map(np.dtype, ("float32", "float16", "int16", "uint16", "int8", "uint8", "bool")))
-"""Dtypes whose values float32 represents exactly."""
-
 Halves = Float[np.ndarray, "coordinate half_chain half_draw"]
 """Draws of half chains, or scores of them."""
 
@@ -43,13 +40,11 @@ class Ordered:
     all_values: Float[np.ndarray, "coordinate any_position"]
 
 
-def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: bool = False) -> Ordered:
+def order_draws(x: Float[np.ndarray, "coordinate chain draw"]) -> Ordered:
     """Split chains into halves and sort each coordinate once.
 
     Args:
         x: draws, float64, finite, at least two.
-        is_single: whether float32 represents all of them exactly, so that a faster sort applies; it may order tied
-            draws differently, on which no statistic depends.
 
     Returns:
         Halves and their order. If the number of draws is odd, quantiles include the middle draw and halves omit it.
@@ -64,7 +59,7 @@ def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: boo
     flat = halves.reshape(num_coordinates, kept)
     if num_draws % 2:
         flat = np.concatenate([flat, x[:, :, half]], axis=1)
-    order = _order_single(flat) if is_single else np.argsort(flat, axis=1)
+    order = np.argsort(flat, axis=1)
     if kept == flat.shape[1]:
         order += _first_places(num_coordinates, kept)
         all_values = np.take(flat, order)
@@ -74,23 +69,6 @@ def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: boo
     shape = (num_coordinates, kept)
     order = order[in_half].reshape(shape) + _first_places(*shape)
     return Ordered(halves, order, all_values[in_half].reshape(shape), all_values)
-
-
-def _order_single(flat: Flat) -> Int[np.ndarray, "coordinate position"]:
-    """Return the positions of float32 values in increasing order, by a radix sort of their lower and upper 16 bits.
-
-    NumPy's stable sort of 16-bit integers is a radix sort, which takes a sixth of the time of an argsort of the values.
-    """
-    bits = flat.astype(np.float32).view(np.uint32)
-    # Read as unsigned integers, negative floats come after the others, in descending order.
-    is_negative = bits >> 31
-    bits ^= (np.uint32(0) - is_negative) | np.uint32(2**31)
-    first_places = _first_places(*flat.shape)
-    by_low = np.argsort(bits.astype(np.uint16), axis=1, kind="stable")
-    by_low += first_places
-    by_high = np.argsort(np.take((bits >> 16).astype(np.uint16), by_low), axis=1, kind="stable")
-    by_high += first_places
-    return np.take(by_low, by_high) - first_places
 
 
 def average_ranks(values: Shaped[np.ndarray, " value"]) -> Float[np.ndarray, " value"]:

@@ -18,7 +18,6 @@ import zarr
 from jaxtyping import Float, Int, Shaped
 
 from bayesmesh.diagnostics.convergence import (
-    BLOCK_BYTES,
     STATISTICS,
     chance_of_r_hat,
     coordinate_parts,
@@ -65,9 +64,6 @@ def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
 
 READ_BYTES = 64 * 2**20
 """Limit on the draws in memory, and on the data read at a time, in bytes."""
-
-_SPECIAL = frozenset('"\r\n')
-"""Characters of a name that call for the csv writer; other names need at most quotes around them."""
 
 SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
 """Columns of summary.csv; a label is the index written with names of levels and columns, for axes that have them."""
@@ -158,7 +154,7 @@ def writing_summary(
         pool = ThreadPoolExecutor(num_threads)
         # After an error, waiting tasks are cancelled.
         at_end.callback(pool.shutdown, cancel_futures=True)
-        yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency, num_populations)
+        yield SummaryFile((file, further), path.parent, pool, efficiency, num_populations)
 
 
 class SummaryFile:
@@ -169,11 +165,11 @@ class SummaryFile:
     """
 
     def __init__(
-        self, files: tuple[TextIO, TextIO | None], scratch: Path, pool: ThreadPoolExecutor, num_threads: int,
+        self, files: tuple[TextIO, TextIO | None], scratch: Path, pool: ThreadPoolExecutor,
         efficiency: Efficiency | None, num_populations: int,
     ) -> None:  # fmt: skip
         (self._file, self._further), self._scratch, self.num_rows = files, scratch, 0
-        self._pool, self._num_threads, self._efficiency = pool, num_threads, efficiency
+        self._pool, self._efficiency = pool, efficiency
         self._num_populations, self._limit = num_populations, math.inf
         csv.writer(self._file, lineterminator="\n").writerow(SUMMARY_COLUMNS)
         if self._further is not None and efficiency is not None:
@@ -278,10 +274,10 @@ class SummaryFile:
                 further = _text(names, efficiency_table(draws, self._efficiency.superchains))
             return Part(names, table, _text(names, table), further)
 
-        keep_freed_memory(BLOCK_BYTES)
+        keep_freed_memory()
         waiting: tuple[np.ndarray, list[Future[Part]]] | None = None
         for part, draws in coordinate_blocks(array, positions, READ_BYTES, self._scratch):
-            parts = coordinate_parts(draws.shape, num_threads=self._num_threads)
+            parts = coordinate_parts(draws.shape)
             computed = [self._pool.submit(of_part, draws[:, :, own], positions[part][own]) for own in parts]
             movement.add(draws)
             if waiting is not None:
@@ -305,20 +301,10 @@ def _fixed(array: zarr.Array) -> Int[np.ndarray, " n"]:
 
 def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:
     """Return the CSV rows of some coordinates."""
-    columns = [_numbers(column) for column in table.values()]
-    named = [[names.variable] * len(names.indices), names.indices, names.labels]
-    if not _SPECIAL.isdisjoint("".join([names.variable, *names.labels])):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
-        return text.getvalue()
-    # csv.writer takes twice as long.
-    quoted = [[f'"{name}"' if "," in name else name for name in each] for each in named]
-    return "".join(f"{line}\n" for line in map(",".join, zip(*quoted, *columns, strict=True)))
-
-
-def _numbers(column: Float[np.ndarray, " n"]) -> list[str]:
-    texts = list(map(repr, column.tolist()))
-    return ["NaN" if text == "nan" else text for text in texts] if np.isnan(column).any() else texts
+    columns = [["NaN" if np.isnan(value) else value for value in column.tolist()] for column in table.values()]
+    text, named = io.StringIO(), ([names.variable] * len(names.indices), names.indices, names.labels)
+    csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
+    return text.getvalue()
 
 
 def _rows(parts: Sequence[Part]) -> pd.DataFrame:

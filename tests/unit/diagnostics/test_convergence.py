@@ -174,11 +174,12 @@ def test_r_hat_sees_a_chain_that_drifts() -> None:
 
 
 @pytest.mark.parametrize("num_draws", [40, 41])
-def test_blocks_give_the_same_answer_as_one_block(num_draws) -> None:
+def test_blocks_give_the_same_answer_as_one_block(num_draws, monkeypatch) -> None:
     x = with_rejections(np.random.default_rng(0), (3, num_draws, 37))
     whole = convergence_table(x)
-    for block_bytes, num_threads in ((1, 1), (5 * 3 * num_draws * 256, 1), (5 * 3 * num_draws * 256, 3)):
-        in_blocks = convergence_table(x, block_bytes=block_bytes, num_threads=num_threads)
+    for block_bytes in (1, 5 * 3 * num_draws * 256):
+        monkeypatch.setattr(convergence, "BLOCK_BYTES", block_bytes)
+        in_blocks = convergence_table(x)
         for name in STATISTICS:
             np.testing.assert_array_equal(in_blocks[name], whole[name], err_msg=name)
 
@@ -187,9 +188,10 @@ def test_memory_stays_within_the_bound(monkeypatch) -> None:
     monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)  # would hide what the blocks need
     x = np.round(np.random.default_rng(0).normal(size=(4, 251, 2000)), 1)
     bound = 6 * 2**20
+    monkeypatch.setattr(convergence, "BLOCK_BYTES", bound)
     tracemalloc.start()
     try:
-        convergence_table(x, block_bytes=bound)
+        convergence_table(x)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -145,7 +145,7 @@ def test_divergences_and_missing_statistics(run) -> None:
 
 def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monkeypatch) -> None:
     monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)
-    monkeypatch.setattr(convergence, "_FASTEST_BYTES", 2**21)
+    monkeypatch.setattr(convergence, "BLOCK_BYTES", 2**21)
     monkeypatch.setattr(diagnostic_summary, "READ_BYTES", 2**19)
     path = write(tmp_path / "posterior.zarr", good_posterior())
     shape = (CHAINS, DRAWS, 1200)

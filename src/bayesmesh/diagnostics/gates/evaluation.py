@@ -6,13 +6,14 @@ Every gate requires a finite value within its limit, so NaN never passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import LEVEL, within, worst_position
+from bayesmesh.diagnostics.energy import Energies
 from bayesmesh.diagnostics.gates.messages import WORDINGS
 from bayesmesh.diagnostics.gates.populations import OF_ALL_CHAINS
 from bayesmesh.diagnostics.verdict import GateResult
@@ -39,11 +40,7 @@ _NOT_ALLOWED = "few, but in a funnel they mark the edge of a neck that chains do
 
 
 def evaluate_gates(
-    table: pd.DataFrame,
-    divergence_share: float | None,
-    bfmi: np.ndarray | None,
-    gates: GateSettings,
-    share_of_draws: float | None = None,
+    table: pd.DataFrame, energies: Energies, recorded: Collection[str], gates: GateSettings
 ) -> list[GateResult]:
     """Compare a convergence table with the gates.
 
@@ -52,12 +49,10 @@ def evaluate_gates(
             names, or empty), sd, mcse_mean, r_hat, ess_bulk, ess_tail, and chance: for an R-hat above its limit, the
             probability of one at least as large if chains agree (`chance_of_r_hat`). Rows with a true `is_fixed` are left
             out.
-        divergence_share: share of divergent trajectories, between 0 and 1; NaN if not recorded; None, without a gate,
-            for a kernel that does not record divergences.
-        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown; None, without a
-            gate, for a kernel without energies.
+        energies: energies and divergences.
+        recorded: statistics that the kernel declares; there is no gate on divergences without ``diverging``, and none on
+            energies without ``energy``.
         gates: limits and severities.
-        share_of_draws: share of draws in which any trajectory diverged; `divergence_share` by default.
 
     Returns:
         One result per gate. The verdict of a missed gate is its severity, with two exceptions that only warn: R-hat if
@@ -69,7 +64,7 @@ def evaluate_gates(
         Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
 
     >>> row = {"variable": "level", "index": "", "label": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0, "chance": 0.0}
-    >>> gates = evaluate_gates(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
+    >>> gates = evaluate_gates(pd.DataFrame([row | {"ess_tail": 800.0}]), Energies(np.array([0.9]), 0.0, 0.0, 0), (), GateSettings())
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
@@ -85,16 +80,15 @@ def evaluate_gates(
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics["mcse_mean"] = statistics["mcse_mean"] / sd
     measured = [(name, values, places, reasons) for name, values in statistics.items()]
-    if divergence_share is not None:
-        measured.append(("divergences", np.array([divergence_share]), [""], ["divergences were not recorded"]))
-    if bfmi is not None:
-        chains = [f"chain {chain}" for chain in range(len(bfmi))]
-        energies = "energies of the chain are constant, not finite or not recorded"
-        measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
+    if "diverging" in recorded:
+        measured.append(("divergences", np.array([energies.divergence_share]), [""], ["divergences were not recorded"]))
+    if "energy" in recorded:
+        chains = [f"chain {chain}" for chain in range(len(energies.bfmi))]
+        problem = "energies of the chain are constant, not finite or not recorded"
+        measured.append(("bfmi", energies.bfmi, chains, [problem] * len(chains)))
     results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
     if gates.divergences.isolated == "warn":
-        draws = divergence_share if share_of_draws is None else share_of_draws
-        results = [_allow_isolated(result, draws) for result in results]
+        results = [_allow_isolated(result, energies.share_of_draws) for result in results]
     results = [_with_edge(result) for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     r_hat = _allow_for_chance(results[0], statistics["r_hat"], is_explained, places)

@@ -52,59 +52,48 @@ def choose_coordinates(total: int, most: int) -> Int[np.ndarray, " n"]:
     return np.unique(np.round(np.linspace(0, total - 1, min(total, most))).astype(np.int64))
 
 
-def coordinate_index(position: int, shape: tuple[int, ...]) -> str:
-    """Return a coordinate's index in its array, as in summary.csv.
-
-    >>> coordinate_index(23, (4, 8)), coordinate_index(0, ())
-    ('2,7', '')
-    """
-    return ",".join(str(int(i)) for i in np.unravel_index(position, shape)) if shape else ""
-
-
 def coordinate_indices(positions: Int[np.ndarray, " n"], shape: tuple[int, ...]) -> list[str]:
-    """Return the indices of many coordinates; see `coordinate_index`.
+    """Return the indices of coordinates in their array, as in summary.csv.
 
-    >>> coordinate_indices(np.array([0, 23]), (4, 8))
-    ['0,0', '2,7']
+    >>> coordinate_indices(np.array([0, 23]), (4, 8)), coordinate_indices(np.array([0]), ())
+    (['0,0', '2,7'], [''])
     """
-    if not shape:
-        return [""] * len(positions)
-    return list(
-        map(",".join, zip(*(axis.astype(str).tolist() for axis in np.unravel_index(positions, shape)), strict=True))
-    )
+    return _joined(positions, shape, [None] * len(shape)) if shape else [""] * len(positions)
+
+
+def coordinate_places(name: str, positions: Int[np.ndarray, " n"], shape: tuple[int, ...]) -> list[str]:
+    """Return the names of coordinates of an array, with their indices.
+
+    >>> coordinate_places("a", np.array([3]), (2, 2)), coordinate_places("b", np.array([0]), ())
+    (['a[1,1]'], ['b'])
+    """
+    return [f"{name}[{index}]" if index else name for index in coordinate_indices(positions, shape)]
 
 
 def coordinate_labels(
     positions: Int[np.ndarray, " n"], shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]
 ) -> list[str]:
-    """Return the labels of many coordinates; see `coordinate_label`.
+    """Return indices with names in place of numbers on the axes that have them; empty texts if none has.
+
+    Args:
+        positions: positions in the flattened event.
+        shape: shape of the event.
+        labels: for each axis, the names of its entries, or None.
 
     >>> coordinate_labels(np.array([0, 3]), (2, 2), [["ash", "elm"], None])
     ['ash,0', 'elm,1']
     """
-    if all(names is None for names in labels):
-        return [""] * len(positions)
+    is_named = any(names is not None for names in labels)
+    return _joined(positions, shape, labels) if is_named else [""] * len(positions)
+
+
+def _joined(
+    positions: Int[np.ndarray, " n"], shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]
+) -> list[str]:
     axes = []
     for names, axis in zip(labels, np.unravel_index(positions, shape), strict=True):
         axes.append(axis.astype(str).tolist() if names is None else [names[i] for i in axis.tolist()])
     return list(map(",".join, zip(*axes, strict=True)))
-
-
-def coordinate_label(position: int, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]) -> str:
-    """Return a coordinate's index with names in place of numbers on axes that have them; empty if none has.
-
-    Args:
-        position: position in the flattened event.
-        shape: shape of the event.
-        labels: for each axis, the names of its entries, or None.
-
-    >>> coordinate_label(3, (2, 2), [["ash", "elm"], None]), coordinate_label(3, (2, 2), [None, None])
-    ('elm,1', '')
-    """
-    if all(names is None for names in labels):
-        return ""
-    index = np.unravel_index(position, shape)
-    return ",".join(str(i) if names is None else names[int(i)] for i, names in zip(index, labels, strict=True))
 
 
 def coordinate_blocks(
@@ -144,9 +133,8 @@ def named_coordinates(
     for name, array in arrays.items():
         positions = choose_coordinates(event_size(array), share)
         for part, draws in coordinate_blocks(array, positions, block_bytes):
-            for position, values in zip(positions[part], np.moveaxis(draws, -1, 0), strict=True):
-                index = coordinate_index(int(position), array.shape[2:])
-                yield f"{name}[{index}]" if index else name, values
+            places = coordinate_places(name, positions[part], array.shape[2:])
+            yield from zip(places, np.moveaxis(draws, -1, 0), strict=True)
 
 
 def _reordered(

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.config.blocks import GateSettings
+from bayesmesh.diagnostics.energy import Energies
 from bayesmesh.diagnostics.gates.evaluation import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
@@ -32,8 +33,12 @@ def verdict_with(name: str = "", value: float = 0.0, gates: GateSettings | None 
         table.loc[2, name] = value
     if sd is not None:
         table.loc[2, "sd"] = sd
-    content = dumped(evaluate_gates(table, share, bfmi, gates or GateSettings()))
+    content = dumped(_evaluate(table, share, bfmi, gates or GateSettings()))
     return content, {gate["name"]: gate for gate in content["gates"]}
+
+
+def _evaluate(table: pd.DataFrame, share: float, bfmi: np.ndarray, gates: GateSettings) -> list[GateResult]:
+    return evaluate_gates(table, Energies(bfmi, share, share, 0), ("diverging", "energy"), gates)
 
 
 def dumped(results: list[GateResult]) -> dict[str, Any]:
@@ -109,21 +114,21 @@ def test_a_posterior_that_is_the_prior_passes_although_its_log_likelihood_is_con
         {"variable": "log_likelihood"} | constant,
         {"variable": "level"} | GOOD,
     ]
-    results = evaluate_gates(pd.DataFrame([row | {"index": ""} for row in rows]), 0.0, np.full(4, 0.9), GateSettings())
+    results = _evaluate(pd.DataFrame([row | {"index": ""} for row in rows]), 0.0, np.full(4, 0.9), GateSettings())
     assert overall(results) == verdict
     assert results[0].message.endswith("the posterior is the prior") == (verdict == "pass")
 
 
 def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
     table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
-    gate = dumped(evaluate_gates(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
+    gate = dumped(_evaluate(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
     assert gate["where"] == "level"
     assert "R-hat of level is 1.3 (limit: at most 1.01); 2 of 2 values miss it" in gate["message"]
 
 
 def test_nothing_to_judge_does_not_pass() -> None:
     empty = pd.DataFrame({name: [] for name in ("variable", "index", *GOOD)})
-    content = dumped(evaluate_gates(empty, float("nan"), np.array([]), GateSettings()))
+    content = dumped(_evaluate(empty, float("nan"), np.array([]), GateSettings()))
     assert {gate["verdict"] for gate in content["gates"]} == {"fail"}
     assert {gate["value"] for gate in content["gates"]} == {None}
 
@@ -132,7 +137,7 @@ def r_hat_gate(values: list[tuple[float, float]], limit: float = 1.01) -> dict[s
     """Judge scalars with the given R-hats and chances."""
     rows = [{"variable": f"v{i}", "index": ""} | GOOD | {"r_hat": r, "chance": p} for i, (r, p) in enumerate(values)]
     settings = GateSettings.model_validate({"r_hat": limit})
-    return dumped(evaluate_gates(pd.DataFrame(rows), 0.0, np.array([0.9]), settings))["gates"][0]
+    return dumped(_evaluate(pd.DataFrame(rows), 0.0, np.array([0.9]), settings))["gates"][0]
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, "pass"), (2.5e-4, "warn"), (1e-3, "warn"), (1.01e-3, "fail")])
