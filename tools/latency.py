@@ -213,9 +213,8 @@ def keep_programs(folder: Path) -> None:
 
 def job_rows(results: Path) -> Iterator[list[Mapping[str, Any]]]:
     """Yield the rows of each job's ledger, from its start to its end."""
-    for path in results.rglob("*.jsonl"):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        yield [row for row in rows if "job" in row]
+    for path in results.rglob("ledger/*.json"):
+        yield json.loads(path.read_text())["rows"]
 
 
 def main() -> None:

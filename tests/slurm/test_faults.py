@@ -316,7 +316,7 @@ def test_nothing_that_was_committed_is_made_again(events: dict[str, list[Event]]
         kept = event.markers.keys() & last.keys()
         assert all(last[commit] == event.markers[commit] for commit in kept), event.kind
 
-    ledger = run.workspace.results / "films/ledger/sample-group-000.jsonl"
+    ledger = run.workspace.results / "films/ledger/sample-group-000.json"
     rows = list(read_rows(ledger))
     if events[name][-1].kind == "lose_scheduler":
         return

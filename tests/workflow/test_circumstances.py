@@ -73,6 +73,6 @@ def test_a_full_disk_keeps_what_is_committed(run: Any, tmp_path: Path) -> None:
     done = run("sample", tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "some" / "chains" / "group-000.json").read_text())["committed_draws"] == 12
-    rows = read_rows(tmp_path / "some" / "ledger" / "sample-group-000.jsonl")
+    rows = read_rows(tmp_path / "some" / "ledger" / "sample-group-000.json")
     (resumed,) = (row["detail"] for row in rows if row["phase"] == "resume")
     assert resumed in {f"{p.stem.split('-')[0]} {int(p.stem.split('-')[2])}" for p in markers}

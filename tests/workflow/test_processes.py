@@ -121,7 +121,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         experiment = Experiment(name, experiment_class().model_validate(whole), results, variables)
         for stage in (fetch, shard):
             spec = experiment.spec(stage.__name__.rpartition(".")[2])
-            stage.run(spec, Ledger(results / "ledger.jsonl", "data"), component_of(spec, "source"))
+            stage.run(spec, Ledger(results / "ledger.json", "data"), component_of(spec, "source"))
         bring_programs(results)
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
         for job in (experiment.spec(stage) for stage in ("fetch", "shard", "compile")):

@@ -39,7 +39,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _phases(workspace: Any, phase: str) -> list[dict[str, Any]]:
-    rows = read_rows(workspace.results / "films" / "ledger" / "sample-group-000.jsonl")
+    rows = read_rows(workspace.results / "films" / "ledger" / "sample-group-000.json")
     return [{**row} for row in rows if row["phase"] == phase]
 
 

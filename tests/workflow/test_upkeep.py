@@ -72,7 +72,7 @@ DAMAGE |= {
     "a removed record": ("../seals/films/diagnose.json", Path.unlink, "no record of the job that wrote it", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
     "an altered specification": ("specs/diagnose-*.json", _flip, "has been altered", ()),
-    "a removed ledger of a job": ("ledger/compile.jsonl", Path.unlink, "is missing, though compile has run", ()),
+    "a removed ledger of a job": ("ledger/compile.json", Path.unlink, "is missing, though compile has run", ()),
     "removed settings of a job": ("specs/diagnose-*.json", Path.unlink, "is missing, though diagnose has run", ()),
     "an altered record": ("../seals/films/compile.json", _change(code=""), NOT_WRITTEN, ()),
     "a folder that is gone": ("../films", shutil.rmtree, "films: is missing", ()),
@@ -141,7 +141,7 @@ def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_
     damaged = [shard.parent.parent / "3" / "0", *films.glob("chains/*/group-001/checkpoints/sample-*8.npz")]
     damaged += [
         films / "diagnostics" / "verdict.json",
-        films / "ledger" / "sample-group-001.jsonl",
+        films / "ledger" / "sample-group-001.json",
         films / "report.html",
     ]
     damaged += [*films.glob("specs/diagnose-*.json"), records / "recommend.json", sorted(films.glob(ROWS))[0]]

@@ -22,7 +22,7 @@ from bayesmesh.store.layout import (
     SweepLayout,
     process_folder,
 )
-from bayesmesh.store.ledger import check_ledger
+from bayesmesh.store.ledger import read_rows
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.records.checked import read_checked
 from bayesmesh.store.records.jobs import (
@@ -205,11 +205,16 @@ def _records_of_jobs(folder: Path, records: Sequence[Record]) -> Iterator[str]:
     for record in (record for record in records if record.settings and record.settings not in names):
         yield f"{folder / 'specs' / record.settings}: is missing, though {record.job} has run with these settings"
     ledgers = folder / "ledger"
-    there = sorted(ledgers.glob("[!.]*.jsonl"))
+    there = sorted(ledgers.glob("[!.]*.json"))
     for path in there:
-        yield from check_ledger(path)
+        try:
+            read_rows(path)
+            if not is_as_written(path):
+                yield f"{path}: is damaged: its text is not what was written"
+        except StoreError as error:
+            yield error.message
     for record in (record for record in records if record.specification):
-        if (path := ledgers / f"{record.job}.jsonl") not in there:
+        if (path := ledgers / f"{record.job}.json") not in there:
             yield f"{path}: is missing, though {record.job} has run"
 
 

@@ -74,7 +74,7 @@ class Phase(BaseModel):
         bytes: bytes moved or written.
         peak_memory_bytes: peak memory of the process so far.
         device: name of the device.
-        attempt: random name of this run of the job; empty in rows of earlier versions.
+        attempt: random name of this run of the job.
         identity: identity of the sampled chains; empty for other jobs.
     """
 
@@ -125,7 +125,7 @@ def read_time(layout: ExperimentLayout, analyses: Iterable[str], origin: Mapping
         The times; phases are in the order of the ledger files' names.
 
     Raises:
-        StoreError: a ledger cannot be read, or a line is damaged; the message names the file.
+        StoreError: a ledger cannot be read, or is damaged; the message names the file.
     """
     attempts: dict[tuple[str, str], list[Phase]] = {}
     for phase in _read_phases(layout):
@@ -161,8 +161,6 @@ def _reason(identity: str | None, rows: Sequence[Phase]) -> str:
         identity: identity of the chains that the job should sample; None if the experiment has no such job.
         rows: phases of the attempt.
     """
-    if not rows[0].attempt:
-        return "written by an earlier version"
     # The last row may be the scheduler's, on the end of the job.
     if all(row.phase != FINISHED for row in rows):
         return "failed, stopped or still running"
@@ -174,7 +172,7 @@ def _reason(identity: str | None, rows: Sequence[Phase]) -> str:
 def _read_phases(layout: ExperimentLayout) -> list[Phase]:
     """Return the phases of all attempts at all jobs except the report, whose own times come too late for its page."""
     phases = []
-    for path in sorted(layout.ledger_part("any").parent.glob("*.jsonl")):
+    for path in sorted(layout.ledger_part("any").parent.glob("*.json")):
         for row in read_rows(path):
             try:
                 phases.append(Phase.model_validate({**row, "job": str(row.get("job") or path.stem)}))
@@ -194,7 +192,7 @@ def check_table(layout: ExperimentLayout) -> Iterator[str]:
     The ledgers may have further rows, because a job may have run since.
 
     Raises:
-        StoreError: a ledger cannot be read, or a line is damaged.
+        StoreError: a ledger cannot be read, or is damaged.
     """
     known = set(_render(_read_phases(layout)).splitlines())
     if not set(read_bytes(layout.ledger).decode().splitlines()) <= known:

@@ -144,7 +144,7 @@ class ExperimentLayout:
 
     def ledger_part(self, job: str) -> Path:
         """Phases of one job, one JSON object per line."""
-        return self.folder / "ledger" / f"{job}.jsonl"
+        return self.folder / "ledger" / f"{job}.json"
 
     def identity(self, identity: str) -> Path:
         """Folder of one chain identity; it never contains files of another identity."""

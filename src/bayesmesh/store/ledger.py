@@ -1,33 +1,27 @@
 """The ledger: time and memory of a job, one row per phase.
 
-A file keeps the rows of every attempt at a job. Each line carries a digest that covers all lines before it, and the last
-line ends the file, so that a changed, removed or moved line is found. Lines of earlier versions have no digest; they may
-stand at the beginning only.
+A file keeps the rows of every attempt at a job, and its own digest.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import resource
 import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypedDict, cast
+from typing import TypedDict, cast
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_path, read_bytes
+from bayesmesh.store.records.checked import read_checked, write_checked
 from bayesmesh.store.slurm_job import job_id
 
 FINISHED = "finished"
 """Phase of the last row of an attempt that succeeded; failed and killed attempts have none."""
 
 REMEDY = "delete the file, which holds times only, and run the job again"
-
-_DIGEST, _END = "digest", {"end": True}
 
 
 class LedgerRow(TypedDict):
@@ -42,7 +36,7 @@ class LedgerRow(TypedDict):
         device: its name.
         at: when the row was added, in seconds since 1970.
         slurm_job: the scheduler's job, empty without one.
-        attempt: random name of the run of the job; rows of earlier versions have none.
+        attempt: random name of the run of the job.
         identity: identity of the chains that were sampled, empty in other jobs.
     """
 
@@ -111,108 +105,29 @@ class Ledger:
     def save(self) -> None:
         """Append the rows added since the last call; the file is replaced atomically.
 
-        Other attempts may have written to the file meanwhile. Damaged lines stay, for a reader to find.
+        Other attempts may have written to the file meanwhile.
+
+        Raises:
+            StoreError: the file is damaged.
         """
-        lines = [line for line in _walk(self.path) if not line.is_end] if self.path.exists() else []
-        digest, texts = lines[-1].digest if lines else _first_digest(self.path), [line.text for line in lines]
         new, self._num_saved = self.rows[self._num_saved :], len(self.rows)
-        for entry in [*new, _END] if new else []:
-            digest = _extend(digest, json.dumps(entry))
-            texts.append(json.dumps({**entry, _DIGEST: digest}))
         if new:
-            with atomic_path(self.path) as temporary:
-                temporary.write_text("".join(text + "\n" for text in texts), encoding="utf-8", errors="surrogateescape")
+            before = read_rows(self.path) if self.path.exists() else []
+            write_checked(self.path, {"file": _name(self.path), "rows": [*before, *new]})
 
 
-class _Line(NamedTuple):
-    """A line of a ledger: its text, its row if it has one, the digest of the file up to it, and what is wrong with it."""
-
-    number: int
-    text: str
-    digest: str
-    row: LedgerRow | None = None
-    problem: str = ""
-    is_end: bool = False
-
-
-def _first_digest(path: Path) -> str:
-    """Return what the digests of a ledger start from, so that ledgers of two experiments cannot be exchanged."""
+def _name(path: Path) -> str:
+    """Return the name of a ledger within the results, so that those of two experiments cannot be exchanged."""
     return f"{path.parent.parent.name}/{path.name}"
 
 
-def _extend(digest: str, text: str) -> str:
-    return hashlib.sha256((digest + text).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _walk(path: Path) -> Iterator[_Line]:
-    """Yield the lines of a ledger that are not empty.
+def read_rows(path: Path) -> list[LedgerRow]:
+    """Return the rows of all attempts.
 
     Raises:
-        OSError: the file cannot be read.
+        StoreError: the file is missing or damaged, or of another job.
     """
-    # Not splitlines(), which also splits at separators that JSON leaves within a text.
-    texts = read_bytes(path).decode("utf-8", "surrogateescape").split("\n")
-    before, is_older, is_over = _first_digest(path), True, False
-    for number, text in enumerate(texts, 1):
-        if not text:
-            continue
-        entry, problem = _parse(text), ""
-        stated = entry.pop(_DIGEST, None)
-        is_older = is_older and stated is None
-        expected = _extend(before, text if is_older else json.dumps(entry))
-        if not entry or (is_older and "attempt" in entry):
-            problem = f"not a phase: {text[:80]!a}"
-        elif not is_older and (is_over or text != json.dumps({**entry, _DIGEST: expected})):
-            problem = "was changed, or lines before it were changed, removed or moved"
-        is_over = not problem and entry == _END
-        # After a damaged line the chain goes on from what the line states, so that one defect is reported as one line.
-        before = stated if isinstance(stated, str) else expected
-        row = cast(LedgerRow, entry) if entry and entry != _END else None
-        yield _Line(number, text, before, row, problem, is_over)
-
-
-def _parse(text: str) -> dict[str, object]:
-    """Return the content of a line; empty if it is not a JSON object in UTF-8."""
-    try:
-        value = json.loads(text.encode("utf-8"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _examine(path: Path) -> Iterator[tuple[LedgerRow | None, str]]:
-    """Yield row and problem of each line, either of which may be missing."""
-    last: _Line | None = None
-    try:
-        for last in _walk(path):
-            yield last.row, f"{path}, line {last.number}: {last.problem}" if last.problem else ""
-    except OSError as error:
-        yield None, f"{path}: cannot be read: {error.strerror}"
-        return
-    if last is None:
-        yield None, f"{path}: is empty"
-    elif last.row is not None and not last.problem and "attempt" in last.row:
-        yield None, f"{path}, line {last.number}: is not the last line that was written: its end is missing"
-
-
-def read_rows(path: Path) -> Iterator[LedgerRow]:
-    """Yield the rows of all attempts; those of earlier versions have no key ``attempt``.
-
-    Raises:
-        StoreError: the file cannot be read, or a line is damaged or missing; the message names file and line.
-    """
-    for row, problem in _examine(path):
-        if problem:
-            raise StoreError(problem, REMEDY)
-        if row is not None:
-            yield row
-
-
-def intact_rows(path: Path) -> Iterator[LedgerRow]:
-    """Yield the rows that are not damaged; readers of the report name the damage."""
-    yield from (row for row, problem in _examine(path) if row is not None and not problem)
-
-
-def check_ledger(path: Path) -> Iterator[str]:
-    """Yield one line per defect of a ledger: a line that was changed, removed or moved, or a lost end."""
-    yield from (problem for _, problem in _examine(path) if problem)
+    content = read_checked(path, REMEDY, must_have_digest=True)
+    if content["file"] != _name(path):
+        raise StoreError(f"{path}: is the ledger {content['file']}", REMEDY)
+    return cast(list[LedgerRow], content["rows"])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.store.ledger import Ledger, LedgerRow, intact_rows
+from bayesmesh.store.ledger import Ledger, LedgerRow, read_rows
 from bayesmesh.store.slurm_job import job_id
 from bayesmesh.workflow.slurm.queue import JobTimes, job_times, queued_job_times
 
@@ -75,8 +75,8 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
     last.pop(job_id(environ), None)
     if not last:
         return
-    part = Ledger(folder / "slurm.jsonl", "slurm")
-    known = {row["detail"] for row in intact_rows(part.path)} if part.path.exists() else set()
+    part = Ledger(folder / "slurm.json", "slurm")
+    known = {row["detail"] for row in read_rows(part.path)} if part.path.exists() else set()
     for number, times in job_times(sorted(last, key=int), environ).items():
         row, detail = last[number], f"Slurm job {number}"
         if times.ended is not None and detail not in known:
@@ -88,8 +88,6 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
 
 
 def _job_rows(folder: Path) -> Iterator[LedgerRow]:
-    """Yield the rows that jobs of a scheduler wrote to any ledger of the folder; skip those of earlier versions."""
-    for path in sorted(folder.glob("*.jsonl")):
-        for row in intact_rows(path):
-            if "attempt" in row and row["slurm_job"].isdigit():
-                yield row
+    """Yield the rows that jobs of a scheduler wrote to any ledger of the folder."""
+    for path in sorted(folder.glob("*.json")):
+        yield from (row for row in read_rows(path) if row["slurm_job"].isdigit())

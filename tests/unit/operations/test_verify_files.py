@@ -69,7 +69,7 @@ def test_what_is_as_it_was_written_is_whole(layout: ExperimentLayout) -> None:
     "name",
     [
         "toy/posterior.zarr/x/c/0", "toy/posterior.zarr/zarr.json", "toy/diagnostics/summary.csv", "toy/chains/group-000.json",
-        f"toy/chains/{IDENTITY}/identity.json", f"toy/chains/{IDENTITY}/group-000/store.json", "toy/ledger/assemble.jsonl",
+        f"toy/chains/{IDENTITY}/identity.json", f"toy/chains/{IDENTITY}/group-000/store.json", "toy/ledger/assemble.json",
         f"toy/chains/{IDENTITY}/group-000/checkpoints/sample-000000002.npz", "seals/toy/diagnose.json",
         f"toy/chains/{IDENTITY}/group-000/commits/sample-000000000-000000002.json",
         f"toy/chains/{IDENTITY}/group-000/draws.zarr/sample_stats/diverging/zarr.json",

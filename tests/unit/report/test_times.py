@@ -79,19 +79,12 @@ def run_again(layout: ExperimentLayout) -> None:
     undisturbed(layout)
 
 
-def earlier_version(layout: ExperimentLayout) -> None:
-    layout.ledger_part("any").parent.mkdir(parents=True)
-    layout.ledger_part("sample-group-000").write_text('{"phase": "sample", "seconds": 77.0}\n', encoding="utf-8")
-    undisturbed(layout)
-
-
 REASONS = {
     failed_job: [("diagnose", "failed, stopped or still running"), ("sample-group-001", "failed, stopped or still running")],
     other_chains: [("sample-group-000", "other chains"), ("sample-group-001", "other chains")],
     killed: [("sample-group-000", "failed, stopped or still running")],
     no_longer_asked: [(job, "not part of the present results") for job in ("recommend", "sample-group-002")],
     run_again: [(job, "replaced by a later run") for job in ("assemble", "sample-group-000")],
-    earlier_version: [("sample-group-000", "written by an earlier version")],
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_the_first_stage_of_a_job_has_its_wait_and_the_next_ones_have_not(queue:
     begun = process_started()
     assert begun is not None
     queue.write_text(f"7|{begun - 50:.0f}|{begun - 20:.0f}|{begun + 600:.0f}|RUNNING\n")
-    first = Ledger(tmp_path / "assemble.jsonl", "assemble")
+    first = Ledger(tmp_path / "assemble.json", "assemble")
     add_start(first, os.environ)
     found = rows(first)
     assert found["queue"]["seconds"] == pytest.approx(30, abs=1)
@@ -48,7 +48,7 @@ def test_the_first_stage_of_a_job_has_its_wait_and_the_next_ones_have_not(queue:
     assert found["queue"]["detail"] == "Slurm job 7"
     first.save()
 
-    second = Ledger(tmp_path / "diagnose.jsonl", "diagnose")
+    second = Ledger(tmp_path / "diagnose.json", "diagnose")
     add_start(second, os.environ)
     assert set(rows(second)) == {"launch", "start"}
     # The process of the test is older than the row before it.
@@ -56,7 +56,7 @@ def test_the_first_stage_of_a_job_has_its_wait_and_the_next_ones_have_not(queue:
 
 
 def test_a_job_that_was_started_again_has_waited_again(queue: Path, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "sample-group-000.jsonl", "sample-group-000")
+    ledger = Ledger(tmp_path / "sample-group-000.json", "sample-group-000")
     ledger.add("sample", 5.0)
     ledger.rows[-1]["at"] = time.time() - 100_000
     ledger.save()
@@ -69,14 +69,14 @@ def test_a_job_that_was_started_again_has_waited_again(queue: Path, tmp_path: Pa
 def test_ends_are_of_jobs_that_have_ended_and_are_written_once(queue: Path, tmp_path: Path) -> None:
     now = int(time.time())
     for job, number in (("compile", "5"), ("sample-group-000", "6"), ("assemble", "7"), ("report", "7")):
-        ledger = Ledger(tmp_path / f"{job}.jsonl", job)
+        ledger = Ledger(tmp_path / f"{job}.json", job)
         ledger.add("run", 1.0)
         ledger.rows[-1].update(slurm_job=number, at=float(now))
         ledger.save()
     queue.write_text(f"5|{now - 9}|{now - 8}|{now + 3}|COMPLETED\n6|{now - 9}|{now - 8}|{now + 600}|RUNNING\n")
     for _ in range(2):
-        add_ends(Ledger(tmp_path / "report.jsonl", "report"), os.environ)
-    (row,) = read_rows(tmp_path / "slurm.jsonl")
+        add_ends(Ledger(tmp_path / "report.json", "report"), os.environ)
+    (row,) = read_rows(tmp_path / "slurm.json")
     assert (row["job"], row["phase"], row["seconds"], row["detail"]) == ("compile", "teardown", 3.0, "Slurm job 5")
-    (of_job,) = read_rows(tmp_path / "compile.jsonl")
+    (of_job,) = read_rows(tmp_path / "compile.json")
     assert row["attempt"] == of_job["attempt"]

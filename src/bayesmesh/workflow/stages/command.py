@@ -118,7 +118,7 @@ def _ledger(job: Job) -> Ledger:
     """Return the ledger of a job; that of shared data lies beside the data."""
     is_shared = job.stage in ("fetch", "shard")
     return Ledger(
-        job.data_layout.folder / "ledger" / f"{job.name}.jsonl" if is_shared else job.layout.ledger_part(job.name),
+        job.data_layout.folder / "ledger" / f"{job.name}.json" if is_shared else job.layout.ledger_part(job.name),
         job.name,
     )
 

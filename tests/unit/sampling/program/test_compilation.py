@@ -59,7 +59,7 @@ def compile_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
         monkeypatch.setattr(compilation, "count_misses", count_misses)
         monkeypatch.setattr(compilation, "_compile", compile_and_miss)
-        ledger, names = Ledger(tmp_path / "ledger.jsonl", "compile"), ("a", "ab")
+        ledger, names = Ledger(tmp_path / "ledger.json", "compile"), ("a", "ab")
         program: Any = Adding()
         return compile_programs(program, ledger, names, later(), **options), made
 

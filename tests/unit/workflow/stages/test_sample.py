@@ -52,7 +52,7 @@ def _stated(folder: Path, runs: list[tuple[str, int, int]], num_draws: int) -> l
         values = {f"{'warmup_' if phase == 'warmup' else ''}sample_stats": {"lp": np.zeros((count, 2))}}
         facts = {"count": count, "seconds": float(count), "gradients": 10 * count}
         store.commit(phase, start, values, {"x": np.zeros(1)}, facts)
-    ledger = Ledger(folder / "ledger.jsonl", "sample-group-000")
+    ledger = Ledger(folder / "ledger.json", "sample-group-000")
     ledger.add("sample", 1234.0, detail="of this attempt")
     _state_time(ledger, store.commits(), num_draws)
     return [(row["phase"], row["seconds"], row["gradients"], row["detail"]) for row in ledger.rows]
