@@ -20,10 +20,6 @@ _COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel
 """Top-level key -> kind of component, and the key with its name."""
 
 
-_RENAMED = {"preconditioner": ("metric", "`none` is now `identity`; `diagonal` keeps its name")}
-"""Former key -> its present name, and what else changed."""
-
-
 class Place(NamedTuple):
     """Position of an error in a configuration.
 
@@ -137,9 +133,6 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     first = details[0]
     kind, name = first["type"], place.key
     if kind == "extra_forbidden":
-        new, change = _RENAMED.get(place.keys[-1], ("", ""))
-        if new in place.owner.model_fields:
-            return f"key '{name}' was renamed to '{new}'", f"write\n{_as_yaml([*place.keys[:-1], new])}\n  {change}"
         valid = place.owner.model_fields
         remedy = suggest(place.keys[-1], valid) if valid else "remove it: this block takes no keys"
         if place.keys[-1] == "options" and valid:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +11,6 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike
 from zarr.codecs import ZstdCodec
-from zarr.core.buffer import Buffer
-from zarr.storage import LocalStore, MemoryStore
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, MISSING_REMEDY
@@ -60,9 +56,6 @@ def create_array(
 ) -> zarr.Array:  # fmt: skip
     """Create an array whose chunks have checksums and are written even if they equal the fill value.
 
-    Zarr takes milliseconds to create an array, and a posterior has dozens of arrays with only a few layouts. Zarr therefore
-    describes each layout once, and the description is written here.
-
     Raises:
         StoreError: the dtype is neither numeric nor boolean: object codecs can run code, and string codecs are not
             standardised.
@@ -70,32 +63,17 @@ def create_array(
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
         raise StoreError(f"array '{name}': dtype {dtype} cannot be stored; numbers and booleans only")
-    layout = tuple(shape), dtype, tuple(chunks or chunk_shape(shape, dtype.itemsize)), tuple(shards) if shards else None
-    about = {**json.loads(_describe(*layout)), "attributes": dict(attributes or {}), "dimension_names": list(dims)}
     above, _, leaf = name.rpartition("/")
-    group = group.require_group(above) if above else group
-    assert isinstance(group.store, LocalStore)
-    folder = group.store.root / group.path / leaf
-    if (folder / DESCRIPTION).exists():
-        raise FileExistsError(f"{folder}: is there already")
-    folder.mkdir(exist_ok=True)
-    partial = folder / f"{DESCRIPTION}.partial"
-    partial.write_text(json.dumps(about, indent=2), encoding="utf-8")
-    partial.replace(folder / DESCRIPTION)
-    return zarr.Array.from_dict(group.store_path / leaf, about)
-
-
-@functools.lru_cache(maxsize=256)
-def _describe(
-    shape: tuple[int, ...], dtype: np.dtype, chunks: tuple[int, ...], shards: tuple[int, ...] | None
-) -> bytes:
-    """Return Zarr's description of an array, without attributes and names of dimensions."""
-    store: dict[str, Buffer] = {}
-    compressors = [ZstdCodec(level=1, checksum=True)]
-    zarr.create_array(
-        MemoryStore(store), shape=shape, dtype=dtype, chunks=chunks, shards=shards, compressors=compressors
+    return (group.require_group(above) if above else group).create_array(
+        leaf,
+        shape=tuple(shape),
+        dtype=dtype,
+        chunks=tuple(chunks or chunk_shape(shape, dtype.itemsize)),
+        shards=tuple(shards) if shards else None,
+        compressors=[ZstdCodec(level=1, checksum=True)],
+        attributes=dict(attributes or {}),
+        dimension_names=tuple(dims),
     )
-    return store[DESCRIPTION].to_bytes()
 
 
 def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str]) -> None:

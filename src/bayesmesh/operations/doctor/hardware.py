@@ -15,7 +15,7 @@ from typing import Any
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask
-from bayesmesh.store.machine import usable_cores
+from bayesmesh.store.machine import available_memory, usable_cores
 from bayesmesh.store.slurm_job import job_id, job_memory
 from bayesmesh.workflow.gpus import tpu_chips
 
@@ -29,9 +29,6 @@ MOST_ERROR = 1e-5
 _HIDDEN = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide every GPU."""
 
-_V1, _V2 = "memory.limit_in_bytes", "memory.max"
-"""Files with the limit of a control group, for both versions; `max` means no limit."""
-
 
 def check_machine(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Report host, cores, memory, GPUs and TPUs."""
@@ -43,58 +40,22 @@ def check_machine(results: Path, environ: Mapping[str, str], config: Path) -> It
         yield "TPU", f"{len(chips)} chips"
 
 
-def describe_memory(
-    environ: Mapping[str, str], proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
-) -> Row:
-    """Report the smallest of the free memory and the limits set by a scheduler or a container.
-
-    Args:
-        environ: environment variables.
-        proc: the proc file system.
-        groups: the file system of control groups.
-    """
+def describe_memory(environ: Mapping[str, str]) -> Row:
+    """Report the smaller of the memory that is left here and that of a scheduler's job."""
     try:
         job = job_memory(environ)
     except ConfigError as error:
         return "memory", error.message, WARNS, error.remedy
-    limits = {"": _available(proc / "meminfo"), ", all of this job": job}
-    limits[", all of its control group"] = _of_group(proc, groups)
-    least, what = min((limit, what) for what, limit in limits.items() if limit is not None)
+    limits = {"": available_memory(), ", all of this job": job}
+    known = [(limit, what) for what, limit in limits.items() if limit is not None]
+    if not known:
+        return "memory", "unknown"
+    least, what = min(known)
     seen = f"{least / 2**30:.1f} GiB available{what}"
     if least < LEAST_GIB * 2**30:
         remedy = f"a job needs {LEAST_GIB:.0f} GiB: request more, or stop other programs on this machine"
         return "memory", seen, WARNS, remedy
     return "memory", seen
-
-
-def _available(meminfo: Path) -> int:
-    """Return the bytes available to a new process; half of all memory if the system does not report them."""
-    lines = _read(meminfo).splitlines()
-    found = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if found is None else found
-
-
-def _of_group(proc: Path, groups: Path) -> int | None:
-    """Return the smallest limit in bytes of this process's control group and its parents; None without a limit."""
-    limits: list[int] = []
-    for line in _read(proc / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root, name = (groups / "memory", _V1) if controllers else (groups, _V2)
-        # In a container the path may be that of the host, where only the root exists.
-        folder = root / path.lstrip("/")
-        for one in (folder, *folder.parents):
-            if one.is_relative_to(root) and (text := _read(one / name).strip()).isdecimal():
-                limits.append(int(text))
-    return min(limits, default=None)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def describe_gpus(environ: Mapping[str, str]) -> Iterator[Row]:
