@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.config.declarations import list_analyses, offer_words, read_flag, read_offers
+from bayesmesh.config.declarations import list_analyses, offer_words, read_offers, read_trait
 from bayesmesh.config.registry import list_components, load_component, options_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -287,7 +287,7 @@ def serves(case, analysis) -> bool:
 def test_logits_of_a_model_that_folds_users_in_are_products(case, latents) -> None:
     """New users are then sampled without the model, by its declaration alone."""
     for flag in ("folds_in", "folds_in_ratings"):
-        assert read_flag("model", case.name, flag) is getattr(case.model, flag)
+        assert read_trait("model", case.name, flag, False) is getattr(case.model, flag)
     if not case.model.folds_in:
         return
     product = latents["user_embeddings"] @ latents["film_embeddings"].T

@@ -16,7 +16,6 @@ from bayesmesh.config.declarations import (
     declared,
     key_of,
     read_conditions,
-    read_flag,
     read_offers,
     read_trait,
 )
@@ -98,16 +97,16 @@ def _check_kernel(path: Path, experiment: ExperimentBase) -> None:
         ConfigError: the kernel needs other chains, or another start.
     """
     kernel, sampling = experiment.kernel.name, experiment.sampling
-    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
+    least, multiple = (read_trait("kernel", kernel, trait, 1) for trait in ("min_chains", "chain_multiple"))
     check_chains(str(path), kernel, sampling.chains_per_group, least, multiple, sampling.chain_groups)
-    if read_flag("kernel", kernel, "starts_from_prior"):
+    if read_trait("kernel", kernel, "starts_from_prior", False):
         check_start(str(path), kernel, sampling.initial)
 
 
 def _resolve_start(experiment: ExperimentBase) -> ExperimentBase:
     """Return an experiment whose start, if it was `auto`, is the one that its kernel needs."""
     initial = experiment.sampling.initial
-    if initial.method != "auto" or not read_flag("kernel", experiment.kernel.name, "starts_from_prior"):
+    if initial.method != "auto" or not read_trait("kernel", experiment.kernel.name, "starts_from_prior", False):
         return experiment
     resolved = initial.model_copy(update={"method": "prior"})
     return experiment.model_copy(update={"sampling": experiment.sampling.model_copy(update={"initial": resolved})})

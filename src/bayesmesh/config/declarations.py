@@ -273,17 +273,13 @@ def read_conditions(kind: str, name: str, words: Collection[str]) -> dict[str, s
     return {option: value for given in given_of for option, value in given.items()}
 
 
-def read_trait(kind: str, name: str, trait: str) -> int | None:
-    """Return a number that the class of a component assigns, read from its source text; None if it is not a literal."""
-    value, _ = _assigned_once(kind, name, trait) or (None, 0)
-    # A bool is also an int, but does not count anything.
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def read_trait[T: int](kind: str, name: str, trait: str, default: T) -> T:
+    """Return a number or a truth value that the class of a component assigns, read from its source text.
 
-
-def read_flag(kind: str, name: str, flag: str) -> bool:
-    """Return whether the class of a component assigns True, read from its source text."""
-    value, _ = _assigned_once(kind, name, flag) or (None, 0)
-    return value is True
+    It is the default if the class assigns none, or no literal of the default's type.
+    """
+    value, _ = _assigned_once(kind, name, trait) or (default, 0)
+    return value if type(value) is type(default) else default
 
 
 def read_mirror_files(name: str) -> tuple[str, ...]:

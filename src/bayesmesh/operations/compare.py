@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayesmesh.analyses.evidence.table import EVIDENCE
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
@@ -18,12 +19,12 @@ from bayesmesh.report.comparison.page import write_comparison
 from bayesmesh.report.comparison.scores import (
     choose_scores,
     compare_experiments,
-    evidence_of,
-    find_pointwise,
+    find_output,
 )
 from bayesmesh.report.comparison.text import sentences
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.records.jobs import check_output, record_outputs
+from bayesmesh.store.scores import POINTWISE
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.reruns import condition_of
 
@@ -52,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     found = found._replace(outdated=tuple(dict.fromkeys([*found.outdated, *find_outdated(plan, names)])))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
-    read = [*choose_scores(layouts).values(), *filter(None, map(evidence_of, layouts))]
+    evidence = [path for layout in layouts if (path := find_output(layout, EVIDENCE)) is not None]
+    read = [*choose_scores(layouts).values(), *evidence]
     inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in read}
     record_outputs(results, layout.folder.name, layout.name, [layout.table, layout.page], inputs=inputs)
     for sentence in sentences(found):
@@ -72,7 +74,9 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in names:
         if name in plan.sweeps:
             for member in plan.sweeps[name].members:
-                (found if find_pointwise(ExperimentLayout(Path(plan.results), member)) else missing).append(member)
+                (found if find_output(ExperimentLayout(Path(plan.results), member), POINTWISE) else missing).append(
+                    member
+                )
         elif name in plan.experiments or _is_stored(ExperimentLayout(Path(plan.results), name)):
             found.append(name)
         else:
@@ -85,7 +89,7 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
 def _is_stored(layout: ExperimentLayout) -> bool:
     """Return whether results of an experiment are stored under a name, which need not be in the configuration."""
     is_name = re.fullmatch(NAME_PATTERN, layout.experiment) is not None
-    return is_name and (layout.posterior.is_dir() or find_pointwise(layout) is not None)
+    return is_name and (layout.posterior.is_dir() or find_output(layout, POINTWISE) is not None)
 
 
 def read_feature(plan: Plan, experiment: str, column: str) -> Feature:

@@ -10,16 +10,17 @@ import numpy as np
 import zarr
 
 from bayesmesh.report.diagnostics_tables import Coordinate
-from bayesmesh.store.arrays import dimension_names, open_group, read_part
+from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
 from bayesmesh.store.posterior.attributes import read_attribute
 from bayesmesh.store.posterior.description import ModelDescription
+from bayesmesh.store.posterior.reader import Posterior
 
 NUM_RANK_POINTS = 64
 
 
-class DrawReader:
+class DrawReader(Posterior):
     """Read coordinates and sampler statistics of ``posterior.zarr``; absent ones are None or empty.
 
     Args:
@@ -30,9 +31,8 @@ class DrawReader:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         check_metadata(path)
-        self._root = open_group(path)
+        super().__init__(path)
         self._truths: dict[str, np.ndarray] = {}
 
     @property
@@ -53,19 +53,14 @@ class DrawReader:
         """
         return self._read("summaries" if item.is_summary else "posterior", item.variable, item.index)
 
-    def array(self, group: str, name: str) -> zarr.Array | None:
-        """Return an array of a group; None if absent."""
-        found = self._root.get(f"{group}/{name}")
-        return found if isinstance(found, zarr.Array) else None
-
     def axes(self, group: str, name: str) -> list[str]:
         """Return the names of the axes of an array after chain and draw; empty if the array is absent."""
-        found = self.array(group, name)
+        found = self.find(f"{group}/{name}")
         return [] if found is None else [*dimension_names(found)[2:]]
 
     def truth(self, item: Coordinate) -> float:
         """Return the true value of an identified summary, from which data were simulated; NaN if unknown."""
-        if not item.is_summary or (array := self.array(TRUTH, item.variable)) is None:
+        if not item.is_summary or (array := self.find(f"{TRUTH}/{item.variable}")) is None:
             return math.nan
         if item.variable not in self._truths:
             self._truths[item.variable] = read_part(array)
@@ -83,7 +78,7 @@ class DrawReader:
         """
         group = self._root.get("sample_stats")
         names = read_attribute(group.attrs.get(DECLARED, [])) if isinstance(group, zarr.Group) else []
-        found = [(str(name), self.array("sample_stats", str(name))) for name in cast(list[object], names)]
+        found = [(str(name), self.find(f"sample_stats/{name}")) for name in cast(list[object], names)]
         return [
             (name, str(array.attrs.get("units", "")), str(array.attrs.get("description", "")))
             for name, array in found
@@ -91,8 +86,8 @@ class DrawReader:
         ]
 
     def _read(self, group: str, name: str, index: tuple[int, ...]) -> np.ndarray | None:
-        array = self._root.get(f"{group}/{name}")
-        if not isinstance(array, zarr.Array) or array.ndim != 2 + len(index):
+        array = self.find(f"{group}/{name}")
+        if array is None or array.ndim != 2 + len(index):
             return None
         if any(position >= size for position, size in zip(index, array.shape[2:], strict=True)):
             return None

@@ -18,11 +18,12 @@ from bayesmesh.report.comparison.quantities import (
     read_coordinates,
     shown_scales,
 )
-from bayesmesh.report.comparison.scores import compare_experiments, find_pointwise
+from bayesmesh.report.comparison.scores import compare_experiments, find_output
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.rendering import render
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
+from bayesmesh.store.scores import POINTWISE
 
 MOST_QUANTITIES = 4
 """Largest number of quantities compared by default."""
@@ -73,7 +74,7 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
 def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
     """Return the comparison of the members with pointwise scores, or the reason why they cannot be compared."""
     layouts = [ExperimentLayout(results, name) for name in members]
-    scored = [layout for layout in layouts if find_pointwise(layout)]
+    scored = [layout for layout in layouts if find_output(layout, POINTWISE)]
     if len(scored) < 2:
         return {"compared": None, "not_compared": ""}
     try:

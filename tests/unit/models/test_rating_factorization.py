@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.analyses.fold_in.ratings import expected_ratings, scales_of
-from bayesmesh.config.declarations import read_flag
+from bayesmesh.config.declarations import read_trait
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
 from bayesmesh.models._outcomes import log_mass
@@ -207,7 +207,7 @@ def test_what_new_users_are_sampled_with_is_what_the_model_says(likelihood: Any)
     options = Options(**NAMES, width=WIDTH, likelihood=likelihood, bias_scale=0.6, factor_scale=0.7)
     spec, made = prepared(options, *table())
     model = RatingFactorization(options, spec)
-    assert read_flag("model", "rating_factorization", "folds_in_ratings") is model.folds_in_ratings is True
+    assert read_trait("model", "rating_factorization", "folds_in_ratings", False) is model.folds_in_ratings is True
     scales = scales_of(options, spec.constants["rating_sd"], spec.arrays.get("levels", np.zeros(0)))
     prior = model.prior(spec)
     z = prior.sample(seed=jax.random.key(4))

@@ -251,6 +251,15 @@ class Comparison(NamedTuple):
         return self.signed(decimals) + error_text(self.error, decimals, ", error not known")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return at most so many characters of a text, the last of which is then an ellipsis.
+
+    >>> shortened("oak", 3), shortened("maple", 3)
+    ('oak', 'ma…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names as they follow each other in a sentence.
 

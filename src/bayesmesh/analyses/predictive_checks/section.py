@@ -358,7 +358,7 @@ def draw_outcome(name: str, bins: pd.DataFrame, outcome: str) -> Panel:
             axes.plot(at, predicted, color=series(0), linewidth=1.8)
         else:
             axes.hlines(predicted, at - 0.3, at + 0.3, color=series(0), linewidth=1.8)
-            axes.set_xticks(at, [_shortened(str(label)) for label in chosen["label"]])
+            axes.set_xticks(at, [formats.shortened(str(label), 14) for label in chosen["label"]])
             if len(at) > MOST_UPRIGHT:
                 axes.tick_params("x", rotation=35)
         if has_intervals:
@@ -380,7 +380,3 @@ def _range(chosen: pd.DataFrame) -> str:
     """Return the range of the values, from the labels of the first and the last bin."""
     labels = [str(label) for label in chosen["label"]]
     return f"{labels[0].split(' to ')[0]} to {labels[-1].split(' to ')[-1]}".replace("-", "\N{MINUS SIGN}")
-
-
-def _shortened(text: str, most: int = 14) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -63,11 +63,6 @@ def _probabilities(
     return model_probabilities(found)
 
 
-def evidence_of(layout: ExperimentLayout) -> Path | None:
-    """Return the path of an experiment's evidence table, whichever analysis wrote it; None if absent."""
-    return find_output(layout, EVIDENCE)
-
-
 def _check_output(layout: ExperimentLayout, path: Path) -> None:
     if (layout.results / "seals").is_dir():
         check_output(layout.results, path)
@@ -143,11 +138,6 @@ def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
     return {name: next(iter(each.values())) for name, each in found.items()}
 
 
-def find_pointwise(layout: ExperimentLayout) -> Path | None:
-    """Return the path of an experiment's pointwise scores, whichever analysis wrote them; None if absent."""
-    return find_output(layout, POINTWISE)
-
-
 def find_output(layout: ExperimentLayout, output: str) -> Path | None:
     """Return the path of an experiment's output by its name, whichever analysis wrote it; None if absent."""
     return next(iter(_outputs(layout, output)), None)
@@ -163,7 +153,7 @@ def pointwise_of(layout: ExperimentLayout) -> Path:
     Raises:
         ConfigError: it has none; the remedy names an analysis that writes them.
     """
-    path = find_pointwise(layout)
+    path = find_output(layout, POINTWISE)
     if path is None:
         raise ConfigError(
             f"experiment '{layout.experiment}' has no scores by row in {layout.folder}",

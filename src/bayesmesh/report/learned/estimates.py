@@ -84,7 +84,7 @@ def read_draws(
     for n, item in enumerate(items):
         arrays.setdefault((item.is_summary, item.variable), []).append(n)
     for (is_summary, variable), places in arrays.items():
-        array = reader.array("summaries" if is_summary else "posterior", variable)
+        array = reader.find(f"{'summaries' if is_summary else 'posterior'}/{variable}")
         shape = array.shape[2:] if array is not None else ()
         places = [n for n in places if _is_inside(items[n].index, shape)]
         if array is None or not places:
@@ -245,5 +245,4 @@ def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
     if len(side) > MOST_NAMED:
         return formats.count(len(side))
     ordered = sorted(side, key=lambda each: -abs(each.item.mean - (each.reference or 0.0)) / (each.item.sd or 1.0))
-    called = [names.get(each.item.label, each.item.label) for each in ordered]
-    return called[0] if len(called) == 1 else f"{', '.join(called[:-1])} and {called[-1]}"
+    return formats.listed([names.get(each.item.label, each.item.label) for each in ordered])

@@ -128,7 +128,7 @@ def draw_forest(name: str, estimates: Sequence[Estimate], label: str, names: Seq
                 )
         if gap:
             axes.axhline(-gap + 0.1, color=MUTED, linewidth=0.8, linestyle=":")
-        axes.set_yticks(places, [_shortened(each) for each in names])
+        axes.set_yticks(places, [formats.shortened(each, 34) for each in names])
         axes.set_ylim(min(places) - 0.6, 0.6)
         axes.grid(axis="y", visible=False)
 
@@ -148,8 +148,7 @@ def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
     # More lines than pixels would only make the file large.
     chosen = [ordered[n] for n in np.unique(np.linspace(0, len(ordered) - 1, 400).round().astype(int))]
     at = np.linspace(0, 100, len(chosen))
-    low, mean, high = (np.array([getter(e) for e in chosen]) for getter in (_low, _mean, _high))
-    truth = np.array([each.truth for each in chosen])
+    low, mean, high, truth = np.array([(e.low, e.item.mean, e.high, e.truth) for e in chosen]).reshape(-1, 4).T
     references = {each.reference for each in kept if each.reference is not None}
 
     def plot(axes: Axes) -> None:
@@ -169,19 +168,3 @@ def reading(each: Estimate) -> str:
     """Return the label, the mean and the interval of an estimate as text."""
     mean, low, high = map(formats.real, (each.item.mean, each.low, each.high))
     return f"{each.item.label}: mean {mean}, 90% interval {low} to {high}"
-
-
-def _shortened(text: str, most: int = 34) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _low(each: Estimate) -> float:
-    return each.low
-
-
-def _mean(each: Estimate) -> float:
-    return each.item.mean
-
-
-def _high(each: Estimate) -> float:
-    return each.high

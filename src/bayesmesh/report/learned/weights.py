@@ -63,7 +63,7 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
         StoreError: a chunk is missing or damaged.
     """
     first = items[0]
-    array = reader.array("posterior", first.variable)
+    array = reader.find(f"posterior/{first.variable}")
     if first.is_summary or array is None or array.ndim != 4 or array.shape[2] != math.prod(shape):
         return None
     num_classes = array.shape[3]
@@ -103,7 +103,7 @@ def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightI
     Raises:
         StoreError: a chunk is missing or damaged.
     """
-    array = reader.array("posterior", name) if name else None
+    array = reader.find(f"posterior/{name}") if name else None
     if array is None or array.ndim != 4 or array.shape[2] != math.prod(shape):
         return None
     last = array.shape[1] - 1

@@ -32,7 +32,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models._latents import align_local
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.checks.rows import QUICK, latents_at_point, place_of_likelihood
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.rows import ReadRows
 
 BEYOND = "an index is beyond the end of its array; JAX takes the last entry instead, and forgets what is put there"
@@ -103,13 +103,12 @@ def check_indices(
     Raises:
         ConfigError: it does; the message names the method and the first such row.
     """
-    dtype = np.dtype(spec.dtype)
     of_row = max(1, sum(8 * math.prod(field.shape) for field in spec.fields.values()))
     count = max(1, min(training.end - training.first, READ_ROWS, _BYTES // of_row))
     # Latents with an entry for each row need only the entries of a block; groups of rows may lie anywhere.
     own = spec if spec.entry_counts else dataclasses.replace(spec, num_rows=count)
     model = model_class(options, own)
-    shapes = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
+    shapes = row_shapes(spec, count)
     with explaining(method=model.log_likelihood):
         latents = jax.eval_shape(lambda: latents_at_point(model, own))
         entries = jax.ShapeDtypeStruct((count,), np.int64)

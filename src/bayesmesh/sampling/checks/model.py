@@ -26,7 +26,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.checks.maps import faults, known_fault, needs_trial
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.store.layout import CHAIN, DATASET, DRAW
 from bayesmesh.store.posterior.description import ModelDescription
@@ -317,9 +317,7 @@ class _Check:
 
 def _arguments(model: Model, latents: Shapes, spec: DataSpec, num_rows: int) -> tuple[Shapes, Shapes]:
     """Return the shapes of one draw, with local latents aligned with the rows, and of the rows."""
-    dtype = np.dtype(spec.dtype)
-    rows = {k: jax.ShapeDtypeStruct((num_rows, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
-    return resize_local(latents, model.local_latents, num_rows), rows
+    return resize_local(latents, model.local_latents, num_rows), row_shapes(spec, num_rows)
 
 
 def _shapes_of(

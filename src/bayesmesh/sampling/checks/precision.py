@@ -13,7 +13,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import HostRows, Model
 from bayesmesh.models.glm.moments import Moments, join_moments, moments_of
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.traced_fields import fields_used
 from bayesmesh.store.layout import MOST_ROUNDED
@@ -107,10 +107,5 @@ def fields_read(model: Model, spec: DataSpec) -> frozenset[str]:
         spec: description of the data.
     """
     latents = jax.eval_shape(lambda: dict(model.prior(spec).sample(seed=jax.random.key(0))))
-    dtype = np.dtype(spec.dtype)
-    rows = {
-        k: jax.ShapeDtypeStruct((spec.num_rows, *field.shape), device_dtype(field.dtype, dtype))
-        for k, field in spec.fields.items()
-    }
-    aligned = resize_local(latents, model.local_latents, spec.num_rows)
+    aligned, rows = resize_local(latents, model.local_latents, spec.num_rows), row_shapes(spec, spec.num_rows)
     return fields_used(lambda rows, latents: model.log_likelihood(latents, rows), rows, aligned)

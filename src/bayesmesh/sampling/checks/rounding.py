@@ -27,7 +27,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.summaries import in_dtype, spread_evenly
 from bayesmesh.store.arrays import read_part
@@ -67,12 +67,12 @@ def lower_likelihood(
         latents: latent -> shape and dtype of one draw.
         num_draws: of all chains together.
     """
-    count, double = _rows_of_call(spec), np.dtype("float64")
-    rows = {k: jax.ShapeDtypeStruct((count, *f.shape), device_dtype(f.dtype, double)) for k, f in spec.fields.items()}
+    count = _rows_of_call(spec)
+    rows = row_shapes(spec.with_dtype("float64"), count)
     # The latents of one program may be padded, or belong to one of several processes.
     stored = resize_local(latents, model.local_latents, spec.num_entries)
     num_compared = _num_compared({k: v.shape for k, v in stored.items()}, num_draws)
-    draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), double) for k, v in stored.items()}
+    draws = {k: jax.ShapeDtypeStruct((num_compared, *v.shape), np.float64) for k, v in stored.items()}
     entries, num_rows = jax.ShapeDtypeStruct((count,), np.int64), jax.ShapeDtypeStruct((), np.int32)
     with contextlib.suppress(ConfigError), explaining(method=model.log_likelihood):
         yield _compiled(model, spec).lower(draws, rows, entries, num_rows)

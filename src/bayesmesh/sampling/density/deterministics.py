@@ -13,7 +13,7 @@ from jax.interpreters import partial_eval
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.summaries import compiled_for_blocks, in_dtype, map_draws
 from bayesmesh.store.layout import DETERMINISTICS
@@ -80,9 +80,7 @@ def _traced(
     model: Model, spec: DataSpec, latents: Mapping[str, jax.ShapeDtypeStruct], num_rows: int
 ) -> dict[str, _Quantity]:
     """Return shape and size of each quantity, and whether it depends on the values of the rows."""
-    dtype = np.dtype(spec.dtype)
-    fields = spec.fields.items()
-    rows = {k: jax.ShapeDtypeStruct((num_rows, *f.shape), device_dtype(f.dtype, dtype)) for k, f in fields}
+    rows = row_shapes(spec, num_rows)
     draw = resize_local(latents, model.local_latents, num_rows)
     traced, shapes = jax.make_jaxpr(model.deterministics, return_shape=True)(draw, rows)
     found = {}

@@ -337,6 +337,12 @@ def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:
     return is_row.reshape(is_row.shape + (1,) * (like.ndim - 1))
 
 
+def row_shapes(spec: DataSpec, num_rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return field -> shape and dtype of some rows on devices."""
+    dtype = np.dtype(spec.dtype)
+    return {k: jax.ShapeDtypeStruct((num_rows, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
+
+
 def device_dtype(stored: str, dtype: np.dtype) -> np.dtype:
     """Return the dtype of a field on devices: integers keep the stored one, floating-point fields take the experiment's."""
     return dtype if np.dtype(stored).kind == "f" else np.dtype(stored)

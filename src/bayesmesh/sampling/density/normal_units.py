@@ -88,10 +88,8 @@ class BoundNormals(BoundGroups):
         upper = np.triu_indices(self.size(group))
         num_units = 0 if group == LOCAL else len(self.target.position.blocks()[group].indices)
 
-        def tile(shared: Arrays, local: Arrays, data: Arrays) -> jax.Array:
-            aligned, _ = self.target.align(local, data)
-            rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
-            found = self.target.model.unit_regression(group, {**shared, **aligned}, rows)
+        def tile(latents: Arrays, rows: Arrays, data: Arrays, _: Any) -> jax.Array:
+            found = self.target.model.unit_regression(group, latents, rows)
             design = self.to_units(group, found.design)
             products = jnp.concatenate([design[:, upper[0]] * design[:, upper[1]], design * found.response[:, None]], 1)
             products = jnp.where(
@@ -108,10 +106,8 @@ class BoundNormals(BoundGroups):
         return found
 
     def _rest_sums(self, latents: Arrays) -> Arrays:
-        def tile(shared: Arrays, local: Arrays, data: Arrays) -> Arrays:
-            aligned, _ = self.target.align(local, data)
-            rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
-            return self.target.model.rest_sums({**shared, **aligned}, rows, data["is_row"])
+        def tile(latents: Arrays, rows: Arrays, data: Arrays, _: Any) -> Arrays:
+            return self.target.model.rest_sums(latents, rows, data["is_row"])
 
         found: Arrays = self.over_tiles(tile, latents, self.data, is_summed=True)
         return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from jaxtyping import Int
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import device_dtype, row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.store.layout import DETERMINISTICS, FIXED
 from bayesmesh.store.posterior.reader import Posterior, draws_of_block
@@ -186,11 +186,7 @@ def lower_derived(
     num_draws = extent.num_chains * draws_of_block(of_draw, extent.num_chains, extent.num_draws)
     first = jax.ShapeDtypeStruct((), np.uint32)
     for numbers, functions in _functions(model, spec, shards, extent):
-        dtype = np.dtype(spec.dtype)
-        rows = {
-            k: jax.ShapeDtypeStruct((len(numbers), *f.shape), device_dtype(f.dtype, dtype))
-            for k, f in spec.fields.items()
-        }
+        rows = row_shapes(spec, len(numbers))
         aligned = resize_local(latents, model.local_latents, len(numbers))
         block = {k: s.update(shape=(num_draws, *s.shape)) for k, s in aligned.items()}
         for group, function in functions.items():
@@ -294,11 +290,14 @@ def map_draws(
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
         parts.append(jax.device_get(function({**block, **aligned}, np.uint32(done), on_device)))
         done += len(next(iter(block.values())))
-    joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    return {
-        k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1)
-        for k, v in joined.items()
-    }
+    return _by_chain(parts, posterior)
+
+
+def _by_chain(parts: Sequence[Mapping[str, np.ndarray]], posterior: Posterior) -> dict[str, np.ndarray]:
+    """Return name -> (chain, draw, ...), from what was computed of consecutive blocks of draws."""
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    shape = posterior.num_draws, posterior.num_chains
+    return {k: np.swapaxes(v.reshape(*shape, *v.shape[1:]), 0, 1) for k, v in joined.items()}
 
 
 def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int) -> Derived:
@@ -325,9 +324,7 @@ def derive_datasets(model: Model, spec: DataSpec, shards: Shards, posterior: Pos
         # Entries of local latents are rows, and datasets with such latents have equal length.
         aligned = {k: np.take(block[k], within[0], axis=2 + axis) for k, axis in model.local_latents.items()}
         parts.append(jax.device_get(of_block({**block, **aligned}, at_probes)))
-    joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    shape = posterior.num_draws, posterior.num_chains
-    found = {k: np.swapaxes(v.reshape(*shape, *v.shape[1:]), 0, 1) for k, v in joined.items()}
+    found = _by_chain(parts, posterior)
     of_datasets = jax.vmap(model.summaries, (None, 0))
     return {"summaries": found, FIXED: find_fixed(found, model, spec, of_datasets, at_probes, within[0])}
 

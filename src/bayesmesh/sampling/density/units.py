@@ -112,12 +112,23 @@ class BoundGroups:
         model = self.target.model
         return dict(model.local_latents if group == LOCAL else model.blocks[group])
 
-    def over_tiles(self, tile: Any, latents: Arrays, data: Arrays, *, is_summed: bool) -> Any:
-        """Sum the results of a function over tiles, or join them along the entries; data is (device, tile, row, ...)."""
+    def over_tiles(
+        self, function: Callable[[Arrays, Arrays, Arrays, Any], Any], latents: Arrays, data: Arrays, *, is_summed: bool
+    ) -> Any:
+        """Sum the results of a function over tiles, or join them along the entries; data is (device, tile, row, ...).
+
+        The function gets the latents, local ones aligned with rows; the rows of the tile; all its data; and the map of gradients
+        of local latents back to entries.
+        """
         layout, local_names = self.target.layout, [k for k in latents if k in self.target.model.local_latents]
         lies = (*data["is_row"].shape[:2], layout.tile_entries)
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
         shared = {k: v for k, v in latents.items() if k not in local_names}
+
+        def tile(shared: Arrays, local: Arrays, data: Arrays) -> Any:
+            aligned, to_entries = self.target.align(local, data)
+            rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
+            return function({**shared, **aligned}, rows, data, to_entries)
 
         def device(local: Arrays, data: Arrays) -> Any:
             if not is_summed:
@@ -200,17 +211,16 @@ class BoundUnits(BoundGroups):
     def _by_unit(self, function: Callable[..., Any], latents: Arrays, data: Arrays, group: str) -> Any:
         """Sum by unit the results of a function of (latents, rows, is_row): a value, or None, and values like the group's latents."""
 
-        def tile(shared: Arrays, local: Arrays, data: Arrays) -> tuple[Any, Arrays] | None:
-            aligned, to_entries = self.target.align(local, data)
-            rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
-            if (found := function({**shared, **aligned}, rows, data["is_row"])) is None:
+        def tile(latents: Arrays, rows: Arrays, data: Arrays, to_entries: Any) -> tuple[Any, Arrays] | None:
+            if (found := function(latents, rows, data["is_row"])) is None:
                 return None
             value, of_latents = found
             value = None if value is None else value.astype(jnp.float64)
             if group != LOCAL:
                 first = {k: jnp.moveaxis(of_latents[k], axis, 0) for k, axis in self.axes(group).items()}
                 return jax.tree.map(lambda x: jnp.where(data["is_row"][0], x, 0), (value, first))
-            of_all = {k: jnp.zeros_like(v) for k, v in aligned.items()} | dict(of_latents)
+            local = [k for k in latents if k in self.target.model.local_latents]
+            of_all = {k: jnp.zeros_like(latents[k]) for k in local} | dict(of_latents)
             if self.target.layout.is_padded:
                 # As in `Target.tile`: a tile without rows contains only padding.
                 of_all = {k: jnp.where(data["is_row"][0], g, 0) for k, g in of_all.items()}
@@ -222,10 +232,8 @@ class BoundUnits(BoundGroups):
         return self.over_tiles(tile, latents, data, is_summed=group != LOCAL)
 
     def _information(self, latents: Arrays, data: Arrays) -> dict[str, jax.Array]:
-        def tile(of_rows: bool, shared: Arrays, local: Arrays, data: Arrays) -> dict[str, jax.Array]:
-            aligned, _ = self.target.align(local, data)
-            rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
-            found = dict(self.target.model.unit_information({**shared, **aligned}, rows, data["is_row"]))
+        def tile(of_rows: bool, latents: Arrays, rows: Arrays, data: Arrays, _: Any) -> dict[str, jax.Array]:
+            found = dict(self.target.model.unit_information(latents, rows, data["is_row"]))
             if of_rows and "entry_of_row" in data:
                 found[LOCAL] = jax.ops.segment_sum(found[LOCAL], data["entry_of_row"], self.target.layout.tile_entries)
             return {k: v for k, v in found.items() if (k == LOCAL) == of_rows}

@@ -20,7 +20,7 @@ import zarr
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.density.log_density import device_dtype
+from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.sampling.density.summaries import find_fixed, in_dtype, spread_evenly
 from bayesmesh.store.arrays import open_group, read_part
@@ -42,9 +42,7 @@ MOST_DRAWS = 256
 def summary_names(model: Model, spec: DataSpec) -> list[str]:
     """Return the names of all summaries of a model."""
     at_one_row = resize_local(_latent_shapes(model, spec), model.local_latents, 1)
-    dtype = np.dtype(spec.dtype)
-    rows = {k: jax.ShapeDtypeStruct((1, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
-    return sorted({*jax.eval_shape(model.summaries, at_one_row, rows), *STATISTICS})
+    return sorted({*jax.eval_shape(model.summaries, at_one_row, row_shapes(spec, 1)), *STATISTICS})
 
 
 def _latent_shapes(model: Model, spec: DataSpec) -> dict[str, jax.ShapeDtypeStruct]:

@@ -18,7 +18,7 @@ from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.checks.model import Shapes
 from bayesmesh.sampling.density.costs import equations_of, of_chains
-from bayesmesh.sampling.density.log_density import Arrays, Target, device_dtype
+from bayesmesh.sampling.density.log_density import Arrays, Target, row_shapes
 from bayesmesh.sampling.density.mesh import part_shape, sharding, to_device
 from bayesmesh.sampling.density.peers import Peers
 from bayesmesh.sampling.density.position import resize_local
@@ -55,10 +55,7 @@ def may_grow(model_class: type[Model], options: Settings, spec: DataSpec, latent
     counts = set()
     for num_rows in (16, 32):
         model = model_class(options, small := dataclasses.replace(spec, num_rows=num_rows, entry_counts=()))
-        rows = {
-            k: jax.ShapeDtypeStruct((num_rows, *f.shape), device_dtype(f.dtype, np.dtype(spec.dtype)))
-            for k, f in spec.fields.items()
-        }
+        rows = row_shapes(spec, num_rows)
         aligned = resize_local(latents, model.local_latents, num_rows)
         is_row = jax.ShapeDtypeStruct((num_rows,), np.bool_)
         parts = [

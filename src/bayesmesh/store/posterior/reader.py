@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,19 +29,30 @@ class Posterior:
 
     Attributes:
         path: the Zarr store.
-        num_chains, num_draws: number of chains, and of draws per chain.
-        latents: names of the group `posterior`, sorted.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._root = open_group(path)
-        group = self.group("posterior")
+
+    @functools.cached_property
+    def latents(self) -> list[str]:
+        """Names of the group `posterior`, sorted."""
         # Arrays of one dimension are coordinates.
-        self.latents = sorted(name for name, array in group.arrays() if array.ndim > 1)
-        if not self.latents:
-            raise StoreError(f"{path}: the posterior has no latents", _REMEDY)
-        self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
+        found = sorted(name for name, array in self.group("posterior").arrays() if array.ndim > 1)
+        if not found:
+            raise StoreError(f"{self.path}: the posterior has no latents", _REMEDY)
+        return found
+
+    @functools.cached_property
+    def num_chains(self) -> int:
+        """Number of chains."""
+        return self.array("posterior", self.latents[0]).shape[0]
+
+    @functools.cached_property
+    def num_draws(self) -> int:
+        """Number of draws of each chain."""
+        return self.array("posterior", self.latents[0]).shape[1]
 
     @property
     def rounded(self) -> dict[str, float]:

@@ -28,7 +28,7 @@ from bayesmesh.analyses.recommendation.film_lists import (
     write_list,
 )
 from bayesmesh.analyses.recommendation.named_films import find_films, read_watched
-from bayesmesh.config.declarations import read_flag
+from bayesmesh.config.declarations import read_trait
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
@@ -175,8 +175,8 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
     """
     job = find_spec(layout)
     name = job.model.name
-    is_of_ratings = read_flag("model", name, "folds_in_ratings")
-    if not is_of_ratings and not read_flag("model", name, "folds_in"):
+    is_of_ratings = read_trait("model", name, "folds_in_ratings", False)
+    if not is_of_ratings and not read_trait("model", name, "folds_in", False):
         raise ConfigError(
             f"experiment '{layout.experiment}': model '{name}' declares neither `folds_in` nor `folds_in_ratings`",
             "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
