@@ -73,7 +73,7 @@ def test_each_group_stops_by_itself_and_the_posterior_keeps_the_fewest_draws(sto
     fewest = min(s["num_draws"] for s in stops)
     assert _means(stopped).shape == (8, fewest, 2)
     root = zarr.open_group(str(stopped.results / "stopped" / "posterior.zarr"), mode="r")
-    told = root.attrs["stop"]
+    told = json.loads(root.attrs["stop"])
     assert told["rule"] == {**stops[0]["rule"]}
     assert [told["groups"][f"group-00{g}"]["num_draws"] for g in (0, 1)] == [s["num_draws"] for s in stops]
     verdict = json.loads((stopped.results / "stopped" / "diagnostics" / "verdict.json").read_text())
