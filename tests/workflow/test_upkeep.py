@@ -56,6 +56,12 @@ def _remove_group(folder: Path) -> None:
     (folder.parent.parent / "group-001.json").unlink()
 
 
+def _set_aside(record: Path) -> None:
+    """Leave what a run leaves that is killed before it has replaced lost results."""
+    record.replace(record.with_name(f"{record.name}.aside"))
+    shutil.rmtree(record.parents[2] / "films" / "recommendations")
+
+
 def _lose_draws(folder: Path) -> None:
     """Remove the draws with their markers, and nothing else."""
     for path in (folder / "commits").glob("sample*"):
@@ -71,6 +77,7 @@ DAMAGE |= {
     "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing", ()),
     "a removed record": ("../seals/films/diagnose.json", Path.unlink, "no record of the job that wrote it", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
+    "a record set aside": ("../seals/films/recommend.json", _set_aside, "was set aside by a run that ended before", ()),
     "an altered specification": ("specs/diagnose-*.json", _flip, "has been altered", ()),
     "a removed ledger of a job": ("ledger/compile.json", Path.unlink, "is missing, though compile has run", ()),
     "removed settings of a job": ("specs/diagnose-*.json", Path.unlink, "is missing, though diagnose has run", ()),

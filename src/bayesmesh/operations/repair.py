@@ -89,6 +89,9 @@ def _to_move(path: Path, results: Path, owner: str, jobs: Iterable[Job]) -> list
     """Return the files to move so that the workflow makes a damaged file again, except those that it replaces itself."""
     folder = results / owner
     chains, ours = folder / "chains", [job for job in jobs if f"{job.owner}/".startswith(f"{owner}/")]
+    if any(path == job.aside for job in ours):
+        # It comes back if its job does not run.
+        return []
     if path.is_relative_to(folder / "ledger"):
         # The job that runs again states its time, and a sampling job that of the draws that it finds.
         return [path, *(job.record for job in ours if job.name == path.stem)]

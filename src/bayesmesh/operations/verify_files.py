@@ -35,7 +35,7 @@ from bayesmesh.store.records.jobs import (
     records_of,
     stale_inputs,
 )
-from bayesmesh.workflow.jobs import Job, data_outputs, experiment_outputs, is_altered
+from bayesmesh.workflow.jobs import ASIDE, Job, data_outputs, experiment_outputs, is_altered
 
 COMPARISON = "comparison"
 """Job that compares the members of a sweep."""
@@ -142,6 +142,7 @@ def _check(results: Path, owner: str) -> Findings:
         lines += damage_of(results, record.outputs, is_thorough=True)
     if not at_work:
         lines += _without_record(results, owner, records)
+        lines += _set_aside(results, owner)
     if owner:
         lines += _records_of_jobs(results / owner, settled)
         lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
@@ -154,6 +155,13 @@ def _check(results: Path, owner: str) -> Findings:
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
     writers = [f"{results / owner}: {job} {writer}; its results were not checked" for job, writer in at_work.items()]
     return Findings(list(damaged.values())[::-1], outdated, writers)
+
+
+def _set_aside(results: Path, owner: str) -> Iterator[str]:
+    """Name the records that a killed run set aside: neither they nor lost results of their jobs are anywhere else."""
+    for path in sorted((results / FOLDER / owner).rglob(f"[!.]*.json{ASIDE}") if owner else ()):
+        if not path.with_suffix("").exists():
+            yield f"{path}: was set aside by a run that ended before its job had run again"
 
 
 def read_records(results: Path, owner: str) -> tuple[list[Record], list[str]]:
