@@ -21,8 +21,8 @@ type Column = list[int] | list[str] | list[list[str]]
 """One value per column of a row: ids, titles, or the genres of each film."""
 
 
-FIELD_NAME = re.compile(r"(?!__|\.{1,2}$)[^/\x00-\x1f]{1,200}")
-"""Matches the names that a field may have: each becomes a folder of the shards."""
+FIELD_NAME = re.compile(r"(?!__|\.{1,2}$|zarr\.json$)[^/\x00-\x1f]{1,200}")
+"""Matches the names that a field may have: each becomes a folder of the shards, beside Zarr's own file."""
 
 
 class RowArray(Protocol):
