@@ -305,8 +305,8 @@ def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: in
     source, numbers = Shards(shards.path), shards.source_rows()[spread_evenly(data_spec.num_rows, probe_rows)]
     found: dict[str, Sequence[NamedAxis]] = {}
     for summary, columns in check_described(model).cells.items():
-        rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
-        levels = [[source.variables[name].levels[code] for code in rows[name][place]] for name in columns]
+        rows = _read_rows(source, numbers)
+        levels = [[source.variables[name].levels[code] for code in rows[name]] for name in columns]
         found[summary] = [(" and ".join(columns), tuple(" · ".join(each) for each in zip(*levels, strict=True)))]
     return found
 
@@ -328,11 +328,16 @@ def _predictors(
         most_bytes: limit on all fields together.
     """
     found, left = {}, most_bytes
-    rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
-    for name, values in rows.items():
+    for name, values in _read_rows(source, numbers).items():
         if name not in others and _is_free(name) and values.nbytes <= left:
-            found[name], left = values[place], left - values.nbytes
+            found[name], left = values, left - values.nbytes
     return found
+
+
+def _read_rows(source: Shards, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the fields of some rows of the source, in the sequence of their numbers."""
+    place = np.argsort(np.argsort(numbers))
+    return {name: values[place] for name, values in source.read_chosen(np.sort(numbers)).items()}
 
 
 def _name_datasets(root: zarr.Group, shards: ReplicatedShards) -> None:
