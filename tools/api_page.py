@@ -1,4 +1,7 @@
-"""Write docs/api.md from the docstrings of the public functions and of the contracts' base classes; --check compares."""
+"""Write docs/api.md from docstrings of public functions and classes, and docs/reference/commands.md from the table of verbs.
+
+With --check, compare both with the code.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
+from bayesmesh.cli import OF_STAGES, VERBS, help_of
+from bayesmesh.workflow.arguments import CORES, GPUS, JOB, Option
+from bayesmesh.workflow.flow import STAGES
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 FUNCTIONS = ("bayesmesh:sample", "bayesmesh:open", "bayesmesh:verdict", "bayesmesh:compare")
 CLASSES = (
@@ -26,19 +33,63 @@ HEAD = """\
 Written by `make schema` from the docstrings. [From a notebook](how-to/notebook.md) shows the functions at work, [extending](how-to/extending.md) the classes.
 """
 
+COMMANDS_HEAD = """\
+# Commands
+
+Written by `make schema` from the table of verbs. With `--help`, a verb prints the same text. `make help` lists what a clone of the repository can do
+besides. [Environment variables](environment.md) are listed on a page of their own.
+"""
+
 SECTION = re.compile(r"^(Args|Class attributes|Returns|Raises|Yields|Attributes|Reference):$")
 ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \w+)*): (.*)$")
 
 
 def main() -> int:
-    """Write the page, or say that it is out of date."""
-    text = "\n".join([HEAD, *describe_functions(), *describe_classes()]).rstrip() + "\n"
-    if "--check" not in sys.argv:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-        print("docs/api.md is out of date\n  remedy: make schema", file=sys.stderr)
-        return 1
-    return 0
+    """Write the pages, or say which are out of date."""
+    pages = {
+        DOCS / "api.md": "\n".join([HEAD, *describe_functions(), *describe_classes()]).rstrip() + "\n",
+        DOCS / "reference" / "commands.md": "\n".join([COMMANDS_HEAD, *describe_commands()]).rstrip() + "\n",
+    }
+    behind = [path for path, text in pages.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in behind:
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(DOCS.parent)} is out of date\n  remedy: make schema", file=sys.stderr)
+        else:
+            path.write_text(pages[path], encoding="utf-8")
+    return int("--check" in sys.argv and bool(behind))
+
+
+def describe_commands() -> Iterator[str]:
+    """Yield the lines about verbs, then those about the stages of the workflow."""
+    yield "## For users\n"
+    for name, verb in VERBS.items():
+        yield f"### `bayesmesh {name}`\n\n{verb.help[0].upper()}{verb.help[1:]}.\n"
+        yield from list_options(verb.options)
+    yield "## Stages\n\nRules of the workflow call these. Each takes `--experiment NAME`, or `--spec FILE`, the settings of one job.\n"
+    yield "| verb | meaning |\n| --- | --- |"
+    options: dict[str, tuple[Option, list[str]]] = {}
+    for stage in (*STAGES, "analyse"):
+        yield f"| `{stage}` | {help_of(stage).rstrip('.')} |"
+        for each in (*JOB, *OF_STAGES.get(stage, (CORES, GPUS))):
+            options.setdefault(each[0], (each, []))[1].append(stage)
+    yield "\nTheir options, and those of a single stage with its name:\n"
+    yield from list_options(
+        (name, {**settings, "help": f"{settings['help']} (`{stages[0]}`)" if len(stages) == 1 else settings["help"]})
+        for (name, settings), stages in options.values()
+    )
+
+
+def list_options(options: Iterable[Option]) -> Iterator[str]:
+    """Yield a table of options and positional arguments."""
+    rows = []
+    for name, settings in options:
+        shown = name if name.startswith("--") else settings.get("metavar", name.upper())
+        values = ", ".join(f"`{each}`" for each in settings.get("choices", ()))
+        value = f" {settings['metavar']}" if "metavar" in settings and shown.startswith("--") else ""
+        meaning = "; ".join(each for each in (settings.get("help", ""), values) if each)
+        rows.append(f"| `{shown}{value}` | {meaning} |".replace("  ", " "))
+    if rows:
+        yield "\n".join(["| option | meaning |", "| --- | --- |", *rows]) + "\n"
 
 
 def describe_functions() -> Iterator[str]:

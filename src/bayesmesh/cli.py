@@ -147,7 +147,7 @@ def make_parser() -> argparse.ArgumentParser:
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
         for_user = stage == "recommend"
         run = "workflow.stages.recommend:run" if for_user else "workflow.stages.command:run"
-        verb = _add_verb(verbs, stage, Verb(_first_line(stage), run, options))
+        verb = _add_verb(verbs, stage, Verb(help_of(stage), run, options))
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
         which.add_argument("--experiment", metavar="NAME", help="specification from config/experiments/NAME.yaml")
@@ -167,7 +167,7 @@ def _add_verb(
     return verb
 
 
-def _first_line(stage: str) -> str:
+def help_of(stage: str) -> str:
     """Return the first docstring line of the stage or analysis without importing it."""
     from bayesmesh.workflow.flow import analysis_of
 

@@ -80,6 +80,7 @@ class LooOptions(Refits):
         description="Rows to leave out one at a time, such as those whose Pareto k stays high, numbered from 0 in the "
         "order of the training data. The experiment is sampled again without each row, so that its score needs no "
         "importance weights.",
+        examples=[[17]],
     )
 
     def left_out(self) -> dict[str, LeftOut]:
@@ -94,6 +95,7 @@ class NeighboursOptions(Settings):
         (),
         max_length=100,
         description="Columns of the watch matrix whose neighbours are listed; by default, the most watched films.",
+        examples=[[0, 12]],
     )
     num_films: int = Field(8, ge=1, le=100, description="Number of films whose neighbours are listed by default.")
     num_neighbours: int = Field(5, ge=1, le=50, description="Number of neighbours listed for each film.")
@@ -140,6 +142,7 @@ class RecommendationOptions(Settings):
         (),
         description="Row numbers of users to list in addition to the most and the least active user.",
         max_length=1000,
+        examples=[[0, 12]],
     )
     top: int = Field(
         10, ge=1, le=1000, description="Depth of `p_top`, the probability that a film is among the user's best."

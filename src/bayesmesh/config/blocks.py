@@ -21,14 +21,14 @@ class DataSettings(Settings):
     then read 'not watched')."""
     split_seed: int = Field(0, ge=0, lt=2**32)
     """Seed of the held-out split."""
-    held_out_groups: str | None = None
+    held_out_groups: str | None = Field(None, examples=["school"])
     """Field, such as a school, whose values define groups: whole groups of rows are held out at random."""
-    held_out_last: str | None = None
+    held_out_last: str | None = Field(None, examples=["day"])
     """Field, such as a time: the rows with its largest values are held out; rows with the same value stay together."""
     held_out_users: float = Field(0.0, ge=0, lt=1)
     """Share of the users of a watch matrix held out entirely and predicted from some of their films: a share
     `held_out_fraction` of each such user's films is scored, given the rest. The other users then keep all their films."""
-    replicates: str | None = Field(None, min_length=1)
+    replicates: str | None = Field(None, min_length=1, examples=["dataset"])
     """Field whose values tell datasets apart. All datasets are sampled in one run, and each has a verdict."""
     left_out: LeftOut | None = None
     """Rows to leave out besides the held-out rows, which are then not used either. Written by analyses that refit."""
@@ -71,21 +71,21 @@ class StopSettings(Settings):
         Carlo", doi:10.1093/biomet/asz002, for rules on the effective sample size.
     """
 
-    min_ess_bulk: float | None = Field(None, gt=0, le=1e9)
+    min_ess_bulk: float | None = Field(None, gt=0, le=1e9, examples=[400.0])
     """Target: the smallest bulk effective sample size is at least this, in draws."""
-    min_ess_tail: float | None = Field(None, gt=0, le=1e9)
+    min_ess_tail: float | None = Field(None, gt=0, le=1e9, examples=[400.0])
     """Target: the smallest tail effective sample size is at least this, in draws."""
-    max_r_hat: float | None = Field(None, gt=1, le=10)
+    max_r_hat: float | None = Field(None, gt=1, le=10, examples=[1.01])
     """Target: the largest R-hat is at most this (no unit). Needs at least two chains in a group."""
-    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
+    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1, examples=[{"beta[x]": 0.01}])
     """Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary."""
-    summaries: tuple[str, ...] | None = Field(None, min_length=1)
+    summaries: tuple[str, ...] | None = Field(None, min_length=1, examples=[["beta"]])
     """Summaries for R-hat and effective sample sizes; by default, all that the gates assess."""
     first_look: int = Field(100, ge=1, le=100_000_000)
-    """Draws per chain at the first look. A look at n draws uses the first n draws of every chain."""
+    """Draws per chain at the first interim check. A check at n draws uses the first n draws of every chain."""
     growth: float = Field(1.5, ge=1.1, le=10)
-    """Ratio of the numbers of draws at successive looks (no unit)."""
-    max_seconds: float | None = Field(None, gt=0, le=1e9)
+    """Ratio of the numbers of draws at successive interim checks (no unit)."""
+    max_seconds: float | None = Field(None, gt=0, le=1e9, examples=[3600.0])
     """Limit on the wall time of sampling over all runs, excluding warmup, in seconds; checked at each commit."""
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class InitialSettings(Settings):
     draw. `laplace`: some chains optimise in the same way from uniform starts, and all chains start at draws from the
     normal with the curvature at the highest mode found. `file`: the points in a file, taken in turn. `model`: points that
     the model computes from the data. `file` and `model` add `spread` noise in unconstrained space."""
-    file: str | None = Field(None, min_length=1)
+    file: str | None = Field(None, min_length=1, examples=["data/starts.json"])
     """For `method: file`: a JSON or NPZ file with the values of every latent; its path is relative to the project. An extra
     leading axis holds several points. A changed file starts new chains."""
     spread: float = Field(1.0, ge=0, le=100)
@@ -269,21 +269,21 @@ class PosteriorSettings(Settings):
 class Gate(Settings):
     """A limit, and the verdict if it is missed."""
 
-    limit: float
-    """The limit itself."""
+    limit: float = Field(examples=[1.01])
+    """The limit, in the unit of the statistic."""
     severity: Literal["fail", "warn"] = "fail"
-    """Verdict if the gate does not pass."""
+    """Verdict if the limit is missed."""
 
 
 class DivergenceGate(Gate):
     """A limit on divergences, and the verdict if it is missed."""
 
     isolated: Literal["fail", "warn"] = "fail"
-    """Verdict if the limit is missed but at most one draw in 1,000 diverged; no worse than `severity`."""
+    """For `divergences`: verdict if the limit is missed but at most one draw in 1,000 diverged; no worse than `severity`."""
 
 
 def _gate(limit: float, text: str, gate: type[Gate] = Gate, **more: Any) -> Any:
-    return Field(gate(limit=limit, **more), description=f"{text} A plain number is a limit with severity `fail`.")
+    return Field(gate(limit=limit, **more), description=text, examples=[{"limit": limit, "severity": "warn"}])
 
 
 class GateSettings(Settings):
@@ -295,11 +295,11 @@ class GateSettings(Settings):
     mcse_mean: Gate = _gate(0.1, "Maximum Monte Carlo standard error of a mean, in posterior standard deviations.")
     divergences: DivergenceGate = _gate(0.0, "Maximum share of divergent trajectories. By default, divergences in at most one draw in 1,000 only warn; a limit of your own is strict unless you set `isolated: warn`.", DivergenceGate, isolated="warn")  # fmt: skip
     bfmi: Gate = _gate(0.3, "Minimum Bayesian fraction of missing information of a chain.")
-    max_coordinates: int | None = Field(None, ge=1)
+    max_coordinates: int | None = Field(None, ge=1, examples=[1000])
     """Maximum number of coordinates of each latent in summary.csv, evenly spaced if there are more; by default, all. Gates assess summaries, which are always listed in full."""
     efficiency: bool = False
     """For every coordinate, also list in efficiency.csv the effective sample sizes of quantiles and of small intervals, and the Monte Carlo errors of quantiles. The diagnostics then take about three times as long."""
-    superchains: int | None = Field(None, ge=2)
+    superchains: int | None = Field(None, ge=2, examples=[4])
     """Number of superchains: equally large groups of consecutive chains, each with a common starting point. efficiency.csv then has nested R-hat, which tells short chains from chains that disagree."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
@@ -334,7 +334,7 @@ _POSSIBLE: dict[str, tuple[float, float, str]] = {
 class ReportSettings(Settings):
     """Texts and limits of the page."""
 
-    caption: str = Field("", max_length=4000)
+    caption: str = Field("", max_length=4000, examples=["Counts of one season."])
     """A paragraph under the title of the page."""
     category: str = Field("Experiments", max_length=100)
     """Heading in Snakemake's own report."""

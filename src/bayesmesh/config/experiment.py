@@ -86,14 +86,14 @@ _EXTERNAL: dict[str, type[Settings]] = {"model": ExternalModel, "kernel": Extern
 class RunSettings(Settings):
     """`config/config.yaml`: what to run."""
 
-    experiments: list[Name] = Field(min_length=1)
+    experiments: list[Name] = Field(min_length=1, examples=[["digits", "growth"]])
     """Experiments run by `make run` and by `snakemake` without a target."""
 
 
 class ExperimentBase(Settings):
     """The keys whose shape does not depend on the registries."""
 
-    title: str = Field("", min_length=1, max_length=200)
+    title: str = Field("", min_length=1, max_length=200, examples=["Growth in three sites"])
     """Heading of the experiment's page; by default, the name of the file."""
     sampling: SamplingSettings = Field(SamplingSettings())
     """Chains and draws."""
@@ -105,7 +105,7 @@ class ExperimentBase(Settings):
     """Convergence gates."""
     report: ReportSettings = Field(ReportSettings())
     """The experiment's page."""
-    analyses: dict[str, dict[str, Any]] = Field({})
+    analyses: dict[str, dict[str, Any]] = Field({}, examples=[{"my_study.tails:Tails": {}}])
     """Analyses from your own package: `module:attribute` -> its options, such as `my_study.tails:Tails: {}`."""
     sweep: SweepSettings | None = None
     """Turns the file into many experiments that differ in the settings listed here; the file's name runs all of them."""

@@ -17,11 +17,11 @@ class Split(Settings):
 
     folds: int = Field(10, ge=2, le=1000)
     """Number of folds. Each is left out in turn, in a separate job that samples again."""
-    group: str | None = Field(None, min_length=1)
+    group: str | None = Field(None, min_length=1, examples=["school"])
     """Field, such as a school, whose values define groups: whole groups of rows are left out together."""
-    future: str | None = Field(None, min_length=1)
+    future: str | None = Field(None, min_length=1, examples=["day"])
     """Field, such as a time: each fold is predicted only from rows with smaller values; later rows are not used."""
-    strata: str | None = Field(None, min_length=1)
+    strata: str | None = Field(None, min_length=1, examples=["species"])
     """Field, such as a class, that stratifies random folds: each fold gets an equal share of the rows of each value."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Seed of the random assignment of rows, or of groups, to folds."""

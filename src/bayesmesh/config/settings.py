@@ -63,7 +63,7 @@ class Settings(BaseModel):
         if not isinstance(values, Mapping):
             return values
         fields = cls.model_fields
-        return {k: _as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
+        return {k: as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
 
 
 NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
@@ -93,26 +93,26 @@ def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
     )
 
 
-def _as_tuple(annotation: object, value: object) -> object:
+def as_tuple(annotation: object, value: object) -> object:
     """Convert lists to tuples where the type is a tuple, at any depth.
 
-    >>> _as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), _as_tuple(list[int], [1])
+    >>> as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), as_tuple(list[int], [1])
     (((1, 2), 'a'), [1])
-    >>> _as_tuple(tuple, [1, [2]])
+    >>> as_tuple(tuple, [1, [2]])
     (1, [2])
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if not isinstance(value, list):
         return value
     if origin is Annotated:
-        return _as_tuple(arguments[0], value)
+        return as_tuple(arguments[0], value)
     if origin in (Union, UnionType):
-        found = (_as_tuple(arm, value) for arm in arguments)
+        found = (as_tuple(arm, value) for arm in arguments)
         return next((each for each in found if isinstance(each, tuple)), value)
     if tuple not in (annotation, origin):
         return value
     inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[object] * len(value)]
-    return tuple(_as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))
+    return tuple(as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))
 
 
 def numeric_options(options: Settings) -> dict[str, float | int]:

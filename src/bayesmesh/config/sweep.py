@@ -28,11 +28,11 @@ _EXAMPLE = "for example\n    sweep:\n      grid:\n        sampling.seed: [1, 2, 
 class SweepSettings(Settings):
     """Members of a sweep: all combinations of `grid`, each with every entry of `cases`."""
 
-    grid: dict[str, list[Any]] = Field({})
+    grid: dict[str, list[Any]] = Field({}, examples=[{"model.prior_scale": [0.1, 1]}])
     """Dotted key -> list of values, such as `model.prior_scale: [0.1, 1]`; every combination is a member."""
-    cases: list[dict[str, Any]] = Field([])
+    cases: list[dict[str, Any]] = Field([], examples=[[{"name": "wide", "model.prior_scale": 10}]])
     """Settings that belong together, as mappings of dotted keys to values; the key `name` names a case."""
-    quantities: list[str] = Field([])
+    quantities: list[str] = Field([], examples=[["beta[x]"]])
     """Quantities that the page compares, named as in `diagnostics/summary.csv`, such as `logits[0,3]`; by default, the
     scalar summaries and the first few others."""
     max_members: int = Field(500, ge=1, le=100_000)

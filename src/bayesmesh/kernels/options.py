@@ -50,6 +50,7 @@ class HmcOptions(HamiltonianSettings):
         le=1e6,
         description="Length of a trajectory, in units of the metric. It takes as many steps as the adapted step size "
         "requires; these are shortened to fit. By default, the number of steps is fixed.",
+        examples=[1.57],
     )
     jitter: float = Field(
         0.0, ge=0, lt=1, description="Maximum relative jitter of the step size of a trajectory (no unit)."

@@ -30,6 +30,7 @@ class GlmOptions(Settings):
         description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`. Terms may "
         "contain columns, `+ - : * / ^`, log, exp, sqrt and a few more functions, and group effects in parentheses, "
         "with `||` for uncorrelated ones.",
+        examples=["y ~ x + (1 | site)"],
     )
     family: Literal[
         "normal",
@@ -51,31 +52,40 @@ class GlmOptions(Settings):
         {},
         description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
         "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
+        examples=[{"coefficients": "normal(0, 1)"}],
     )
     offset: str | None = Field(
-        None, description="Column that is added to the linear predictor; by default, the offset that the data declare."
+        None,
+        description="Column that is added to the linear predictor; by default, the offset that the data declare.",
+        examples=["log_area"],
     )
     exposure: str | None = Field(
         None,
         description="Column, such as a time at risk, whose log is added to the linear predictor of the families "
         "poisson, negative_binomial and gamma; by default, the exposure that the data declare.",
+        examples=["days_at_risk"],
     )
     weights: str | None = Field(
         None,
         description="Column of weights that multiply the log likelihood of each row and do not affect predictions; by "
         "default, the weights that the data declare.",
+        examples=["weight"],
     )
-    trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
+    trials: str | None = Field(
+        None, description="Column with the number of trials, for the binomial family.", examples=["trials"]
+    )
     centred: bool | tuple[str, ...] | None = Field(
         None,
         description="Coordinates in which group effects are sampled; the effects themselves stay the same. By default, "
         "the coordinates follow from the rows of each level. `true` samples the effects directly, `false` in units of "
         "their standard deviation, and a list names the groups whose effects are sampled directly.",
+        examples=[["site"]],
     )
     local_group: str = Field(
         "auto",
         description="Grouping column whose effects are stored with its rows, spread over devices: a column, `none`, or "
         "`auto`, the largest one with at least 1,000 levels.",
+        examples=["site"],
     )
 
 
@@ -95,48 +105,59 @@ class LogDensityOptions(Settings):
     function: CodeName = Field(
         description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of "
         "all data if there is a prior, or the whole log density if there is a test point. `data` has every field, with "
-        "rows along the first axis."
+        "rows along the first axis.",
+        examples=["my_models:log_likelihood"],
     )
     prior: dict[str, PriorText] | None = Field(
         None,
         description="Latent -> prior by name, such as `normal(0, 1)` or `half_normal(2)[3]`; latents are independent.",
+        examples=[{"rate": "gamma(2, 1)"}],
     )
     prior_function: CodeName | None = Field(
-        None, description="Instead of `prior`: function of the data spec that returns a TFP joint distribution."
+        None,
+        description="Instead of `prior`: function of the data spec that returns a TFP joint distribution.",
+        examples=["my_models:prior"],
     )
     test_point: dict[str, float | list[float] | list[list[float]]] | None = Field(
         None,
         description="Instead of a prior: latent -> values at which the log density is finite. Chains start around them.",
+        examples=[{"rate": 1.0}],
     )
     support: dict[str, Literal["positive", "unit", "simplex", "ordered", "correlation_cholesky"]] = Field(
         {},
         description="With a test point: latent -> its support; the whole real line by default. The density is with "
         "respect to the latents themselves; the Jacobian is added.",
+        examples=[{"rate": "positive"}],
     )
     summary_function: CodeName | None = Field(
         None,
         description="Function of (latents, data) that returns the quantities on which convergence is assessed, as a "
         "dict of arrays; all latents by default.",
+        examples=["my_models:summaries"],
     )
     predictive_function: CodeName | None = Field(
         None,
         description="Function of (latents, data) that returns the TFP distribution of the outcome.",
+        examples=["my_models:predictive"],
     )
     axes: dict[str, list[str]] = Field(
         {},
         description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries; "
         "a matrix, whose columns then name them; or any other name.",
+        examples=[{"effect": ["site"]}],
     )
     start_function: CodeName | None = Field(
         None,
         description="Function of data that returns the latents at which chains start with `sampling.initial.method: "
         "model`, as a dict of arrays; an extra leading axis holds several points.",
+        examples=["my_models:starts"],
     )
     outcome_field: str | None = Field(
         None,
         description="Field with the outcome, of which `function` returns the density and `predictive_function` the "
         "distribution. The default is `y` if there is a `predictive_function`. Without either, the outcome is not "
         "known, and scores are not compared.",
+        examples=["y"],
     )
 
 
@@ -188,7 +209,8 @@ class NumpyroOptions(Settings):
 
     function: CodeName = Field(
         description="Model function with NumPyro's primitives, as `module:function`. It receives the fields that its "
-        "arguments name, or all fields as one mapping if its only argument does not name a field."
+        "arguments name, or all fields as one mapping if its only argument does not name a field.",
+        examples=["my_models:model"],
     )
     whole: bool = Field(
         False,
@@ -202,7 +224,8 @@ class PymcOptions(Settings):
 
     function: CodeName = Field(
         description="Function that returns a PyMC model, as `module:function`. It receives a mapping from fields to "
-        "PyTensor variables of shape (row, ...), from which it makes observed variables and potentials."
+        "PyTensor variables of shape (row, ...), from which it makes observed variables and potentials.",
+        examples=["my_models:build"],
     )
     given: Literal["symbols", "arrays", "frame"] = Field(
         "symbols",
@@ -234,6 +257,7 @@ class RatingFactorizationOptions(Settings):
         max_length=50,
         description="All possible ratings for `ordinal`; by default, those in the training rows. A held-out rating that "
         "is not among them has probability 0.",
+        examples=[[1.0, 2.0, 3.0, 4.0, 5.0]],
     )
     repeated: Literal["refuse", "keep"] = Field(
         "refuse",

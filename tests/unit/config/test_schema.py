@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 
 from bayesmesh.cli import main
-from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import PACKAGES, list_components
-from bayesmesh.config.schema import documents, drifted, write_documents
+from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
+from bayesmesh.config.registry import PACKAGES, list_components, options_class
+from bayesmesh.config.schema import documents, drifted, example_of, write_documents
+from bayesmesh.config.settings import Settings, as_tuple, blocks_in
 
-CONFIG = Path(__file__).resolve().parents[3] / "config"
+ROOT = Path(__file__).resolve().parents[3]
+CONFIG = ROOT / "config"
 
 
 def test_the_documents_are_up_to_date() -> None:
@@ -25,6 +33,36 @@ def test_the_schema_closes_every_block() -> None:
     assert len(blocks) > sum(len(list_components(kind)) for kind in PACKAGES)
     assert all(block["additionalProperties"] is False for block in [schema, *blocks])
     assert set(schema["properties"]) == set(experiment_class().model_fields)
+
+
+def list_fields(cls: type[Settings]) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in cls.model_fields.items():
+        blocks = blocks_in(field.annotation)
+        if not blocks:
+            yield f"{cls.__name__}.{name}", field
+        for block in blocks:
+            yield from list_fields(block)
+
+
+def test_every_key_has_an_example_that_it_accepts() -> None:
+    components = [options_class(kind, name) for kind in PACKAGES for name in list_components(kind)]
+    analyses = [options_class("analysis", each.name) for each in list_analyses()]
+    fields = dict(each for cls in (RunSettings, ExperimentBase, *components, *analyses) for each in list_fields(cls))
+    assert len(fields) > 150
+    for name, field in fields.items():
+        example = example_of(field)
+        assert example not in (None, "", (), [], {}), name
+        value = as_tuple(field.annotation, example)
+        assert TypeAdapter(Annotated[field.annotation, field]).validate_python(value, strict=True) is not None, name
+
+
+def test_every_variable_of_the_environment_is_listed() -> None:
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "src" / "bayesmesh").rglob("*.py"))
+    read = set(re.findall(r'"(BAYESMESH_[A-Z_]+|SOURCE_DATE_EPOCH|SNAKEMAKE_PROFILE|JAX_[A-Z_]+|XLA_FLAGS)"', code))
+    assert len(read) > 8
+    assert {name for name in read if f"`{name}`" not in page} == set()
+    assert {name for name in re.findall(r"^\| `([A-Z_]+)`", page, re.MULTILINE) if f'"{name}"' not in code} == set()
 
 
 def test_drift_is_an_exit_code_with_the_command_that_mends_it(

@@ -20,17 +20,23 @@ class ArraysOptions(Settings):
         min_length=1,
         description="The file, or a list of files and patterns, relative to the folder of the project; the rows of "
         "several files are concatenated. A changed file is read again.",
+        examples=[["data/counts.npz"]],
     )
     format: Literal["npz", "zarr", "netcdf", "hdf5", "json"] | None = Field(
-        None, description="Format of the files; by default, determined by the file extension."
+        None,
+        description="Format of the files; by default, determined by the file extension.",
+        examples=["npz"],
     )
     arrays: dict[str, str] = Field(
         {},
         description="Field -> name of an array in the files, such as `group/x`; by default, all arrays under their own "
         "names. The first axis of each array runs over the rows; single numbers become constants.",
+        examples=[{"y": "group/y"}],
     )
     constants: dict[str, float | int] = Field(
-        {}, description="Further constants that the model reads; they override those in the files."
+        {},
+        description="Further constants that the model reads; they override those in the files.",
+        examples=[{"num_classes": 10}],
     )
 
 
