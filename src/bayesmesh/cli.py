@@ -131,6 +131,14 @@ VERBS = {
             option("--new-levels", action="store_true", help="draw the effects of groups that the experiment did not have from their population"),
         ),
     ),
+    "export": Verb(
+        "write the posterior as NetCDF, or its draws as a table in Parquet or CSV", "operations.export:run",
+        (
+            option("experiment", metavar="EXPERIMENT", help="name of an experiment with a verdict"),
+            option("--format", choices=("netcdf", "parquet", "csv"), default="netcdf", help="netcdf, the default, has all groups; parquet and csv have one row per draw of a chain"),
+            option("--output", metavar="FILE", help="file to write; EXPERIMENT-posterior.nc, .parquet or .csv in the current folder by default"),
+        ),
+    ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
 """The verbs besides stages."""

@@ -27,7 +27,6 @@ NOT_IMPORTED = {
     "pygments": "snakemake --report",
     "importlib-resources": "tensorflow-datasets",
     "arviz": "reads the posterior, as the guide does",
-    "h5netcdf": "xarray, to write NetCDF",
 }
 """Dependency that the source does not import -> what needs it."""
 

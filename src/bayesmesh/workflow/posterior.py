@@ -1,17 +1,21 @@
-"""Find the settings with which a stored posterior was made."""
+"""Find a stored posterior, and the settings with which it was made."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
 
 from bayesmesh.config.loading import experiment_file
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.records.files import find_files
-from bayesmesh.store.records.jobs import find_record
+from bayesmesh.store.records.jobs import check_made_from, check_output, find_record
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.jobs import Job, parse_spec
+
+_log = logging.getLogger("bayesmesh")
 
 
 def find_spec(layout: ExperimentLayout) -> Job:
@@ -37,6 +41,35 @@ def find_spec(layout: ExperimentLayout) -> Job:
             return job.model_copy(update={"results": layout.results})
     problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
     raise StoreError(problem, "run the assemble stage again")
+
+
+def find_finished(layout: ExperimentLayout) -> Job:
+    """Return the settings of a posterior that is as its job wrote it and has a verdict of its own.
+
+    Raises:
+        ConfigError: there is no posterior, or no verdict on it yet.
+        StoreError: one of them has been altered, or the verdict is about an earlier posterior.
+    """
+    job = find_spec(layout)
+    check_output(layout.results, layout.posterior)
+    if not layout.verdict.exists():
+        problem = f"experiment '{layout.experiment}' is unfinished: there is no verdict on its posterior yet"
+        raise ConfigError(problem, f"run it to the end: bayesmesh run {layout.experiment}")
+    check_output(layout.results, layout.verdict)
+    check_made_from(layout.results, layout.verdict)
+    return job
+
+
+def warn_of_failure(layout: ExperimentLayout, consequence: str) -> None:
+    """Log a warning if the verdict on a posterior is ``fail``.
+
+    Args:
+        layout: files of the experiment.
+        consequence: what this means for what is made of the posterior.
+    """
+    if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
+        message = "the verdict on the chains of '%s' is fail: %s. %s says why"
+        _log.warning(message, layout.experiment, consequence, layout.folder / "report.html")
 
 
 def refuse_overwriting_data(job: Job, output: Path) -> None:

@@ -17,7 +17,6 @@ from bayesmesh.config.user_code import explaining
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
 from bayesmesh.data.views import PreparedShards
-from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
@@ -31,7 +30,7 @@ from bayesmesh.store.records.jobs import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, component_sources
-from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
+from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data, warn_of_failure
 from bayesmesh.workflow.stages.inputs import bind
 from bayesmesh.workflow.stages.outcome import Outcome, find_outcome
 
@@ -65,9 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     refuse_overwriting(table, output)
     refuse_overwriting_data(job, output)
-    if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
-        about = "the verdict on the chains of '%s' is fail: these predictions may be wrong. %s says why"
-        _log.warning(about, job.experiment, layout.folder / "report.html")
+    warn_of_failure(layout, "these predictions may be wrong")
     with explaining(component_sources(job)):
         num_rows = predict_table(job, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
