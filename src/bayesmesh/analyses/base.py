@@ -165,10 +165,10 @@ class Analysis(ABC):
         """Return the section of the page, built from the outputs alone; None if there is nothing to show.
 
         Args:
-            files: output -> path; an output may be absent.
+            files: output -> path, all written by `run`.
 
         Raises:
-            StoreError: a file is damaged.
+            StoreError: a file is missing or damaged.
         """
         del files
         return None
@@ -177,10 +177,10 @@ class Analysis(ABC):
         """Return the text for the index's column of scores; empty if there is none.
 
         Args:
-            files: output -> path; an output may be absent.
+            files: output -> path, all written by `run`.
 
         Raises:
-            StoreError: a file is damaged.
+            StoreError: a file is missing or damaged.
         """
         del files
         return ""

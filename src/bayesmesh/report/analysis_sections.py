@@ -68,7 +68,7 @@ def _show[T](
     kind: type[T],
     replace: Callable[[AnalysisDeclaration, str], T],
 ) -> T | None:
-    """Return the result of an analysis's method, or a note of the failure in its place.
+    """Return the result of an analysis's method, or a note of the failure in its place; None before the analysis has run.
 
     Args:
         method: ``section`` or ``cell``.
@@ -81,8 +81,11 @@ def _show[T](
         UserError: see `build_analyses`.
     """
     declaration, make = analysis
+    files = declaration.files(layout.folder)
+    if not any(path.exists() for path in files.values()):
+        return None
     try:
-        shown = getattr(make(), method)(declaration.files(layout.folder))
+        shown = getattr(make(), method)(files)
         if shown is not None and not isinstance(shown, kind):
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
     except Exception as error:

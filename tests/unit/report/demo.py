@@ -210,6 +210,11 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
         ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 0.0, 6040, 0.0812, 0.0015, 1.9, 0.03),
         ("random", 10, 0.0027, "", 0.0041, "", 0.0004, 6040, 0.0012, "", 7.2, ""),
     ])  # fmt: skip
+    write_csv(folder / "differences.csv", "ranking,score,difference,low,high", [])
+    write_csv(folder / "activity.csv", "ranking,group,films_from,films_to,num_users,recall,recall_se,ndcg,ndcg_se", [])
+    write_csv(folder / "calibration.csv", "low,high,num_cells,predicted,watched,difference_se", [])
+    columns = "num_users,num_draws,acceptance,probability,counts_covered,counts_covered_se,logits_covered,logits_covered_se"
+    write_csv(folder / "new_users.csv", columns, [])
 
 
 def write_ledger_parts(layout: ExperimentLayout) -> None:

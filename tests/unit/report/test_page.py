@@ -117,6 +117,7 @@ def test_page_needs_nothing_beside_it(whole_page: str) -> None:
     assert "@import" not in page
     tables = {"diagnostics/summary.csv", "diagnostics/verdict.json", "ledger.csv", "averaging/scores.csv"}
     tables |= {f"recommendations/{name}.csv" for name in ("top", "genres", "users", "scores")}
+    tables |= {f"recommendations/{name}.csv" for name in ("differences", "activity", "calibration", "new_users")}
     assert set(re.findall(r'href="([^"#]*)', page)) == {"data:,", "../index.html", "", *tables}
 
 

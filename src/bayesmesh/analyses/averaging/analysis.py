@@ -46,7 +46,7 @@ class Averaging(Analysis):
             f"accuracy {last['single_accuracy']:.4f} of single draws, {last['average_accuracy']:.4f} of their average"
         )
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show scores by number of draws, and the calibration of the average."""
         from bayesmesh.analyses.averaging.section import build_section
 

@@ -36,15 +36,13 @@ MAX_PREDICTIONS = 20_000_000
 """Most probabilities to read for the calibration figure, to limit memory."""
 
 
-def build_section(files: Mapping[str, Path]) -> Section | None:
-    """Build the section; None if nothing was averaged.
+def build_section(files: Mapping[str, Path]) -> Section:
+    """Build the section.
 
     Raises:
         StoreError: a file is damaged.
     """
     scores = read_scores(files["scores.csv"])
-    if scores.empty:
-        return None
     last = scores.iloc[-1]
     predictions = read_predictions(files["predictions.zarr"])
     others = (draw_score(scores, name) for name in MEASURES if name != "accuracy")
@@ -66,9 +64,9 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
 
 
 def describe(files: Mapping[str, Path]) -> str:
-    """Return the accuracy of the average of all draws; empty if nothing was averaged."""
+    """Return the accuracy of the average of all draws."""
     scores = read_scores(files["scores.csv"])
-    return "" if scores.empty else f"accuracy {formats.fixed(float(scores['average_accuracy'].iloc[-1]), 4)}"
+    return f"accuracy {formats.fixed(float(scores['average_accuracy'].iloc[-1]), 4)}"
 
 
 class ScoreRow(NamedTuple):
@@ -119,24 +117,20 @@ def _gain_sentence(last: pd.Series) -> str:
 
 
 def read_scores(path: Path) -> pd.DataFrame:
-    """Return the scores by number of draws; empty if the file does not exist.
+    """Return the scores by number of draws.
 
     Raises:
         StoreError: the file is damaged.
     """
-    if not path.exists():
-        return pd.DataFrame(columns=COLUMNS, dtype=float)
     return read_table(path, numbers=COLUMNS).sort_values("num_draws", ignore_index=True)
 
 
 def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return averaged probabilities (row, class), float64, and labels (row,); None if missing or too large.
+    """Return averaged probabilities (row, class), float64, and labels (row,); None if too large.
 
     Raises:
         StoreError: the store is damaged.
     """
-    if not path.exists():
-        return None
     root = open_group(path)
     probabilities, label = root.get("probabilities"), root.get("label")
     if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array):

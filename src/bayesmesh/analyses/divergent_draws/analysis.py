@@ -46,8 +46,6 @@ class DivergentDraws(Analysis):
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Name the latents and plot the pairs."""
-        if not files["divergent.csv"].exists():
-            return None
         table = read_places(files["divergent.csv"])
         if table.empty:
             return None
@@ -65,8 +63,6 @@ class DivergentDraws(Analysis):
 
     def cell(self, files: Mapping[str, Path]) -> str:
         """Name the latent at which divergences gather most."""
-        if not files["divergent.csv"].exists():
-            return ""
         table = read_places(files["divergent.csv"])
         if table.empty or table.iloc[0]["p_value"] >= LEVEL:
             return ""

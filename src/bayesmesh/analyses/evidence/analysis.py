@@ -35,12 +35,9 @@ class Evidence(Analysis):
         del others
         return estimate_evidence(subject.bound, subject.posterior, self.options, files["evidence.csv"])
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the estimates with their errors, and whether they agree."""
-        path = files["evidence.csv"]
-        if not path.exists():
-            return None
-        estimates = read_evidence(path)
+        estimates = read_evidence(files["evidence.csv"])
         best, doubts = best_estimate(estimates), disagreements(estimates)
         rows = [(METHODS.get(each.method, each.method), each) for each in estimates]
         body = render(Path(__file__).with_name("section.html"), sentences=sentences(estimates), rows=rows)
@@ -51,8 +48,7 @@ class Evidence(Analysis):
 
     def cell(self, files: Mapping[str, Path]) -> str:
         """Return the best estimate."""
-        path = files["evidence.csv"]
-        best = best_estimate(read_evidence(path)) if path.exists() else None
+        best = best_estimate(read_evidence(files["evidence.csv"]))
         return f"log evidence {_text(best)}" if best is not None else ""
 
 

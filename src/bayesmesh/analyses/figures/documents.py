@@ -52,14 +52,12 @@ class Row:
         return int(value) if math.isfinite(value) else 0
 
 
-def read_only_row(path: Path, required: Sequence[str]) -> Row | None:
-    """Return the only row of a CSV file; None if the file does not exist.
+def read_only_row(path: Path, required: Sequence[str]) -> Row:
+    """Return the only row of a CSV file.
 
     Raises:
-        StoreError: the file is damaged, or has no row or several.
+        StoreError: see `read_csv`; or the file has no row or several.
     """
-    if not path.exists():
-        return None
     rows = read_csv(path, required)
     if len(rows) != 1:
         raise StoreError(f"{path}: {len(rows)} rows instead of one", _REMEDY)

@@ -43,12 +43,9 @@ class KFold(Analysis):
 
         return score_folds(subject, others, self.options, files)
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the sum, the folds, and, if it has run, Pareto-smoothed importance sampling on the same rows."""
-        found = read_sums(files["k_fold.csv"])
-        if found is None:
-            return None
-        sums, scheme = found
+        sums, scheme = read_sums(files["k_fold.csv"])
         folds, every = read_folds(files["folds.csv"]), read_pointwise(files[POINTWISE])
         scores = every["left_out"]
         of_folds = "folds" if all(math.isnan(fold.elpd) for fold in folds) else "left-out rows"
@@ -70,12 +67,10 @@ class KFold(Analysis):
 
     def cell(self, files: Mapping[str, Path]) -> str:
         """Return the sum of log scores."""
-        found = read_sums(files["k_fold.csv"])
-        if found is None:
-            return ""
+        sums, _ = read_sums(files["k_fold.csv"])
         failed = [fold.experiment for fold in read_folds(files["folds.csv"]) if fold.verdict == "fail"]
         doubt = f" (failed: {_named(failed)})" if failed else ""
-        return f"cross-validated elpd {_text(found[0], 'elpd')}{doubt}"
+        return f"cross-validated elpd {_text(sums, 'elpd')}{doubt}"
 
 
 FEW_CLUSTERS = 20

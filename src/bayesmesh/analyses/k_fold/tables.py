@@ -70,24 +70,22 @@ def write_tables(
     return f"elpd {elpd:.1f} ± {error:.1f} on {num_rows} rows, {left_out.scheme}{failed}"
 
 
-def read_sums(path: Path) -> tuple[dict[str, float], str] | None:
-    """Return column -> number of ``k_fold.csv``, and the scheme in words; None if it does not exist.
+def read_sums(path: Path) -> tuple[dict[str, float], str]:
+    """Return column -> number of ``k_fold.csv``, and the scheme in words.
 
     Raises:
         StoreError: the file is damaged.
     """
     row = read_only_row(path, COLUMNS)
-    return None if row is None else ({name: row.number(name) for name in COLUMNS[:-1]}, row.text(COLUMNS[-1]))
+    return {name: row.number(name) for name in COLUMNS[:-1]}, row.text(COLUMNS[-1])
 
 
 def read_folds(path: Path) -> list[Fold]:
-    """Return the rows of ``folds.csv``; none if it does not exist.
+    """Return the rows of ``folds.csv``.
 
     Raises:
         StoreError: the file is damaged.
     """
-    if not path.exists():
-        return []
     return [
         Fold(
             row.text("experiment"), int(row.number("num_rows")), int(row.number("num_training_rows")),

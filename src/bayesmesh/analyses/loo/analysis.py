@@ -42,7 +42,7 @@ class Loo(Analysis):
             subject.bound, subject.posterior, block_bytes, files, options.moment_matching_rows, refits
         )
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the sums, Pareto k of the rows, and the rows with the largest."""
         from bayesmesh.analyses.loo.section import build_section
 

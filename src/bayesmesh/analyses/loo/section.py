@@ -37,15 +37,13 @@ MANY_ERRORS = 4.0
 """Standard errors by which the effective parameters exceed those of the model where misfit is the reason."""
 
 
-def build_section(files: Mapping[str, Path]) -> Section | None:
-    """Build the section; None if nothing was computed.
+def build_section(files: Mapping[str, Path]) -> Section:
+    """Build the section.
 
     Raises:
         StoreError: a file is damaged.
     """
     sums = read_sums(files["loo.csv"])
-    if sums is None:
-        return None
     every = read_pointwise(files[POINTWISE])
     scores = every["left_out"]
     impossible = [say_impossible(each, f"{name.replace('_', '-')} rows") for name, each in every.items()]
@@ -128,10 +126,8 @@ def _p_value(sums: Mapping[str, float]) -> str:
 
 
 def describe(files: Mapping[str, Path]) -> str:
-    """Return the expected log predictive density; empty if nothing was computed."""
+    """Return the expected log predictive density."""
     sums = read_sums(files["loo.csv"])
-    if sums is None:
-        return ""
     doubts = ["k high"] if sums["num_high_k"] else []
     if sums["num_refit"] and (failed := read_pointwise(files[POINTWISE])["left_out"].failed):
         doubts.append(f"failed: {', '.join(failed)}")

@@ -50,11 +50,11 @@ def write_sums(path: Path, sums: Mapping[str, float]) -> None:
     write_text(path, render_csv(COLUMNS, [[sums[name] for name in COLUMNS]]))
 
 
-def read_sums(path: Path) -> dict[str, float] | None:
-    """Return column -> number of ``loo.csv``; None if it does not exist.
+def read_sums(path: Path) -> dict[str, float]:
+    """Return column -> number of ``loo.csv``.
 
     Raises:
         StoreError: the file is damaged.
     """
     row = read_only_row(path, COLUMNS)
-    return None if row is None else {name: row.number(name) for name in COLUMNS}
+    return {name: row.number(name) for name in COLUMNS}

@@ -46,8 +46,6 @@ class Neighbours(Analysis):
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the neighbours of each film."""
-        if not files["neighbours.csv"].exists():
-            return None
         # By column: several films of a dataset may have one title.
         films: dict[str, tuple[str, list[Neighbour]]] = {}
         for row in read_csv(files["neighbours.csv"], COLUMNS):

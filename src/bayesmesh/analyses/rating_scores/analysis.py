@@ -36,10 +36,8 @@ class RatingScores(Analysis):
         del others
         return score_ratings(subject.bound, subject.posterior, self.options, files)
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the errors with their intervals, and the coverage."""
-        if not files["scores.csv"].exists() or not files["coverage.csv"].exists():
-            return None
         scores = _scores(files["scores.csv"])
         numbers = ("probability", "covered", "covered_low", "covered_high")
         coverage = read_table(files["coverage.csv"], numbers=numbers).to_dict("records")
@@ -61,8 +59,7 @@ class RatingScores(Analysis):
 
     def cell(self, files: Mapping[str, Path]) -> str:
         """Return the error of the posterior average."""
-        path = files["scores.csv"]
-        return f"RMSE {formats.fixed(_average(_scores(path))['rmse'], 3)}" if path.exists() else ""
+        return f"RMSE {formats.fixed(_average(_scores(files['scores.csv']))['rmse'], 3)}"
 
 
 NAMES: dict[str, str] = {

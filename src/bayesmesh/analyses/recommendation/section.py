@@ -138,20 +138,17 @@ def _is_saturated(user: User) -> bool:
 
 
 def read_users(files: Mapping[str, Path]) -> list[User]:
-    """Return the lists of all ranked users, the most and the least active first; empty without lists.
+    """Return the lists of all ranked users, the most and the least active first.
 
     Raises:
         StoreError: a file is damaged.
     """
-    if not files["top.csv"].exists():
-        return []
     of_films = ("rank", "p_best", "p_top", "mean_probability", "sd_probability")
     top = read_table(files["top.csv"], texts=("user", "user_id", "activity", "title", "genres"), numbers=of_films)
     top["genres"] = [[genre for genre in names.split("|") if genre] for names in top["genres"]]
-    genres = _read(files["genres.csv"], ("user", "genre"), ("p_best",)).sort_values(
-        "p_best", ascending=False, kind="stable"
-    )
-    top = top.merge(_read(files["users.csv"], ("user",), _NUMBERS), on="user", how="left")
+    genres = read_table(files["genres.csv"], texts=("user", "genre"), numbers=("p_best",))
+    genres = genres.sort_values("p_best", ascending=False, kind="stable")
+    top = top.merge(read_table(files["users.csv"], texts=("user",), numbers=_NUMBERS), on="user", how="left")
     lists = []
     for user, films in top.sort_values("rank", kind="stable").groupby("user", sort=False):
         first, shares = films.iloc[0], genres[genres["user"] == user]
@@ -167,11 +164,6 @@ def read_users(files: Mapping[str, Path]) -> list[User]:
     return sorted(lists, key=lambda item: _ORDER.get(item["activity"], 3))
 
 
-def _read(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
-    """Return a table; without rows if the file does not exist."""
-    return read_table(path, texts=texts, numbers=numbers) if path.exists() else pd.DataFrame(columns=[*texts, *numbers])
-
-
 def read_rankings(path: Path) -> pd.DataFrame:
     """Return the held-out scores, sorted by cutoff and descending NDCG; without rows if there are none.
 
@@ -185,7 +177,7 @@ def read_rankings(path: Path) -> pd.DataFrame:
         "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "average_precision", "average_precision_se",
         "novelty", "coverage", "num_users",
     )  # fmt: skip
-    scores = _read(path, ("ranking",), numbers)
+    scores = read_table(path, texts=("ranking",), numbers=numbers)
     scores = scores.sort_values(["cutoff", "ndcg"], ascending=[True, False], kind="stable")
     scores["is_popularity"] = scores["ranking"].astype(str).str.contains("popular", case=False)
     popularity = scores[scores["is_popularity"] & (scores["ndcg"] > 0)].drop_duplicates("cutoff")
@@ -216,8 +208,6 @@ OWN = ("posterior_average", "single_draw")
 
 def compare_rankings(path: Path) -> str:
     """Return a sentence comparing the NDCG of the posterior average and of others, by intervals; empty without them."""
-    if not path.exists():
-        return ""
     table = read_table(path, texts=("ranking", "score"), numbers=("difference", "low", "high"))
     table = table[(table["score"] == "ndcg") & (table["ranking"] != "random")]
     named = [NAMES.get(name, name) for name in table["ranking"]]
@@ -233,7 +223,7 @@ def describe_new_users(path: Path) -> str:
         "num_users", "num_draws", "acceptance", "probability", "counts_covered", "counts_covered_se", "logits_covered",
         "logits_covered_se",
     )  # fmt: skip
-    table = read_table(path, numbers=numbers) if path.exists() else pd.DataFrame()
+    table = read_table(path, numbers=numbers)
     if table.empty:
         return ""
     row = table.to_dict("records")[0]
@@ -260,18 +250,16 @@ def _covered(what: str, row: Mapping[Hashable, float], name: str, wanted: float)
 def score_tables(files: Mapping[str, Path]) -> Sequence[tuple[str, Markup, str]]:
     """Return heading, table and note of the tables by activity and of calibration, without empty ones."""
     found = []
-    if files["activity.csv"].exists():
-        numbers = ("group", "films_from", "films_to", "num_users", "ndcg", "ndcg_se")
-        table = read_table(files["activity.csv"], texts=("ranking",), numbers=numbers)
-        if not table.empty:
-            note = "NDCG ± standard error, by the number of films that the rankings know a user to have watched."
-            found.append(("By activity", html_table(_by_activity(table), "NDCG by activity"), note))
-    if files["calibration.csv"].exists():
-        numbers = ("low", "high", "num_cells", "predicted", "watched", "difference_se")
-        table = read_table(files["calibration.csv"], numbers=numbers)
-        if not table.empty:
-            note = "Films hidden from the fold-in of new users, watched or not, by their predicted watch probability; errors are over users."
-            found.append(("Calibration of watch probabilities", html_table(_bins(table), "Calibration"), note))
+    numbers = ("group", "films_from", "films_to", "num_users", "ndcg", "ndcg_se")
+    table = read_table(files["activity.csv"], texts=("ranking",), numbers=numbers)
+    if not table.empty:
+        note = "NDCG ± standard error, by the number of films that the rankings know a user to have watched."
+        found.append(("By activity", html_table(_by_activity(table), "NDCG by activity"), note))
+    numbers = ("low", "high", "num_cells", "predicted", "watched", "difference_se")
+    table = read_table(files["calibration.csv"], numbers=numbers)
+    if not table.empty:
+        note = "Films hidden from the fold-in of new users, watched or not, by their predicted watch probability; errors are over users."
+        found.append(("Calibration of watch probabilities", html_table(_bins(table), "Calibration"), note))
     return found
 
 

@@ -35,12 +35,9 @@ class Sensitivity(Analysis):
         conflicts, weak = (len(diagnosed(table, word)) for word in ("conflict", "weak data"))
         return f"{len(table)} quantities: {conflicts} with prior and data in conflict, {weak} that follow the prior"
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the quantities that depend most on the prior, and what that means."""
-        path = files["sensitivity.csv"]
-        if not path.exists():
-            return None
-        table = read_sensitivities(path)
+        table = read_sensitivities(files["sensitivity.csv"])
         shown = table.sort_values("prior", ascending=False).head(MOST_ROWS)
         body = render(
             Path(__file__).with_name("section.html"),
@@ -57,8 +54,7 @@ class Sensitivity(Analysis):
 
     def cell(self, files: Mapping[str, Path]) -> str:
         """Say whether prior and data are in conflict."""
-        path = files["sensitivity.csv"]
-        conflicts = diagnosed(read_sensitivities(path), "conflict") if path.exists() else []
+        conflicts = diagnosed(read_sensitivities(files["sensitivity.csv"]), "conflict")
         return f"prior and data in conflict: {_named(conflicts)}" if conflicts else ""
 
 

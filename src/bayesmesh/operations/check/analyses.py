@@ -183,31 +183,12 @@ def check_again(name: str, ran: Ran) -> Line:
 
 
 def check_section(name: str, ran: Ran) -> Line:
-    """Check that the section is made from the outputs, and that an absent output is not an error."""
+    """Check that the section is made from the outputs."""
     section = ran.checked.make().section(ran.files)
     if section is not None and not isinstance(section, Section):
         return Line(name, FAILS, f"`section` returns {type(section).__name__}", "return a Section or None")
     if section is not None and (found := re.search(r"<(script|h1|h2)\b", section.body)):
         return Line(name, FAILS, f"the section holds {found[0]}>", "begin with <h3>: the page puts the heading above a section, and runs no scripts")  # fmt: skip
-    nowhere = {output: ran.scratch / "absent" / output for output in ran.files}
-    if ran.checked.make().section(nowhere) is not None or ran.checked.make().cell(nowhere) != "":
-        return Line(
-            name, FAILS, "without outputs there is something to show", "return None, and an empty text of `cell`"
-        )
-    for output in ran.files:
-        absent = {**ran.files, output: nowhere[output]}
-        try:
-            shown, cell = ran.checked.make().section(absent), ran.checked.make().cell(absent)
-        except UserError:
-            # The error says which file is missing.
-            continue
-        except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
-            seen = f"without {output}: {type(error).__name__}: {error}"
-            return Line(name, FAILS, seen, "return None where an output is absent: files[...].exists()")
-        if (shown is not None and not isinstance(shown, Section)) or not isinstance(cell, str):
-            return Line(
-                name, FAILS, f"without {output}, there is neither a section nor None", "return a Section or None"
-            )
     size = f"{len(section.body):,} characters" if section is not None else "none"
     return Line(name, OK, f"{size}, from the outputs alone")
 
@@ -229,7 +210,7 @@ def check_imports(name: str, ran: Ran) -> Line:
         f"found = declared({declaration.name!r})\n"
         f"options = options_class('analysis', found.name).model_validate_json({ran.checked.options.model_dump_json()!r}, strict=False)\n"
         f"made = load_component('analysis', found.name)(options)\n"
-        f"files = found.files(Path({str(ran.scratch / 'absent')!r}))\n"
+        f"files = {{name: Path(path) for name, path in { ({name: str(path) for name, path in ran.files.items()})!r}.items()}}\n"
         "made.section(files), made.cell(files)\n"
         "print(', '.join(sorted({'jax', 'tensorflow_probability'} & set(sys.modules))))\n"
     )

@@ -48,9 +48,7 @@ class NewAnalysis(Analysis):
         write_text(files["moments.csv"], table.to_csv(index=False))
         return f"{len(table)} latents"
 
-    def section(self, files: Mapping[str, Path]) -> Section | None:
+    def section(self, files: Mapping[str, Path]) -> Section:
         """Show the table."""
-        if not files["moments.csv"].exists():
-            return None
         table = read_table(files["moments.csv"], texts=("latent",), numbers=("mean", "sd"))
         return Section(html_table(table.head(self.options.num_shown), "Moments of every latent"))
