@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Shaped
 
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.verdict import GateResult
 
 MOST_CHAINS = 8
@@ -56,11 +57,9 @@ class NonFinite:
         named = [f"chain {chain} from draw {draw} on ({place})" for chain, (draw, place) in chains[:MOST_CHAINS]]
         more = [f"{len(chains) - MOST_CHAINS} more chains"] if len(chains) > MOST_CHAINS else []
         chain, (_, place) = min(chains, key=lambda item: item[1])
-        return GateResult(
-            name="finite", limit=0.0, direction="at most", value=float(self.count), where=f"{place} of chain {chain}",
-            severity="fail", verdict="fail",
-            found=f"{self.count} value{' of a summary is' if self.count == 1 else 's of summaries are'} infinite or not a number, in {', '.join([*named, *more])}",
-        )  # fmt: skip
+        of = " of a summary is" if self.count == 1 else "s of summaries are"
+        found = f"{self.count} value{of} infinite or not a number, in {', '.join([*named, *more])}"
+        return missed_gate("finite", "fail", float(self.count), 0.0, f"{place} of chain {chain}", found, hint="")
 
 
 FEWEST_DRAWS = 100
@@ -131,9 +130,6 @@ class Movement:
         said = [f"chain {chain} is constant over all {num_draws} draws" for chain in constant]
         said += [f"chain {s.chain} stays at one point from draw {s.start} to draw {s.stop - 1}" for s in stuck]
         more = [f"{len(said) - MOST_CHAINS} more chains"] if len(said) > MOST_CHAINS else []
-        outcome = "fail" if constant else "warn"
-        return GateResult(
-            name="movement", limit=0.0, direction="at most", value=float(len(said)),
-            where=f"chain {constant[0] if constant else stuck[0].chain}", severity=outcome, verdict=outcome,
-            found=f"{len(said)} chain{'s do' if len(said) > 1 else ' does'} not move: {', '.join([*said[:MOST_CHAINS], *more])}",
-        )  # fmt: skip
+        where = f"chain {constant[0] if constant else stuck[0].chain}"
+        found = f"{len(said)} chain{'s do' if len(said) > 1 else ' does'} not move: {', '.join([*said[:MOST_CHAINS], *more])}"
+        return missed_gate("movement", "fail" if constant else "warn", float(len(said)), 0.0, where, found, hint="")

@@ -18,7 +18,7 @@ from jaxtyping import Float, Real, Shaped
 
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.gates.evaluation import has_edge, put_first, withdraw_isolated
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.ranks import average_ranks
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
@@ -73,16 +73,11 @@ def drift_gate(
         return None
     worst = max(found, key=lambda name: found[name])
     others = f"; also along {len(found) - 1} more" if len(found) > 1 else ""
-    return GateResult(
-        name="drift", limit=LEAST_SPREAD, direction="at most", value=found[worst], where=worst,
-        severity="fail" if outcome == "fail" else "warn", verdict=outcome,
-        found=(
-            f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
-            " stays the same. The posterior may be improper, and more draws do not help"
-        ),
-        hint=WORDINGS["drift"].hint,
-        beyond_draws=True,
-    )  # fmt: skip
+    said = (
+        f"nothing bounds {worst}: chains drift along it (standard deviation {found[worst]:.3g}{others}), and the log density"
+        " stays the same. The posterior may be improper, and more draws do not help"
+    )
+    return missed_gate("drift", outcome, found[worst], LEAST_SPREAD, worst, said, beyond_draws=True)
 
 
 LEAST_CORRELATION = 0.6
@@ -141,15 +136,11 @@ def funnel_gate(
         return None
     at = int(np.abs(correlations).argmax())
     falls = "falls" if correlations[at] < 0 else "rises"
-    return GateResult(
-        name="funnel", limit=LEAST_CORRELATION, direction="at most", value=float(abs(correlations[at])), where=names[at],
-        severity="fail" if outcome == "fail" else "warn", verdict=outcome,
-        found=(
-            f"a funnel: the log density {falls} with {names[at]} (rank correlation {correlations[at]:.2f} within chains),"
-            " on which the scale of other latents seems to depend"
-        ),
-        hint=WORDINGS["funnel"].hint,
-    )  # fmt: skip
+    said = (
+        f"a funnel: the log density {falls} with {names[at]} (rank correlation {correlations[at]:.2f} within chains),"
+        " on which the scale of other latents seems to depend"
+    )
+    return missed_gate("funnel", outcome, float(abs(correlations[at])), LEAST_CORRELATION, names[at], said)
 
 
 def judge_funnel(

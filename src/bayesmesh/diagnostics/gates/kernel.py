@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Int
 
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.verdict import GateResult
 
 
@@ -19,11 +19,8 @@ def accept_step_gate(is_adjusted: bool) -> GateResult | None:
     """
     if is_adjusted:
         return None
-    return GateResult(
-        name="accept_step", limit=1.0, direction="at least", value=0.0, where="", severity="warn", verdict="warn",
-        found="the kernel has no accept step: the step size biases its draws, which no other gate detects",
-        hint=WORDINGS["accept_step"].hint, beyond_draws=True,
-    )  # fmt: skip
+    found = "the kernel has no accept step: the step size biases its draws, which no other gate detects"
+    return missed_gate("accept_step", "warn", 0.0, 1.0, "", found, beyond_draws=True)
 
 
 NUM_RELATIVES = "num_relatives"
@@ -62,7 +59,4 @@ def ancestors_gate(num_relatives: Int[np.ndarray, " chain"]) -> GateResult | Non
     # Rounded down, so that a value below the limit does not read as the limit.
     told = f"{num_chains} chains effectively descend from {math.floor(10 * value) / 10:.1f} draws of the prior, fewer than {FEWEST_ANCESTORS:.0f}"
     lost = "a mode from which no chain descends is missing from these draws, and the shares of modes are rough"
-    return GateResult(
-        name="ancestors", limit=FEWEST_ANCESTORS, direction="at least", value=value, where="", severity="warn", verdict="warn",
-        found=f"{told}: {lost}", hint=WORDINGS["ancestors"].hint,
-    )  # fmt: skip
+    return missed_gate("ancestors", "warn", value, FEWEST_ANCESTORS, "", f"{told}: {lost}")

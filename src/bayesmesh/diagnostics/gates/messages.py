@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 import yaml
 
+from bayesmesh.diagnostics.verdict import GateResult, Outcome
+
 Direction = Literal["at most", "at least"]
 
 
@@ -36,6 +38,25 @@ _FILE = Path(__file__).with_name("wordings.yaml")
 
 WORDINGS = {name: Wording(**words) for name, words in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
 """Name of a gate -> its words."""
+
+
+def missed_gate(
+    name: str,
+    outcome: Outcome,
+    value: float,
+    limit: float,
+    where: str,
+    found: str,
+    *,
+    hint: str | None = None,
+    beyond_draws: bool = False,
+) -> GateResult:
+    """Return the result of a gate that exists only if it is missed; its hint is that of the gate by default."""
+    words, severity = WORDINGS[name], "fail" if outcome == "fail" else "warn"
+    return GateResult(
+        name=name, limit=limit, direction=words.direction, value=value, where=where, severity=severity, verdict=outcome,
+        found=found, hint=words.hint if hint is None else hint, beyond_draws=beyond_draws,
+    )  # fmt: skip
 
 
 def without_kernel(advice: Sequence[str], kernel: str) -> list[str]:

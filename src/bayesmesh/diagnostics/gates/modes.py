@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Shaped
 
 from bayesmesh.diagnostics.convergence import LEVEL
 from bayesmesh.diagnostics.gates.chains import MOST_CHAINS
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.store.posterior.coordinates import choose_coordinates
 
@@ -89,7 +89,8 @@ def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
     messages = [_describe_separated(found)] if found else []
     messages += [_describe_late_chains(late)] if late else []
     apart = found | {chain: nats for chain, (_, nats) in late.items()}
-    return _failed(apart, ". ".join(messages), is_second=bool(found))
+    worst = max(apart, key=lambda chain: abs(apart[chain]))
+    return failed_by_modes(len(apart), f"chain {worst}", ". ".join(messages), is_second=bool(found))
 
 
 def chains_apart(lp: Float[np.ndarray, "chain draw"]) -> list[int]:
@@ -112,11 +113,6 @@ def _find(lp: Float[np.ndarray, "chain draw"]) -> tuple[dict[int, float], dict[i
     return found, {chain: each for chain, each in late.items() if chain not in found}
 
 
-def _failed(found: Mapping[int, float], message: str, *, is_second: bool) -> GateResult:
-    worst = max(found, key=lambda chain: abs(found[chain]))
-    return failed_by_modes(len(found), f"chain {worst}", message, is_second=is_second)
-
-
 def failed_by_modes(num_chains: int, where: str, message: str, *, is_second: bool) -> GateResult:
     """Return the failed gate `modes`.
 
@@ -126,10 +122,8 @@ def failed_by_modes(num_chains: int, where: str, message: str, *, is_second: boo
         message: the finding, for both cases; for chains that came late, also the remedy.
         is_second: whether any chain stays in another mode, so that more draws do not bring chains together.
     """
-    return GateResult(
-        name="modes", limit=0.0, direction="at most", value=float(num_chains), where=where, severity="fail", verdict="fail",
-        found=message, hint=WORDINGS["modes"].hint if is_second else "", beyond_draws=is_second,
-    )  # fmt: skip
+    hint = None if is_second else ""
+    return missed_gate("modes", "fail", float(num_chains), 0.0, where, message, hint=hint, beyond_draws=is_second)
 
 
 def _describe_separated(found: Mapping[int, float]) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from jaxtyping import Float, Real
 
 from bayesmesh.diagnostics.convergence import part_table, within
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.verdict import GateResult
 
 FEWEST = 4
@@ -74,7 +74,10 @@ def judge_populations(
         return None, [*results]
     if num_populations > 1 and r_hat.verdict == "fail":
         found = f"{num_populations} independent populations disagree: {r_hat.found}"
-        return _gate(r_hat, "fail", found, WORDINGS["populations"].hint), [*results]
+        of_populations = missed_gate(
+            "populations", "fail", r_hat.value, r_hat.limit, r_hat.where, found, beyond_draws=True
+        )
+        return of_populations, [*results]
     milder = [each.model_copy(update={"verdict": "warn"}) if each in of_chains else each for each in results]
     if num_populations > 1:
         return None, milder
@@ -85,18 +88,8 @@ def judge_populations(
         " population cannot show how far its shares of modes are from those of the posterior"
     )
     groups = f"chain_groups: {FEWEST}, chains: {FEWEST * num_chains}"
-    return _gate(
-        r_hat, "warn", found, f"compare independent populations: `sampling: {{mode: independent, {groups}}}`"
-    ), [each for each in milder if each.name != r_hat.name]
-
-
-def _gate(r_hat: GateResult, verdict: str, found: str, hint: str) -> GateResult:
-    changed = {
-        "name": "populations",
-        "severity": verdict,
-        "verdict": verdict,
-        "found": found,
-        "notes": (),
-        "hint": hint,
-    }
-    return r_hat.model_copy(update={**changed, "beyond_draws": True})
+    hint = f"compare independent populations: `sampling: {{mode: independent, {groups}}}`"
+    of_populations = missed_gate(
+        "populations", "warn", r_hat.value, r_hat.limit, r_hat.where, found, hint=hint, beyond_draws=True
+    )
+    return of_populations, [each for each in milder if each.name != r_hat.name]

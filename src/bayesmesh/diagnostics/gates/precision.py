@@ -7,14 +7,13 @@ every other gate.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates.messages import WORDINGS
-from bayesmesh.diagnostics.verdict import GateResult
+from bayesmesh.diagnostics.gates.messages import missed_gate
+from bayesmesh.diagnostics.verdict import GateResult, Outcome
 from bayesmesh.store.layout import MOST_ROUNDED
 
 MOST = 1.0
@@ -60,7 +59,9 @@ def precision_gate(rounded: Mapping[str, float]) -> GateResult | None:
     worst = max(missed, key=lambda name: missed[name])
     others = f", and {', '.join(sorted({*missed} - {worst}))} by less" if len(missed) > 1 else ""
     told = f"float32 rounds the values of '{worst}' by {missed[worst]:.2g} standard errors of their mean, limit {MOST_ROUNDED:g}{others}: the posterior is that of rounded data"
-    return _missed(missed[worst], MOST_ROUNDED, worst, "fail" if missed[worst] > MOST else "warn", told)
+    return missed_gate(
+        "precision", "fail" if missed[worst] > MOST else "warn", missed[worst], MOST_ROUNDED, worst, told
+    )
 
 
 def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str = "") -> GateResult | None:
@@ -91,9 +92,9 @@ def likelihood_gate(nats: float | None, is_float32: bool = True, fast_path: str 
     remedies = [f"correct {fast_path}, or leave it out"] if fast_path else []
     if is_float32:
         remedies.append("set `compute: {dtype: float64}`, or write the formula so that it loses no digits")
-    verdict: Literal["warn", "fail"] = "fail" if nats > FAR_TOO_MANY_NATS else "warn"
+    outcome: Outcome = "fail" if nats > FAR_TOO_MANY_NATS else "warn"
     name = "precision" if is_float32 else "fast_path"
-    return _missed(nats, MOST_NATS, "log_likelihood", verdict, told, "; ".join(remedies), name)
+    return missed_gate(name, outcome, nats, MOST_NATS, "log_likelihood", told, hint="; ".join(remedies))
 
 
 def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult | None:
@@ -122,7 +123,8 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
         f"draws of {place} vary by {row['sd']:.2g}, less than the steps of {steps[worst]:.2g} in float32 at {row['mean']:.6g}"
         f"; {(num := int((values > WIDEST).sum()))} of {len(values)} values miss{'es' * (num == 1)} the limit of one step per standard deviation"
     )
-    return _missed(float(values[worst]), WIDEST, place, "fail" if values[worst] > FAR_TOO_WIDE else "warn", told)
+    outcome: Outcome = "fail" if values[worst] > FAR_TOO_WIDE else "warn"
+    return missed_gate("precision", outcome, float(values[worst]), WIDEST, place, told)
 
 
 class EdgeDraws:
@@ -173,29 +175,14 @@ class EdgeDraws:
         share, edge, dtype = self.found[worst]
         told = f"{share:.2g} of the draws of {worst} lie within {EDGE_STEPS} steps of {dtype} from {edge:.6g}, limit {MOST_AT_EDGE:g}: numbers nearer to this edge are rounded to it, and their mass may be lost"
         wider = "set `compute: {dtype: float64}`; if it does not help, " if dtype == "float32" else ""
-        verdict: Literal["warn", "fail"] = "fail" if share > FAR_TOO_MANY_AT_EDGE else "warn"
-        return _missed(share, MOST_AT_EDGE, worst, verdict, told, f"{wider}{_AT_EDGE}")
+        outcome: Outcome = "fail" if share > FAR_TOO_MANY_AT_EDGE else "warn"
+        return missed_gate("precision", outcome, share, MOST_AT_EDGE, worst, told, hint=f"{wider}{_AT_EDGE}")
 
 
 def worst_of(*found: GateResult | None) -> GateResult | None:
     """Return the first failing gate, or else the first warning; None if there are none."""
     there = [gate for gate in found if gate is not None]
     return min(there, key=lambda gate: gate.verdict != "fail", default=None)
-
-
-def _missed(
-    value: float,
-    limit: float,
-    where: str,
-    verdict: Literal["warn", "fail"],
-    told: str,
-    remedy: str = WORDINGS["precision"].hint,
-    name: str = "precision",
-) -> GateResult:
-    return GateResult(
-        name=name, limit=limit, direction="at most", value=value, where=where, severity=verdict, verdict=verdict,
-        found=told, hint=remedy,
-    )  # fmt: skip
 
 
 def constant_gate(log_likelihood: Float[np.ndarray, "chain draw"]) -> GateResult | None:
@@ -207,8 +194,5 @@ def constant_gate(log_likelihood: Float[np.ndarray, "chain draw"]) -> GateResult
     first = log_likelihood.ravel()[0]
     if log_likelihood.size == 1 or not np.isfinite(first) or (log_likelihood != first).any():
         return None
-    return GateResult(
-        name="likelihood", limit=2.0, direction="at least", value=1.0, where="log_likelihood", severity="warn", verdict="warn",
-        found=f"the log likelihood is {first:.6g} in all draws: no latent changes it, and the posterior is the prior",
-        hint=WORDINGS["likelihood"].hint, beyond_draws=True,
-    )  # fmt: skip
+    found = f"the log likelihood is {first:.6g} in all draws: no latent changes it, and the posterior is the prior"
+    return missed_gate("likelihood", "warn", 1.0, 2.0, "log_likelihood", found, beyond_draws=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import missed_gate
 from bayesmesh.diagnostics.psis import fit_tail
 from bayesmesh.diagnostics.verdict import GateResult
 
@@ -71,10 +71,8 @@ class HeavyTails:
             "the mean of its draws does not converge" if k > 1 else "the draws do not determine the error of its mean"
         )
         others = f"; {len(self.found)} values have such tails" if len(self.found) > 1 else ""
-        return GateResult(
-            name="tails", limit=LIMIT, direction="at most", value=k, where=worst, severity="warn", verdict="warn",
-            found=f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: {means}{others}", hint=WORDINGS["tails"].hint,
-        )  # fmt: skip
+        found = f"Pareto k of {worst} is {k:.2g}, limit {LIMIT:g}: {means}{others}"
+        return missed_gate("tails", "warn", k, LIMIT, worst, found)
 
 
 def _pareto_k(values: Float[np.ndarray, " draw"]) -> float:
