@@ -213,7 +213,9 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
     write_csv(folder / "differences.csv", "ranking,score,difference,low,high", [])
     write_csv(folder / "activity.csv", "ranking,group,films_from,films_to,num_users,recall,recall_se,ndcg,ndcg_se", [])
     write_csv(folder / "calibration.csv", "low,high,num_cells,predicted,watched,difference_se", [])
-    columns = "num_users,num_draws,acceptance,probability,counts_covered,counts_covered_se,logits_covered,logits_covered_se"
+    columns = (
+        "num_users,num_draws,acceptance,probability,counts_covered,counts_covered_se,logits_covered,logits_covered_se"
+    )
     write_csv(folder / "new_users.csv", columns, [])
 
 
