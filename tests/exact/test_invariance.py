@@ -289,7 +289,8 @@ DEFECTS_OF_TREES = {
 def test_a_defect_of_the_tree_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
     mutant, kernel = seed_defect(tree, *DEFECTS_OF_TREES[defect]), make("nuts")
     tuning = tuning_of("nuts")
-    monkeypatch.setattr(nuts, "grow_tree", mutant.grow_tree)
+    for name in ("begin_tree", "grow", "pick"):
+        monkeypatch.setattr(nuts, name, getattr(mutant, name))
     position, _ = Transitions(kernel, CHAINS["nuts"])(tuning)
     assert not invariant(smallest_p(kernel, position))
 

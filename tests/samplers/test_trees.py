@@ -87,8 +87,11 @@ def test_trees_have_the_size_of_plain_recursive_ones(record) -> None:
     def run(q: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array]:
         state = init_state(Position(q, None), target)
         step_size = jnp.asarray(STEP_SIZE)
-        grown = trajectory_tree.grow_tree(
-            keys, state, Position(p, None), target, load_metric("identity"), (), step_size, MAX_DEPTH
+        metric = load_metric("identity")
+        grown = jax.lax.while_loop(
+            lambda trees: ~trees.is_done.all(),
+            lambda trees: trajectory_tree.grow(keys, trees, state, target, metric, (), step_size, MAX_DEPTH),
+            trajectory_tree.begin_tree(state, Position(p, None), metric, (), MAX_DEPTH),
         )
         return grown.count, grown.depth
 

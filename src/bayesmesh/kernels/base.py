@@ -258,35 +258,43 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Return a tree like the adaptation, with `Axes` in place of arrays."""
 
 
-@runtime_checkable
-class TakesTurns[State, Work, Tuning, Info](Protocol):
-    """Optional interface of a kernel whose transitions take unequal numbers of gradients: `step` split into parts.
+class TakesTurns[State, Work, Tuning, Info](ABC):
+    """A kernel whose transitions take unequal numbers of gradients: its `step` in parts, from which chains take turns.
 
     Chains then need not wait for the longest transition among them. Every array of a state has a chain axis, except a
     shared iteration counter; all chains are reported, and no chain depends on another. Within the parts, the counter has one
-    value per chain, (chain,), because chains are at different draws. `end` gets no key: draw what it needs in `begin`. A
-    subclass that overrides `step` offers the parts only if it overrides all of them, because inherited parts make the parent's step.
+    value per chain, (chain,), because chains are at different draws. `end` gets no key: draw what it needs in `begin`. Chains of a
+    subclass that overrides `step` wait. List this class before that of the kernel.
     """
 
+    @abstractmethod
     def begin(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> Work:
         """Return the transitions of all chains, before their first gradient."""
-        ...
 
+    @abstractmethod
     def advance(self, key: Key[Array, " chain"], work: Work, state: State, target: Target, tuning: Tuning) -> Work:
         """Return the transitions one gradient later; those that are complete are unchanged."""
-        ...
 
+    @abstractmethod
     def renew(self, work: Work, begun: Work, renews: Bool[Array, " chain"]) -> Work:
         """Return the transitions of `begun` for the chains in `renews`, and those of `work` for the others."""
-        ...
 
+    @abstractmethod
     def is_complete(self, work: Work) -> Bool[Array, " chain"]:
         """Return which transitions are complete."""
-        ...
 
+    @abstractmethod
     def end(self, work: Work, state: State, tuning: Tuning) -> tuple[State, Info]:
         """Return what `step` returns; valid for the chains whose transition is complete."""
-        ...
+
+    def step(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> tuple[State, Info]:
+        """Make a transition of every chain; all wait for the longest."""
+        work = jax.lax.while_loop(
+            lambda work: ~self.is_complete(work).all(),
+            lambda work: self.advance(key, work, state, target, tuning),
+            self.begin(key, state, target, tuning),
+        )
+        return self.end(work, state, tuning)
 
 
 def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Position:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup, settled_begin
-from bayesmesh.kernels.base import Statistic, Target
+from bayesmesh.kernels.base import Position, Statistic, TakesTurns, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
-from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, grow_tree, renew_trees, sprout
+from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, pick
 from bayesmesh.kernels.options import NutsOptions as Options
 
 _MOST_DIVERGENT = 5e-4
@@ -48,7 +48,7 @@ class NutsInfo(NamedTuple):
     restarted: jax.Array
 
 
-class Nuts(HamiltonianKernel[NutsInfo]):
+class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], HamiltonianKernel[NutsInfo]):
     """The No-U-Turn sampler with multinomial weights."""
 
     pretty_name = "NUTS"
@@ -104,14 +104,6 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         """Return the target acceptance, which a step only records."""
         return self.target_acceptance(cast(jax.Array, adaptation.extra))
 
-    def step(
-        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
-    ) -> tuple[HamiltonianState, NutsInfo]:
-        """Grow trajectories until all of them turn, and draw from each."""
-        momentum, depth = self.metric.draw_momentum(key, state.position, target.mask), self.options.max_tree_depth
-        tree = grow_tree(key, state, momentum, target, self.metric, tuning.metric, tuning.step_size, depth)
-        return self.end(tree, state, tuning)
-
     def begin(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
@@ -124,12 +116,13 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     ) -> Tree:
         """Take one leapfrog step in every incomplete tree."""
         depth = self.options.max_tree_depth
-        tree = sprout(work, state, self.metric, tuning.metric)
-        return grow(key, tree, state, target, self.metric, tuning.metric, tuning.step_size, depth)
+        return grow(key, work, state, target, self.metric, tuning.metric, tuning.step_size, depth)
 
     def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:
         """Return the trees of `begun` for the chains in `renews`, and those of `work` for the others."""
-        return renew_trees(work, begun, renews)
+        # A tree reads no momentum that it has not saved itself.
+        chosen = pick(renews, *(each._replace(saved=(Position(None, None),) * 2) for each in (begun, work)))
+        return chosen._replace(saved=work.saved)
 
     def is_complete(self, work: Tree) -> Bool[Array, " chain"]:
         """Return which trajectories have turned, diverged or reached their maximum length."""

@@ -59,7 +59,11 @@ def test_a_direction_has_a_random_number_of_its_own(direction: float, monkeypatc
     monkeypatch.setattr(tree, "_uniform", lambda key, number: jnp.broadcast_to(numbers, (*number.shape, 3)))
     target, start = TwoWidths(), Position(jnp.ones((NUM_CHAINS, 3)), None)
     state, step_size = init_state(start, target), jnp.asarray(0.01)
-    grown = tree.grow_tree(jnp.zeros(NUM_CHAINS), state, start, target, IdentityMetric(), (), step_size, 3)
+    grown = jax.lax.while_loop(
+        lambda trees: ~trees.is_done.all(),
+        lambda trees: tree.grow(jnp.zeros(NUM_CHAINS), trees, state, target, IdentityMetric(), (), step_size, 3),
+        tree.begin_tree(state, start, IdentityMetric(), (), 3),
+    )
     assert (grown.depth == 3).all()
     is_forward = np.asarray(grown.right.position.shared[:, 0] > 1)
     is_backward = np.asarray(grown.left.position.shared[:, 0] < 1)

@@ -92,24 +92,6 @@ class Tree(NamedTuple):
     count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
 
 
-def grow_tree[Data](
-    key: jax.Array,
-    state: HamiltonianState,
-    momentum: Position,
-    target: Target,
-    metric: Metric[Data, Any],
-    data: Data,
-    step_size: jax.Array,
-    max_depth: int,
-) -> Tree:
-    """Return the complete tree of every chain, from which ``whole.drawn`` is drawn; see `begin_tree` and `grow`."""
-    return jax.lax.while_loop(
-        lambda tree: ~tree.is_done.all(),
-        lambda tree: grow(key, tree, state, target, metric, data, step_size, max_depth),
-        begin_tree(state, momentum, metric, data, max_depth),
-    )
-
-
 def begin_tree[Data](
     state: HamiltonianState, momentum: Position, metric: Metric[Data, Any], data: Data, max_depth: int
 ) -> Tree:
@@ -123,36 +105,15 @@ def begin_tree[Data](
         max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
     """
     slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), momentum)
-    force = metric.whiten_gradient(data, state.gradient)
-    return _seedling(state, End(state.position, momentum, force), 0.5 * batch_dot(momentum, momentum), (slots, slots))
-
-
-def renew_trees(trees: Tree, begun: Tree, renews: jax.Array) -> Tree:
-    """Return trees in which those of the chains in `renews` are marked to begin anew; `sprout` then begins them.
-
-    Args:
-        trees: trees of all chains.
-        begun: from `begin_tree`.
-        renews: (chain,) bool, the chains that begin a new tree.
-    """
-    return trees._replace(
-        momentum=_pick(renews, begun.momentum, trees.momentum),
-        kinetic=jnp.where(renews, begun.kinetic, trees.kinetic),
-        is_done=trees.is_done & ~renews,
-        count=jnp.where(renews, 0, trees.count),
-    )
-
-
-def sprout[Data](trees: Tree, state: HamiltonianState, metric: Metric[Data, Any], data: Data) -> Tree:
-    """Return trees for `grow`, initialised where they have no points yet.
-
-    Selecting between old and new costs next to nothing in loops that read a tree anyway; elsewhere it costs one loop per array.
-    """
-    begin = End(state.position, trees.momentum, metric.whiten_gradient(data, state.gradient))
-    is_new, seedling = trees.count == 0, _seedling(state, begin, trees.kinetic, trees.saved)
-    # Saved momenta and the start's momentum and energy are the same objects in both, so no selection is made.
-    return jax.tree.map(
-        lambda new, old: old if old is new else jnp.where(over_chains(is_new, old), new, old), seedling, trees
+    end = End(state.position, momentum, metric.whiten_gradient(data, state.gradient))
+    kinetic = 0.5 * batch_dot(momentum, momentum)
+    start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
+    zero, none, weight = (jnp.zeros(kinetic.shape, dtype) for dtype in (jnp.int32, bool, jnp.float64))
+    whole = Part(start, weight, momentum)
+    # The first point sets the ends of a part.
+    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, momentum))
+    return Tree(
+        momentum, kinetic, end, end, whole, part, zero, zero, none, (slots, slots), none, none, none, weight, zero
     )
 
 
@@ -170,7 +131,7 @@ def grow[Data](
 
     Args:
         key: (chain,) typed keys, the same for all steps of a tree.
-        tree: the trees, from `begin_tree`, `sprout` or this function.
+        tree: the trees, from `begin_tree` or this function.
         state: where they began.
         target: the log density.
         metric: the kind of metric.
@@ -181,7 +142,7 @@ def grow[Data](
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, tree.kinetic)
     numbers = _uniform(key, tree.count)
     tree = tree._replace(is_forward=jnp.where(tree.leaf == 0, numbers[:, 0] < 0.5, tree.is_forward))
-    end = _pick(tree.is_forward, tree.right, tree.left)
+    end = pick(tree.is_forward, tree.right, tree.left)
     # A step reads only the position and the force at its beginning.
     begin = state._replace(position=end.position)
     # Backwards in time, the step size is negative.
@@ -190,16 +151,6 @@ def grow[Data](
     point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
     grown = _add_leaf(tree, End(at.position, moved, force), point, _log_weight(start, point), numbers[:, 1])
     return _merge(grown, numbers[:, 2], max_depth)
-
-
-def _seedling(state: HamiltonianState, end: End, kinetic: jax.Array, saved: tuple[Position, Position]) -> Tree:
-    """Return trees that hold only their starts, with empty parts: the first point sets the ends of a part, and reads nothing saved."""
-    start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
-    momentum = end.momentum
-    zero, none, weight = (jnp.zeros(kinetic.shape, dtype) for dtype in (jnp.int32, bool, jnp.float64))
-    whole = Part(start, weight, momentum)
-    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, momentum))
-    return Tree(momentum, kinetic, end, end, whole, part, zero, zero, none, saved, none, none, none, weight, zero)
 
 
 def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
@@ -233,9 +184,9 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: 
     diverging = -log_weight > trajectory.DIVERGENCE_THRESHOLD
     acceptance = jnp.exp(jnp.minimum(log_weight, 0.0))
     return tree._replace(
-        left=_pick(grows & ~tree.is_forward, end, tree.left),
-        right=_pick(grows & tree.is_forward, end, tree.right),
-        part=Part(_pick(takes, point, tree.part.drawn), part_weight, momentum),
+        left=pick(grows & ~tree.is_forward, end, tree.left),
+        right=pick(grows & tree.is_forward, end, tree.right),
+        part=Part(pick(takes, point, tree.part.drawn), part_weight, momentum),
         leaf=tree.leaf + grows,
         saved=saved,
         is_done=tree.is_done | is_turning | diverging,
@@ -286,13 +237,13 @@ def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)
     ends = _is_turning(tree.left.momentum, tree.right.momentum, momentum) | (tree.depth + 1 == max_depth)
     whole = Part(
-        _pick(takes, tree.part.drawn, tree.whole.drawn),
+        pick(takes, tree.part.drawn, tree.whole.drawn),
         jnp.where(is_whole, jnp.logaddexp(tree.whole.log_weight, tree.part.log_weight), tree.whole.log_weight),
-        _pick(is_whole, momentum, tree.whole.momentum),
+        pick(is_whole, momentum, tree.whole.momentum),
     )
     part = tree.part._replace(
         log_weight=jnp.where(is_whole, -jnp.inf, tree.part.log_weight),
-        momentum=_pick(is_whole, jax.tree.map(jnp.zeros_like, momentum), tree.part.momentum),
+        momentum=pick(is_whole, jax.tree.map(jnp.zeros_like, momentum), tree.part.momentum),
     )
     return tree._replace(
         whole=whole,
@@ -304,6 +255,6 @@ def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
     )
 
 
-def _pick[Arrays: (Draw, End, Position)](is_first: jax.Array, one: Arrays, other: Arrays) -> Arrays:
+def pick[Arrays: (Draw, End, Position, Tree)](is_first: jax.Array, one: Arrays, other: Arrays) -> Arrays:
     """Choose between two trees of arrays (chain, ...) by chain."""
     return jax.tree.map(lambda a, b: jnp.where(over_chains(is_first, a), a, b), one, other)

@@ -19,11 +19,6 @@ from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 _PER_CHAIN = ("lp", "log_likelihood")
-_PARTS = ("begin", "advance", "renew", "is_complete", "end")
-_TELLING = {"renew", "is_complete"}
-"""Methods of `TakesTurns` whose names other methods are unlikely to have."""
-_MEANT = 3
-"""Fewest methods with the names of parts from which they count as parts."""
 _OF_METRIC = {"metric": "data_axes", "estimate": "estimate_axes"}
 """Part of the common warmup that a metric declares -> its method."""
 
@@ -87,26 +82,8 @@ def check_adaptive(kernel: Kernel[Any, Any, Any, Any]) -> None:
 
 
 def offers_turns(kernel: object) -> bool:
-    """Return whether a kernel offers its own `step` in parts; a class that overrides `step` but not all parts inherits another's.
-
-    Raises:
-        ConfigError: it has some of the parts but lacks others.
-    """
-    if not isinstance(kernel, TakesTurns):
-        has = [part for part in _PARTS if callable(getattr(kernel, part, None))]
-        lacks = ", ".join(part for part in _PARTS if not hasattr(kernel, part))
-        if lacks and (len(has) >= _MEANT or _TELLING & {*has}):
-            raise ConfigError(
-                f"{_name(kernel)}: has the parts {', '.join(has)} of step(), and lacks {lacks}",
-                f"add {lacks}, or remove all parts, and chains wait for each other; {_CONTRACT}",
-            )
-        return False
-    age = {
-        # Attributes of the object itself override those of any class.
-        name: next((i for i, made in enumerate(type(kernel).__mro__) if name in vars(made)), -1)
-        for name in ("step", *_PARTS)
-    }
-    return max(age.values()) == age["step"]
+    """Return whether a kernel offers its own `step` in parts."""
+    return isinstance(kernel, TakesTurns) and type(kernel).step is TakesTurns.step
 
 
 def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: object, num_chains: int) -> None:
@@ -135,8 +112,8 @@ def check_turns(kernel: Kernel[Any, Any, Any, Any], state: object, declared: obj
     else:
         return
     raise ConfigError(
-        f"{_name(kernel)}: offers step() in parts ({', '.join(_PARTS)}), {problem}",
-        f"remove the parts, and chains wait for each other; {_CONTRACT}",
+        f"{_name(kernel)}: offers step() in parts, {problem}",
+        f"define step() in place of the parts, and chains wait for each other; {_CONTRACT}",
     )
 
 

@@ -160,14 +160,6 @@ def test_devices_that_step_alone_may_share_an_array_of_the_state(trace) -> None:
 # -- steps in parts ----------------------------------------------------------------------------------------------------
 
 
-PARTS_OF_A_STEP = ("begin", "advance", "renew", "is_complete", "end")
-
-
-def of_its_own(name: str) -> dict[str, Any]:
-    """A class that defines a method of NUTS itself."""
-    return {name: vars(Nuts)[name]}
-
-
 def returning(method: str, **dtypes: Any) -> dict[str, Any]:
     """A part of a step of which fields have other dtypes."""
 
@@ -181,13 +173,13 @@ def returning(method: str, **dtypes: Any) -> dict[str, Any]:
 
 
 PARTS = {
-    "chains interact": ({"interacts": True}, "offers step.* in parts .*and its chains interact"),
+    "chains interact": ({"interacts": True}, "offers step.* in parts, and its chains interact"),
     "some are not reported": (
         {"num_chains_reported": lambda self, num_chains: num_chains // 2},
-        "offers .* and reports 2 of 4 chains\n  remedy: remove the parts",
+        r"offers .* and reports 2 of 4 chains\n  remedy: define step\(\) in place of the parts",
     ),
     "a shared array": (
-        with_a_shared_array(Nuts) | {k: v for name in PARTS_OF_A_STEP for k, v in of_its_own(name).items()},
+        {k: v for k, v in with_a_shared_array(Nuts).items() if k != "step"},
         "offers .* and split of its state is an array without the axis 'chain'",
     ),
     "a renewed dtype": (
@@ -216,3 +208,9 @@ def test_wrong_parts_of_a_step_are_refused(trace, wrong: str) -> None:
     changed, message = PARTS[wrong]
     with pytest.raises(ConfigError, match=rf"test_kernel\.py: kernel Mine: {message}"):
         trace(parent=Nuts, **changed)
+
+
+def test_chains_of_a_subclass_with_a_step_of_its_own_wait() -> None:
+    of_its_own = type("Mine", (Nuts,), {"step": Hmc.step, "advance": Nuts.advance})
+    given = Nuts.__new__(Nuts), of_its_own.__new__(of_its_own), Hmc.__new__(Hmc)
+    assert [offers_turns(kernel) for kernel in given] == [True, False, False]

@@ -75,7 +75,7 @@ def length_of(added: jax.Array) -> jax.Array:
     return 1 + (12 * added**3).astype(jnp.int32)
 
 
-class Counted(Kernel[Any, Any, Any, Any]):
+class Counted(TakesTurns[Any, Any, Any, Any], Kernel[Any, Any, Any, Any]):
     """Adds random numbers; says how many gradients all chains have taken until then."""
 
     statistics: ClassVar[Mapping[str, Statistic]] = {name: Statistic("1", "Counted.") for name in Told._fields}
@@ -99,13 +99,12 @@ class Counted(Kernel[Any, Any, Any, Any]):
         position = Position(state.position.shared + work.added[:, None], None)
         return Walk(position, lp, lp, state.num_steps + 1), Told(lp, lp, length_of(work.added), work.gradients)
 
-    step = init = init_adaptation = adapt = tuning = state_axes = adaptation_axes = expected_gradients = None
+    init = init_adaptation = adapt = tuning = state_axes = adaptation_axes = expected_gradients = None
 
 
 @pytest.mark.parametrize(("num_draws", "row"), [(1, 3), (40, 5)])
 def test_turns_take_the_gradients_of_their_schedule_and_store_every_draw(num_draws: int, row: int) -> None:
     kernel, first, num_chains, num_rows = Counted(Settings(), 0), 100, 6, 64
-    assert isinstance(kernel, TakesTurns)
     zero = jnp.zeros(num_chains)
     state = Walk(Position(zero[:, None], None), zero, zero, jnp.asarray(7))
     keys = jax.random.split(jax.random.key(4), num_chains)
