@@ -5,15 +5,9 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import html
 import io
-import json
-import os
-import re
 import runpy
-import shutil
 import subprocess
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +15,9 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-pytestmark = pytest.mark.browser
+from chromium import AXE, FLAGS, SIZES, collect, find_chromium, frame
 
-SIZES = ((390, 844), (1440, 900))
+pytestmark = pytest.mark.browser
 
 SHOWN_HEIGHT = 2600
 """Height of a page in the screenshots, in px."""
@@ -35,35 +29,7 @@ DEMO = Path(__file__).parents[1] / "unit" / "report" / "demo.py"
 
 Opened = tuple[list[dict[str, Any]], str, int, list[Path]]
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=600000",
-    "--window-size=1400,900",
-)  # fmt: skip
-"""The virtual time ends at once where nothing waits; decoding an image takes real time, in which much of it passes."""
-
-AXE = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
-
 MEASURE = (Path(__file__).with_name("measure.js")).read_text(encoding="utf-8")
-
-COLLECT = """<!DOCTYPE html><pre id="measured"></pre><script>
-const found = [];
-addEventListener("message", (event) => {
-  found.push(event.data);
-  document.getElementById("measured").textContent = JSON.stringify(found);
-});
-</script>
-"""
-
-
-def find_chromium() -> str:
-    """Return the path of Chromium; without one the tests are skipped, in CI they fail."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    if os.environ.get("CI"):
-        pytest.fail("Chromium is not installed, and in CI the pages must be looked at: apt-get install chromium")
-    pytest.skip("Chromium is not installed: apt-get install chromium")
 
 
 def with_measures(page: str) -> str:
@@ -77,7 +43,6 @@ def with_measures(page: str) -> str:
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """Measurements of every page at every size, what Chromium logged, how many there must be, and the pages."""
-    chromium = find_chromium()
     folder = tmp_path_factory.mktemp("pages")
     frames = []
     pages = runpy.run_path(str(DEMO))["write_demo"](folder / "results")
@@ -87,22 +52,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
         copy = folder / inside / f"copy-{number}.html"
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(with_measures(page.read_text(encoding="utf-8")), encoding="utf-8")
-        frames += [
-            f'<iframe src="{copy.as_uri()}#{page.parent.name}-{width}" style="width:{width}px;height:{height}px;border:0"></iframe>'
-            for width, height in SIZES
-        ]
-    (folder / "frames.html").write_text(COLLECT + "\n".join(frames), encoding="utf-8")
-    command = [
-        chromium,
-        *FLAGS,
-        f"--user-data-dir={folder / 'profile'}",
-        "--dump-dom",
-        (folder / "frames.html").as_uri(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    measured = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert measured is not None, done.stderr
-    return json.loads(html.unescape(measured[1]) or "[]"), done.stderr, len(frames), pages
+        frames += [frame(f"{copy.as_uri()}#{page.parent.name}-{size[0]}", size) for size in SIZES]
+    found, log = collect(frames, folder)
+    return found, log, len(frames), pages
 
 
 def experiments(opened: Opened) -> list[dict[str, Any]]:
@@ -157,11 +109,7 @@ def test_every_control_is_reached_by_keyboard_and_axe_finds_nothing(opened: Open
 
 def test_screenshots_are_kept(opened: Opened, tmp_path: Path) -> None:
     """One picture of all pages, as wide as a phone and as a laptop."""
-    frames = "\n".join(
-        f'<iframe src="{page.as_uri()}" style="width:{width}px;height:{SHOWN_HEIGHT}px;border:0"></iframe>'
-        for page in opened[3]
-        for width, _ in SIZES
-    )
+    frames = "\n".join(frame(page.as_uri(), (width, SHOWN_HEIGHT)) for page in opened[3] for width, _ in SIZES)
     every = tmp_path / "screenshots.html"
     width = sum(width for width, _ in SIZES) + 40
     every.write_text(f"<!DOCTYPE html><body style='margin:0;width:{width}px'>{frames}", encoding="utf-8")

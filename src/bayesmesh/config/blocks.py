@@ -155,7 +155,7 @@ class SamplingSettings(Settings):
     draws: int = Field(1000, ge=4, le=100_000_000)
     """Draws per chain after warmup; with `stop`, the maximum."""
     stop: StopSettings | None = None
-    """Stopping rule: ends sampling before `draws`, at the first look that meets all targets. By default, there is none."""
+    """Stopping rule: ends sampling before `draws`, at the first interim check that meets all targets. By default, there is none."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Seed of all random numbers of the chains."""
     initial: InitialSettings = Field(InitialSettings())

@@ -63,7 +63,7 @@ def _readme() -> str:
         "`config.yaml` lists what to run. Every file in `experiments/` is one experiment, named after its file. Files are",
         "data: nothing in them is executed; unknown and duplicate keys are errors.\n",
         "A key such as `sampling.draws` is the key `draws` in the block `sampling`. `[` and `]` include the end of a range, `(` and",
-        "`)` exclude it. Each example is a value that the key accepts. A default of `-` means that nothing is set.\n",
+        "`)` exclude it. A default of `-` means that nothing is set.\n",
         "## config.yaml\n",
         *_table(RunSettings, ""),
         "\n## experiments/NAME.yaml\n",
@@ -92,7 +92,7 @@ def _readme() -> str:
 
 def _table(cls: type[Settings], prefix: str) -> list[str]:
     rows = list(_rows(cls, prefix))
-    head = ["| key | values | default | example | meaning |", "| --- | --- | --- | --- | --- |"]
+    head = ["| key | values | default | meaning |", "| --- | --- | --- | --- |"]
     return [*head, *rows] if rows else ["No further keys.\n"]
 
 
@@ -104,8 +104,8 @@ def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
             # Not for users: analyses that refit write it.
             continue
         values = _values(schema["properties"][name], schema.get("$defs", {}))
-        example = f"`{_text(example_of(field))}`" if field.examples or not blocks else ""
-        cells = (f"`{prefix}{name}`", values, _default(field.default), example, describe(field))
+        example = f" Example: `{_text(example_of(field))}`" if field.examples or not blocks else ""
+        cells = (f"`{prefix}{name}`", values, _default(field.default), describe(field) + example)
         yield f"| {' | '.join(each.replace('|', r'\|') for each in cells)} |"
         for inner in blocks:
             if not issubclass(inner, Gate):
