@@ -126,6 +126,13 @@ def test_an_unchanged_environment_is_accepted() -> None:
     assert check_environment(environment(mesh(2)), environment(mesh(2)), "refuse", "folder") == []
 
 
+def test_what_was_not_recorded_counts_as_changed() -> None:
+    present = environment(mesh(2))
+    stored = {key: value for key, value in present.items() if key != "xla_flags"}
+    with pytest.raises(StoreError, match="xla_flags: not recorded then"):
+        check_environment(stored, present, "refuse", "folder")
+
+
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
