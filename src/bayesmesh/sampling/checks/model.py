@@ -68,7 +68,9 @@ def check_model(model_class: type[Model], options: Settings, spec: DataSpec) -> 
         ConfigError: a mistake in the model; the message names file, line, method and latent, and the remedy.
     """
     if missing := sorted(getattr(model_class, "__abstractmethods__", ())):
-        methods = ", ".join(f"{name}{_signature(getattr(model_class, name))}" for name in missing)
+        methods = ", ".join(
+            f"{name}({', '.join(inspect.signature(getattr(model_class, name)).parameters)})" for name in missing
+        )
         raise ConfigError(f"{_place_of_class(model_class)}: lacks the method {', '.join(missing)}", f"define {methods}; docs/contracts/model.md says what each returns")  # fmt: skip
     few = dataclasses.replace(spec, num_rows=min(spec.num_rows, FEW_ROWS))
     check = _Check(model_class, options, few)
@@ -90,35 +92,39 @@ def check_summaries(model: Model, latents: Shapes, spec: DataSpec) -> Shapes:
     Raises:
         ConfigError: they are not named arrays of floating-point numbers, or the method raises.
     """
-    found = _shapes_of(model.summaries, model, latents, spec, min(spec.num_rows, 3))
-    if not isinstance(found, Mapping):
-        _refuse(model.summaries, f"returns {type(found).__name__} instead of a dict of named arrays", 'for example `return {"mean": latents["mean"]}`')  # fmt: skip
+    found = _named_arrays(model.summaries, "summary", model, latents, spec, 'return {"mean": latents["mean"]}')
     for name, value in found.items():
-        _check_name(model.summaries, "summary", name)
         if name in RESERVED:
             _refuse(model.summaries, f"summary '{name}' is added for every model", "leave it out, or give it another name")  # fmt: skip
-        if not hasattr(value, "dtype"):
-            _refuse(model.summaries, f"summary '{name}' is not an array but {value!r}", "return arrays, or leave it out")  # fmt: skip
         if value.dtype.kind != "f":
             _refuse(model.summaries, f"summary '{name}' has dtype {value.dtype}; convergence is assessed on real numbers", "convert it with .astype(...) to the dtype of a latent")  # fmt: skip
         if 0 in value.shape:
             _refuse(model.summaries, f"summary '{name}' has shape {value.shape}: it holds nothing", "leave it out")
-    return dict(found)
+    return found
 
 
 def check_deterministics(model: Model, latents: Shapes, spec: DataSpec) -> None:
     """Check that the quantities that are stored with each draw are named arrays.
 
     Raises:
-        ConfigError: they are not, or the method raises.
+        ConfigError: one is not.
     """
-    found = _shapes_of(model.deterministics, model, latents, spec, min(spec.num_rows, 3))
+    example = 'return {"rate": 60 * latents["mean"]}'
+    _named_arrays(model.deterministics, "deterministic", model, latents, spec, example)
+
+
+def _named_arrays(
+    method: Callable[..., Any], what: str, model: Model, latents: Shapes, spec: DataSpec, example: str
+) -> Shapes:
+    """Return the shapes of what a method returns for a few rows, after checking that these are named arrays."""
+    found = _shapes_of(method, model, latents, spec, min(spec.num_rows, 3))
     if not isinstance(found, Mapping):
-        _refuse(model.deterministics, f"returns {type(found).__name__} instead of a dict of named arrays", 'for example `return {"rate": 60 * latents["mean"]}`')  # fmt: skip
+        _refuse(method, f"returns {type(found).__name__} instead of a dict of named arrays", f"for example `{example}`")
     for name, value in found.items():
-        _check_name(model.deterministics, "deterministic", name)
+        _check_name(method, what, name)
         if not hasattr(value, "dtype"):
-            _refuse(model.deterministics, f"'{name}' is not an array but {value!r}", "return arrays, or leave it out")
+            _refuse(method, f"{what} '{name}' is not an array but {value!r}", "return arrays, or leave it out")
+    return dict(found)
 
 
 def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
@@ -382,8 +388,3 @@ def _refuse(of: Callable[..., Any], problem: str, remedy: str) -> NoReturn:
 
 def _place_of_class(cls: type) -> str:
     return f"{inspect.getsourcefile(cls)}, line {inspect.getsourcelines(cls)[1]}: {cls.__name__}"
-
-
-def _signature(method: Callable[..., Any]) -> str:
-    """Return the names of a method's arguments, such as ``(self, latents, rows)``."""
-    return f"({', '.join(inspect.signature(method).parameters)})"

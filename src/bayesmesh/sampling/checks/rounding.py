@@ -26,6 +26,7 @@ from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._latents import align_local
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
@@ -184,8 +185,7 @@ def _compiled(model: Model, spec: DataSpec) -> jax.stages.Wrapped:
     double = type(model)(model.options, spec.with_dtype("float64"))
 
     def of_draw(latents: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:
-        aligned = {k: jnp.take(latents[k], entries, axis=axis) for k, axis in model.local_latents.items()}
-        values = double.log_likelihood({**latents, **aligned}, rows)
+        values = double.log_likelihood(align_local(model, latents, entries), rows)
         return jnp.sum(jnp.where(jnp.arange(len(values)) < num_rows, values, 0), dtype=jnp.float64)
 
     def of_draws(draws: Latents, rows: Rows, entries: Array, num_rows: Array) -> Array:

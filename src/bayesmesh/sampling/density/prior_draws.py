@@ -9,14 +9,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import partial_eval
 from jaxtyping import Array, Key
 
 from bayesmesh.config.user_code import place_of
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
-from bayesmesh.models.base import Latents
+from bayesmesh.models._latents import align_local
+from bayesmesh.models.base import Latents, Rows
 from bayesmesh.sampling.density.log_density import Target, device_dtype
+from bayesmesh.sampling.density.traced_fields import field_returned, fields_used
 
 MOST_ROUNDS = 1000
 """Most values of an outcome in which each value is predicted from those before it."""
@@ -55,7 +56,10 @@ class Simulator:
     def __init__(self, target: Target, rows: Mapping[str, np.ndarray]) -> None:
         self.target = target
         self._rows = {k: jnp.asarray(v, device_dtype(v.dtype.name, target.dtype)) for k, v in rows.items()}
-        self.outcome = self._find_outcome()
+        outcome = field_returned(target.model.outcome, self._rows)
+        if outcome is None:
+            raise ConfigError(f"{place_of(target.model.outcome)}: does not return one of the fields {', '.join(rows)} as it is, so rows cannot be simulated", _LEFT_OUT)  # fmt: skip
+        self.outcome = outcome
         self._num_rounds = 1
         if self._reads_outcome():
             self._num_rounds = min(MOST_ROUNDS, math.prod(self._rows[self.outcome].shape[1:]))
@@ -68,39 +72,19 @@ class Simulator:
         given = {k: np.broadcast_to(v, (num_datasets, *v.shape)) for k, v in self._rows.items()}
         return Simulated(position, latents, {**given, self.outcome: outcome})
 
-    def _find_outcome(self) -> str:
-        """Return the one field that `outcome` returns unchanged."""
-        model, turned = self.target.model, {k: jnp.flip(v, 0) for k, v in self._rows.items()}
-
-        def is_handed_on(name: str) -> bool:
-            return all(
-                np.array_equal(model.outcome({**self._rows, name: values}), values)
-                for values in (self._rows[name], turned[name])
-            )
-
-        found = [name for name in self._rows if is_handed_on(name)]
-        if len(found) != 1:
-            raise ConfigError(f"{place_of(model.outcome)}: does not return one of the fields {', '.join(self._rows)} as it is, so rows cannot be simulated", _LEFT_OUT)  # fmt: skip
-        return found[0]
-
     def _align(self, latents: Latents) -> Latents:
         """Return one draw of the latents, local ones aligned with all rows."""
         spec = self.target.spec
-        entries = spec.entries_of(np.arange(spec.num_rows))
-        local = self.target.model.local_latents
-        return {**latents, **{k: jnp.take(latents[k], entries, axis) for k, axis in local.items()}}
+        return align_local(self.target.model, latents, spec.entries_of(np.arange(spec.num_rows)))
 
     def _reads_outcome(self) -> bool:
         """Return whether predictions are computed from the outcome, as for a series given its past."""
         shapes = jax.eval_shape(lambda: self._align(self.target.constrain(self.target.sample_prior(jax.random.key(0)))))
 
-        def predicted(outcome: Array, latents: Latents) -> Array:
-            rows = {**self._rows, self.outcome: outcome}
+        def predicted(rows: Rows, latents: Latents) -> Array:
             return self.target.model.predict(latents, rows).sample(seed=jax.random.key(0))
 
-        traced = jax.make_jaxpr(predicted)(self._rows[self.outcome], shapes)
-        _, is_used = partial_eval.dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals))
-        return is_used[0]
+        return self.outcome in fields_used(predicted, self._rows, shapes)
 
     def _simulate(self, key: Key[Array, ""], start: Array | None = None) -> tuple[Position, dict[str, Array], Array]:
         """Return a position and latents drawn from the prior, and an outcome.

@@ -32,7 +32,7 @@ from bayesmesh.sampling.checks.kernel import (
     check_turns,
     offers_turns,
 )
-from bayesmesh.sampling.density.costs import cost_of_gradient, expected_seconds
+from bayesmesh.sampling.density.costs import cost_of_gradient, expected_seconds, of_chains
 from bayesmesh.sampling.density.log_density import BoundTarget, Target
 from bayesmesh.sampling.density.mesh import (
     CHAIN_AXIS,
@@ -58,11 +58,6 @@ PROGRAMS = ("initialise", "segment")
 SHORT_SECONDS = 5e-3
 """Expected seconds per gradient up to which the start is compiled without optimisation: it takes nine gradients, and optimising
 them takes seconds."""
-
-
-def _can_step_alone(kernel: Kernel[Any, Any, Any, Any], target: Target, mesh: Mesh) -> bool:
-    """Return whether each device can step its own chains: it has all rows, and nothing else sums over devices."""
-    return kernel.steps_alone and mesh.shape[CHAIN_AXIS] > 1 and mesh.shape[DATA_AXIS] == 1 and type(target) is Target
 
 
 class Program:
@@ -96,7 +91,9 @@ class Program:
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.points: Position | None = None
         self.num_reported = kernel.num_chains_reported(num_chains)
-        self.steps_alone = _can_step_alone(kernel, target, mesh)
+        # Each device has all rows, and nothing else sums over devices.
+        has_all_rows = mesh.shape[CHAIN_AXIS] > 1 and mesh.shape[DATA_AXIS] == 1 and type(target) is Target
+        self.steps_alone = kernel.steps_alone and has_all_rows
 
     def with_slice(self, slice_draws: int) -> Program:
         """Return the programs for calls of at most `slice_draws` iterations, with the trace of the start if there is one."""
@@ -255,8 +252,7 @@ class Program:
     @property
     def position_shapes(self) -> Position:
         """The abstract position of all chains."""
-        of_one = self.target.position.position_shapes
-        return jax.tree.map(lambda s: s.update(shape=(self.num_chains, *s.shape)), of_one)
+        return of_chains(self.target, self.num_chains)
 
     @property
     def position_shardings(self) -> Position:

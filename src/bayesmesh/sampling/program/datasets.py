@@ -250,18 +250,13 @@ class DatasetPrograms(Program):
         own = [chain - number * each for chain in chains if chain // each == number]
         return self.program, GroupKey(key.seed, key.first_chain + number * each), own, rows_of_dataset
 
-    def _cut(self, arrays: Arrays, count: int) -> dict[str, np.ndarray]:
-        return {k: np.asarray(v)[: self.num_datasets, :count] for k, v in arrays.items()}
-
     def _unpack(self, statistics: Packed, count: int) -> dict[str, np.ndarray]:
         return unpack(np.asarray(statistics.values)[: self.num_datasets, :count], statistics.like)
 
     def _latents_to_host(self, latents: Arrays, count: int) -> dict[str, np.ndarray]:
         layout, local = self.target.layout, self.target.model.local_latents
-        return {
-            k: v.take(range(layout.num_entries), axis=local[k] + 3) if k in local else v
-            for k, v in self._cut(latents, count).items()
-        }
+        cut = {k: np.asarray(v)[: self.num_datasets, :count] for k, v in latents.items()}
+        return {k: v.take(range(layout.num_entries), axis=local[k] + 3) if k in local else v for k, v in cut.items()}
 
     # -- without a store ----------------------------------------------------------------------------------------------
 

@@ -80,23 +80,11 @@ def place_starts(
         center: (chain, ...) points around which they lie; the origin if None.
         numbers: absolute numbers of the chains, which determine whose starts are reflected or reversed.
     """
-    drawn = sample_starts(method, target, keys, attempt, numbers)
+    drawn = _sample_starts(method, target, keys, attempt, numbers % 2 == 1)
+    if num_together(method, target) == 4:
+        drawn = jax.vmap(functools.partial(_reverse_components, target))(drawn, numbers // 2 % 2 == 1)
     drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), drawn)
     return drawn if center is None else jax.tree.map(lambda c, x: c.astype(x.dtype) + x, center, drawn)
-
-
-def sample_starts(
-    method: str,
-    target: Target,
-    keys: Key[Array, " chain"],
-    attempt: UInt32[Array, " chain"],
-    numbers: UInt32[Array, " chain"],
-) -> Position:
-    """Return the chains' starts before they are scaled by the spread, and before they climb."""
-    starts = _sample_starts(method, target, keys, attempt, numbers % 2 == 1)
-    if num_together(method, target) < 4:  # chains start in pairs, or each on its own
-        return starts
-    return jax.vmap(functools.partial(_reverse_components, target))(starts, numbers // 2 % 2 == 1)
 
 
 def num_together(method: str, target: Target) -> int:

@@ -217,7 +217,9 @@ def _faults(
         yield f"the log prior is {value}"
     yield from _not_finite("the gradient of the log prior by the latent {}{}", gradient, latents)
     in_dtype = {k: v.astype(target.dtype) for k, v in latents.items()}
-    for first, rows in _row_blocks(target, program.rows_here, read_rows):
+    start, end = program.rows_here
+    for first in range(start, end, target.layout.tile_rows):
+        rows = read_rows(first, min(end, first + target.layout.tile_rows))
         yield from _likelihood_faults(target, in_dtype, first, rows, name_row)
     if program.sampling.initial.method in ("mode", "laplace"):
         yield "the start is finite and the climb from it is not: lower sampling.initial.learning_rate"
@@ -231,15 +233,6 @@ def _not_finite(text: str, values: Mapping[str, jax.Array], latents: Mapping[str
         if odd.size:
             at = "" if values is latents else f" at {_abridged(latents[name])}"
             yield f"{text.format(f"'{name}'", at)} is {odd[0]}"
-
-
-def _row_blocks(
-    target: Target, rows_here: tuple[int, int], read_rows: ReadRows
-) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
-    """Yield this process's rows, one tile's worth at a time, with the number of the first."""
-    start, end = rows_here
-    for first in range(start, end, target.layout.tile_rows):
-        yield first, read_rows(first, min(end, first + target.layout.tile_rows))
 
 
 def _likelihood_faults(

@@ -66,8 +66,6 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
     def one(shape: jax.ShapeDtypeStruct | None, declared: Axes) -> NamedSharding | None:
         if shape is None:
             return None
-        if len(declared.names) > len(shape.shape):
-            raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
         num_parts = mesh.shape[DATA_AXIS]
         fitting = [
             None if name == "spread" and length % num_parts else name

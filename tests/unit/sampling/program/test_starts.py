@@ -15,7 +15,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.sampling.loop.interruption import Interruption
 from bayesmesh.sampling.loop.segment import Loop
-from bayesmesh.sampling.program.start_points import sample_starts
+from bayesmesh.sampling.program.start_points import place_starts
 from bayesmesh.sampling.program.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.store.arrays import open_group
@@ -83,7 +83,7 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     )
     of_whom = np.arange(4) // built.program.num_together * built.program.num_together
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in of_whom]
-    sample = jax.jit(lambda keys: sample_starts(method, built.program.target, keys, attempt, numbers))
+    sample = jax.jit(lambda keys: place_starts(method, built.program.target, keys, attempt, 1.0, None, numbers))
     expected = sample(jnp.stack(keys))
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
