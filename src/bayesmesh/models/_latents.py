@@ -83,7 +83,7 @@ class FunctionPrior:
     """
 
     def __init__(
-        self, draw: Callable[[PRNGKeyArray], Latents], log_prob: Callable[[Latents], Array], maps: FunctionMaps
+        self, draw: Callable[[PRNGKeyArray], Latents], log_prob: Callable[[Latents], Array], maps: Bijector
     ) -> None:
         self._draw, self.log_prob, self._maps = draw, log_prob, maps
 
@@ -91,7 +91,7 @@ class FunctionPrior:
         """Return a draw."""
         return self._draw(seed)
 
-    def experimental_default_event_space_bijector(self) -> FunctionMaps:
+    def experimental_default_event_space_bijector(self) -> Bijector:
         """Return the map from unconstrained space."""
         return self._maps
 

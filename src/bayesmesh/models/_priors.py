@@ -18,14 +18,6 @@ def _zero(like: Any) -> Any:
 
 
 _MAKERS: Mapping[str, Callable[..., Any]] = {
-    "normal": tfd.Normal,
-    "student_t": tfd.StudentT,
-    "cauchy": tfd.Cauchy,
-    "laplace": tfd.Laplace,
-    "half_normal": tfd.HalfNormal,
-    "half_student_t": lambda df, scale: tfd.HalfStudentT(df, _zero(scale), scale),
-    "half_cauchy": lambda scale: tfd.HalfCauchy(_zero(scale), scale),
-    "exponential": tfd.Exponential,
     "gamma": tfd.Gamma,
     "inverse_gamma": tfd.InverseGamma,
     "log_normal": tfd.LogNormal,
@@ -33,7 +25,7 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
     "uniform": tfd.Uniform,
     "dirichlet": lambda *c: tfd.Dirichlet(jnp.stack(c)),
 }
-"""Family -> function of parameters, () each, that returns a TFP distribution."""
+"""Family that is not in `_UNIT` -> function of parameters, () each, that returns a TFP distribution."""
 
 
 _UNIT: Mapping[str, Callable[..., Any]] = {

@@ -27,11 +27,10 @@ from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.user_code import check_arguments, load_function
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._latents import Maps, Matrices, find_matrices
+from bayesmesh.models._latents import FunctionPrior, Maps, Matrices, find_matrices
 from bayesmesh.models._priors import distribution_of
 from bayesmesh.models.base import (
     Axis,
-    Bijector,
     DataSpec,
     Latents,
     Model,
@@ -131,7 +130,7 @@ class LogDensity(Model):
         options = self.options
         if options.test_point is not None:
             point = {k: np.asarray(v, data_spec.dtype) for k, v in options.test_point.items()}
-            return FlatPrior(point, {k: SUPPORTS[v]() for k, v in options.support.items()})
+            return _flat_prior(point, {k: SUPPORTS[v]() for k, v in options.support.items()})
         if options.prior is not None:
             parsed = {k: parse_prior(text, f"key 'model.prior.{k}'") for k, text in options.prior.items()}
             made: Prior = tfd.JointDistributionNamed(
@@ -206,34 +205,25 @@ def _check_point(point: Mapping[str, Any], support: Mapping[str, str]) -> None:
             )
 
 
-class FlatPrior:
-    """A density of 1 over a support; draws lie around a point, at a distance N(0, 1) in unconstrained space.
+def _flat_prior(point: Mapping[str, np.ndarray], bijectors: Mapping[str, Any]) -> FunctionPrior:
+    """Return a density of 1 over a support; draws lie around a point, at a distance N(0, 1) in unconstrained space.
 
     Args:
-        point: latent -> its value in the support.
-        bijectors: latent -> map from unconstrained space, where the support is not the whole real space.
+        point: latent -> values.
+        bijectors: latent -> its map from unconstrained space; those left out are real numbers.
     """
+    maps = Maps({k: bijectors.get(k, tfb.Identity()) for k in point})
 
-    def __init__(self, point: Mapping[str, np.ndarray], bijectors: Mapping[str, Any]) -> None:
-        self._point = dict(point)
-        self._maps = Maps({k: bijectors.get(k, tfb.Identity()) for k in point})
-
-    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
-        """Return a point near the test point."""
-        center = self._maps.inverse({k: jnp.asarray(v) for k, v in self._point.items()})
-        keys = jax.random.split(seed, len(center))
-        moved = {
-            k: z + jax.random.normal(key, z.shape, z.dtype) for key, (k, z) in zip(keys, center.items(), strict=True)
+    def draw(key: PRNGKeyArray) -> Latents:
+        center = maps.inverse({k: jnp.asarray(v) for k, v in point.items()})
+        keys = jax.random.split(key, len(center))
+        near = {
+            k: z + jax.random.normal(own, z.shape, z.dtype) for own, (k, z) in zip(keys, center.items(), strict=True)
         }
-        return self._maps.forward(moved)
+        return maps.forward(near)
 
-    def log_prob(self, value: Latents) -> Float[Array, ""]:
-        """Return 0: the function is the whole density."""
-        return jnp.zeros((), next(iter(value.values())).dtype)
-
-    def experimental_default_event_space_bijector(self) -> Bijector:
-        """Return the map from unconstrained space."""
-        return self._maps
+    # The function is the whole density.
+    return FunctionPrior(draw, lambda latents: jnp.zeros((), next(iter(latents.values())).dtype), maps)
 
 
 class _OfDatasets:

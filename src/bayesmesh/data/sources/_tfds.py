@@ -119,27 +119,6 @@ def write_records(
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
-    make = _builder_class(dataset, version, splits, features, config, about)
-    builder = make(data_dir=folder, config=config or None, file_format="array_record")
-    with contextlib.redirect_stdout(sys.stderr):
-        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    for split, info in builder.info.splits.items():
-        found = sum(1 for _ in _raw_records(Path(builder.data_dir), split))
-        if found != info.num_examples:
-            raise DataError(f"{builder.data_dir}: split {split}: expected {info.num_examples} records, found {found}")
-
-
-def _builder_class(
-    dataset: str,
-    version: str,
-    splits: Mapping[str, Iterable[Mapping[str, object]]],
-    features: Mapping[str, Any],
-    config: str,
-    about: Mapping[str, object],
-) -> type[Any]:
-    """Return a class of TFDS that yields the examples; the arguments are those of `write_records`."""
-    import tensorflow_datasets as tfds
-
     with tfds.core.registered.skip_registration():
 
         class Written(tfds.core.GeneratorBasedBuilder):
@@ -159,7 +138,13 @@ def _builder_class(
             def _generate_examples(self) -> None:
                 """Abstract in TFDS, which calls it only from `_split_generators`."""
 
-    return Written
+    builder = Written(data_dir=folder, config=config or None, file_format="array_record")
+    with contextlib.redirect_stdout(sys.stderr):
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+    for split, info in builder.info.splits.items():
+        found = sum(1 for _ in _raw_records(Path(builder.data_dir), split))
+        if found != info.num_examples:
+            raise DataError(f"{builder.data_dir}: split {split}: expected {info.num_examples} records, found {found}")
 
 
 def _raw_records(folder: Path, split: str) -> Iterator[bytes]:

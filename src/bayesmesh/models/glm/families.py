@@ -193,13 +193,10 @@ class Bernoulli(Family):
         return tfd.Bernoulli(logits=eta)
 
 
-class Binomial(Family):
+class Binomial(Bernoulli):
     """Successes among trials, with the logit of the probability of success as the predictor."""
 
     needs = "whole numbers from 0 to the number of trials"
-
-    def link(self, mean: float) -> float:
-        return math.log(mean / (1 - mean)) if 0 < mean < 1 else 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None
@@ -217,9 +214,6 @@ class Binomial(Family):
         # Subtracted before they are rounded: of a billion trials, all but a few may be successes.
         failures = rows["trials"] - rows["outcome"]
         return densities.binomial(rows["outcome"].astype(eta.dtype), failures.astype(eta.dtype), eta)
-
-    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        return _working_shares(y, trials, eta)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         # The sampler rounds multiples of the number of trials: in float32, draws from a billion spread too far.

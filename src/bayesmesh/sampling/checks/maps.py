@@ -154,8 +154,11 @@ def faults(prior: Any) -> Iterator[tuple[str, str]]:
     for name, each in prior.sample_distributions(seed=jax.random.key(0))[0].items():
         if not is_of_tfp(each):
             yield from ((name, fault) for fault in _many_to_one(each))
-            maps = Maps({name: each.experimental_default_event_space_bijector()})
-            yield from _try(maps, lambda key, name=name, each=each: {name: each.sample(seed=key)})
+            yield from _try(Maps({name: each.experimental_default_event_space_bijector()}), _sampler(name, each))
+
+
+def _sampler(name: str, distribution: Any) -> Callable[[jax.Array], Latents]:
+    return lambda key: {name: distribution.sample(seed=key)}
 
 
 def _many_to_one(distribution: Any) -> Iterator[str]:

@@ -84,8 +84,6 @@ def make_program(
     data_spec: DataSpec,
     slice_draws: int,
     read_blocks: ReadBlocks | None = None,
-    mesh: tuple[int, int] | None = None,
-    row_tile: int | None = None,
 ) -> Program:
     """Return the program of one chain group.
 
@@ -94,8 +92,6 @@ def make_program(
         data_spec: the data.
         slice_draws: most iterations of a call.
         read_blocks: reads the rows, for a model that starts from the data.
-        mesh, row_tile: devices along chains and rows, and rows to take at a time, as chosen by an earlier run; chosen here if
-            None.
 
     Raises:
         DeviceError: its mesh does not fit the devices.
@@ -122,7 +118,7 @@ def make_program(
             f"{inspect.getfile(kernel_class)}: kernel {name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
-    devices, target, tile = _lay_out(settings, data_spec, model, mesh, row_tile)
+    devices, target, tile = _lay_out(settings, data_spec, model)
     if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and devices.shape[CHAIN_AXIS] > 1:
         raise ConfigError(
             f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
@@ -136,13 +132,7 @@ def make_program(
     return _of_datasets(program, settings, tile) if data_spec.dataset_counts else program
 
 
-def _lay_out(
-    settings: ProgramSettings,
-    data_spec: DataSpec,
-    model: Model,
-    chosen: tuple[int, int] | None,
-    known_tile: int | None,
-) -> tuple[Mesh, Target, int]:
+def _lay_out(settings: ProgramSettings, data_spec: DataSpec, model: Model) -> tuple[Mesh, Target, int]:
     """Return the mesh, the log density with its rows laid out over it, and the tile; for many datasets, those of one."""
     compute, chains = settings.compute, settings.num_chains
     # Condensed rows are few, so devices share the chains and need not wait for each other at every step.
@@ -157,9 +147,8 @@ def _lay_out(
             layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
             return make_target(model, data_spec, layout, mesh, compute.sharding)
 
-        tile = known_tile if compute.row_tile == "auto" else compute.row_tile
-        if tile is not None:
-            return mesh, make(tile), tile
+        if compute.row_tile != "auto":
+            return mesh, make(compute.row_tile), compute.row_tile
         most = most_elements(platform)
         if mesh.size == 1 and not data_spec.entry_counts and data_spec.num_rows * chains <= most:
             # For most small data, the target traced here is the final one.
@@ -175,16 +164,13 @@ def _lay_out(
     is_open = compute.mesh == AUTO and compute.processes == 1 and compute.sharding == "named"
     if not is_open or find_devices(compute)[0].platform != "cpu":
         return on(compute)
-    if chosen is not None:
-        cores = MeshSettings(chain=chosen[0], data=chosen[1])
-    else:
-        mesh, target, tile = on(on_one)
-        cores = choose_cores(
-            expected_seconds(cost_of_gradient(target, chains), mesh), chains, len(find_devices(compute)),
-            shares_rows=shares_rows, steps_alone=settings.kernel[0].steps_alone is True,
-        )  # fmt: skip
-        if cores == MeshSettings():
-            return mesh, target, tile
+    mesh, target, tile = on(on_one)
+    cores = choose_cores(
+        expected_seconds(cost_of_gradient(target, chains), mesh), chains, len(find_devices(compute)),
+        shares_rows=shares_rows, steps_alone=settings.kernel[0].steps_alone is True,
+    )  # fmt: skip
+    if cores == MeshSettings():
+        return mesh, target, tile
     return on(compute.model_copy(update={"mesh": cores}))
 
 
