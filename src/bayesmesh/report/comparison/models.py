@@ -215,50 +215,78 @@ def compare_models(
     if is_held:
         _check_same_rows(held_out, "held-out")
     order = sorted(left_out, key=lambda name: -left_out[name].elpd.sum())
-    cluster = left_out[order[0]].cluster
-    table = _as_matrix(left_out, order)
-    held = _as_matrix(held_out, order) if is_held else None
-    clusters = (cluster, held_out[order[0]].cluster if is_held else None)
-    by_group = sum_clusters(table, cluster)
+    on_rows, on_held = _Rows.of(left_out, order), _Rows.of(held_out, order) if is_held else None
+    by_group = sum_clusters(on_rows.table, on_rows.cluster)
     # Rows of one group are not independent, so the bootstrap resamples groups.
-    stacking, bma = stack(table), pseudo_bma(by_group)
-    noise = _noise((left_out, held_out), order)
+    stacking, bma = stack(on_rows.table), pseudo_bma(by_group)
 
-    members = []
-    for i, name in enumerate(order):
-        weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
-        on_rows, on_held = (table[:, 0], table[:, i]), (held, None if held is None else held[:, i])
-        own_noise, about = _noise_from(noise, np.eye(len(order))[i]), weights | _doubts(left_out[name])
-        members.append(_member(name, on_rows, on_held, own_noise, clusters, **about))
-    shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
-    members = [member._replace(num_draws=count) for member, count in shared]
-    averages = []
-    for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
-        at = None if held is None else _mix(held, shares)
-        on_rows = table[:, 0], _mix(table, shares)
-        averages.append(_member(name, on_rows, (held, at), _noise_from(noise, shares), clusters))
-    num_held_out = 0 if held is None else len(held)
-    lacking = tuple(name for name in order if name not in held_out) if held_out else ()
-    by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
-    failed_refits = tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed))
+    def member(name: str, weights: np.ndarray, **about: float) -> Member:
+        """Return a model or an average, with its weights for the models."""
+        held, held_gap = (None, None) if on_held is None else on_held.compare(weights)
+        return Member(
+            name, *on_rows.compare(weights), about.get("p_loo", math.nan), int(about.get("num_high_k", 0)),
+            about.get("stacking", math.nan), about.get("pseudo_bma", math.nan), held, held_gap, int(about.get("num_draws", 0)),
+        )  # fmt: skip
+
+    own = zip(stacking.weights.tolist(), bma.tolist(), share_draws(stacking.weights, NUM_DRAWS), strict=True)
+    members = [
+        member(name, alone, stacking=of_stacking, pseudo_bma=of_bma, num_draws=count, **_doubts(left_out[name]))
+        for name, alone, (of_stacking, of_bma, count) in zip(order, np.eye(len(order)), own, strict=True)
+    ]
+    held_out_best = None
+    if on_held is not None and (best := int(on_held.table.sum(axis=0).argmax())):
+        held_out_best = order[best], on_held.compare(stacking.weights, best)[1]
     return ModelComparison(
-        members, averages, len(table), num_held_out, stacking.residual, tuple(failed), failed_refits,
-        by_cell=by_cell, scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
-        held_out_best=None if held is None else _best_held_out(held, order, stacking.weights, clusters[1], noise),
-        without_held_out=lacking,
+        members, [member(STACKED, stacking.weights), member(WEIGHTED, bma)], len(on_rows.table),
+        0 if on_held is None else len(on_held.table), stacking.residual, tuple(failed),
+        tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed)),
+        by_cell=None if feature is None else _weigh_cells(on_rows.table, feature, left_out[order[0]]),
+        scheme=left_out[order[0]].scheme, num_groups=0 if on_rows.cluster is None else len(by_group),
+        held_out_best=held_out_best,
+        without_held_out=tuple(name for name in order if name not in held_out) if held_out else (),
     )  # fmt: skip
 
 
-def _best_held_out(
-    held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None, noise: np.ndarray
-) -> tuple[str, Comparison] | None:
-    """Return the model that is best on held-out rows and the average's difference from it; None if it is the first."""
-    best = int(held.sum(axis=0).argmax())
-    if not best:
-        return None
-    gap = _mix(held, weights) - held[:, best]
-    error = math.hypot(sum_error(gap, clusters), _noise_from(noise, weights, best)[1])
-    return order[best], Comparison(float(gap.sum()), error)
+class _Rows(NamedTuple):
+    """Rows left out in turn, or held-out rows.
+
+    Attributes:
+        table: (row, model), log scores.
+        cluster: see `RowScores.cluster`.
+        noise: (model,), Monte Carlo errors of the sums.
+    """
+
+    table: np.ndarray
+    cluster: np.ndarray | None
+    noise: np.ndarray
+
+    @classmethod
+    def of(cls, scores: Mapping[str, RowScores], order: Sequence[str]) -> _Rows:
+        """Return the scores of models in order.
+
+        Raises:
+            ConfigError: a score is not finite.
+        """
+        table = np.stack([scores[name].elpd for name in order], axis=1)
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            problem = (
+                f"experiment '{order[column]}': the log score of row {row + 1}, counted from 1, is {table[row, column]}"
+            )
+            raise ConfigError(
+                problem, "leave this experiment out, or use a model under which every outcome is possible"
+            )
+        noise = np.array([scores[name].monte_carlo_error for name in order])
+        return cls(table, scores[order[0]].cluster, noise)
+
+    def compare(self, weights: np.ndarray, other: int = 0) -> tuple[Comparison, Comparison]:
+        """Return the sum of log scores of an average, and its difference from a model, which is part of the average."""
+        is_used = weights > 0
+        own = logsumexp(self.table[:, is_used], axis=1, b=weights[is_used])
+        gap = own - self.table[:, other]
+        noise = float(np.linalg.norm((weights - np.eye(len(weights))[other]) * self.noise))
+        error = math.hypot(sum_error(gap, self.cluster), noise)
+        return Comparison(float(own.sum()), sum_error(own, self.cluster)), Comparison(float(gap.sum()), error)
 
 
 def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
@@ -284,78 +312,10 @@ def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> Weig
     return WeightsByCell(feature.name, rows, Comparison(float(gain.sum()), sum_error(gain, scores.cluster)))
 
 
-def _member(
-    name: str,
-    left_out: tuple[np.ndarray, np.ndarray],
-    held_out: tuple[np.ndarray | None, np.ndarray | None],
-    noise: tuple[float, float],
-    clusters: tuple[np.ndarray | None, np.ndarray | None],
-    **about: float,
-) -> Member:
-    """Return a row of the comparison.
-
-    Args:
-        name: name of the model or the average.
-        left_out: scores of the rows under the best model, and under this one.
-        held_out: scores of held-out rows under all models, (row, model), the best model first, and under this one; or
-            None.
-        noise: Monte Carlo errors of the differences from the best model, on the rows and on held-out rows.
-        clusters: see `RowScores.cluster`, for the rows and for held-out rows.
-        about: weights, effective number of parameters and number of rows with an unreliable score.
-    """
-    best, own = left_out
-    gap = own - best
-    on_held, held_gap = None, None
-    if held_out[0] is not None and held_out[1] is not None:
-        further = held_out[1] - held_out[0][:, 0]
-        on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1], clusters[1]))
-        held_gap = Comparison(float(further.sum()), math.hypot(sum_error(further, clusters[1]), noise[1]))
-    return Member(
-        name, Comparison(float(own.sum()), sum_error(own, clusters[0])),
-        Comparison(float(gap.sum()), math.hypot(sum_error(gap, clusters[0]), noise[0])),
-        about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
-        about.get("pseudo_bma", math.nan), on_held, held_gap,
-    )  # fmt: skip
-
-
-def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndarray:
-    table = np.stack([scores[name].elpd for name in order], axis=1)
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
-        problem = (
-            f"experiment '{order[column]}': the log score of row {row + 1}, counted from 1, is {table[row, column]}"
-        )
-        raise ConfigError(problem, "leave this experiment out, or use a model under which every outcome is possible")
-    return table
-
-
 def _doubts(scores: RowScores) -> dict[str, float]:
     high = 0 if scores.pareto_k is None else int((scores.pareto_k > good_k(scores.num_draws)).sum())
     p_loo = math.nan if scores.effective_parameters is None else float(scores.effective_parameters.sum())
     return {"num_high_k": high, "p_loo": p_loo}
-
-
-def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the log score of each row under the weighted average of predictive distributions."""
-    is_used = weights > 0
-    return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
-
-
-def _noise(scores: Sequence[Mapping[str, RowScores]], order: Sequence[str]) -> np.ndarray:
-    """Return the Monte Carlo errors of the sums, (rows or held-out rows, model); 0 where a model has no scores."""
-    return np.array([[each[name].monte_carlo_error if name in each else 0.0 for name in order] for each in scores])
-
-
-def _noise_from(noise: np.ndarray, weights: np.ndarray, other: int = 0) -> tuple[float, float]:
-    """Return the Monte Carlo errors of an average's difference from a model, which is part of the average.
-
-    Args:
-        noise: see `_noise`.
-        weights: (model,), of the average.
-        other: position of the model.
-    """
-    on_rows, on_held = np.linalg.norm((weights - np.eye(len(weights))[other]) * noise, axis=1).tolist()
-    return on_rows, on_held
 
 
 def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
