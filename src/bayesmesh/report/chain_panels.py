@@ -76,8 +76,7 @@ def draw_trace(
         for position, chain in enumerate(chains):
             x, y = thin_by_extremes(draws[chain], NUM_BLOCKS)
             axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85, gid=chain_id(chain))
-        axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
-        axes.set_xlabel("draw")
+        axes.set(xlim=(first_draw, first_draw + max(1, num_draws - 1)), xlabel="draw")
 
     return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws", **text)
 
@@ -118,10 +117,7 @@ def draw_ranks(name: str, found: RankDifference, label: str, chains: Sequence[in
         for position, chain in enumerate(chains):
             line = found.difference[chain]
             axes.step(found.at, line, where="post", color=series(position), linewidth=1.1, gid=chain_id(chain))
-        axes.set_xlim(0, 1)
-        axes.set_ylim(-reach, reach)
-        axes.set_xlabel("fractional rank")
-        axes.set_ylabel("ECDF difference")
+        axes.set(xlim=(0, 1), ylim=(-reach, reach), xlabel="fractional rank", ylabel="ECDF difference")
 
     outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
     text = f"Rank distributions of {label}: {outside} of {num_chains} chains leave the band"
@@ -246,8 +242,7 @@ def draw_growth(draws: np.ndarray, label: str, limit: float | None) -> Panel | N
         for number, values in enumerate((bulk[:, 0], tail[:, 0])):
             axes.plot(counts, values, color=series(3 * number), linewidth=1.5, marker="o", markersize=3)
         _mark(axes, limit)
-        axes.set_xlim(0, num_draws)
-        axes.set_xlabel("draws of each chain")
+        axes.set(xlim=(0, num_draws), xlabel="draws of each chain")
 
     note = f"ESS of {label}. Both curves should grow in proportion to the draws; one that levels off or falls means that a mode or a tail was found late."
     said = f"Effective sample sizes of {label} against the number of draws of {num_chains} chains"
@@ -268,8 +263,7 @@ def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel
         axes.stairs(local, edges, color=MUTED, fill=True, alpha=0.35)
         axes.plot(_QUANTILES, of_quantiles, color=series(0), linewidth=1.5, marker="o", markersize=3)
         _mark(axes, limit)
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("probability")
+        axes.set(xlim=(0, 1), xlabel="probability")
 
     note = (
         f"ESS for {label}. Line: for the estimate of each quantile. Shaded: for the probabilities of {NUM_INTERVALS} intervals between"

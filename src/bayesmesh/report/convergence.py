@@ -49,7 +49,7 @@ class StatisticRow(NamedTuple):
 def build_convergence(
     coordinates: Sequence[Coordinate],
     verdict: Verdict,
-    reader: DrawReader | None,
+    reader: DrawReader,
     num_traces: int,
     meanings: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def build_convergence(
     Args:
         coordinates: rows of ``summary.csv``, with identified summaries marked.
         verdict: verdict, with its gates and numbers of chains and draws.
-        reader: reader of the posterior, or None without one.
+        reader: reader of the posterior.
         num_traces: largest number of summaries with traces.
         meanings: latent or summary -> its meaning.
 
@@ -68,7 +68,7 @@ def build_convergence(
     summaries = worst_first([item for item in coordinates if item.is_summary])
     latents = [item for item in coordinates if not item.is_summary]
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
-    apart = _chains_apart(verdict, reader, summaries) if reader else []
+    apart = _chains_apart(verdict, reader, summaries)
     chains = shown_chains(num_chains, apart) if num_chains else []
     limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
 
@@ -76,15 +76,15 @@ def build_convergence(
         return item.is_named or not item.r_hat <= limits.get("r_hat", math.inf)
 
     first = [item for item in summaries if leads(item)][: num_traces // 2]
-    cards = _trace_cards(summaries, first, reader, chains, num_traces) if reader else []
-    density = _density_panels(reader, chains) if reader else []
+    cards = _trace_cards(summaries, first, reader, chains, num_traces)
+    density = _density_panels(reader, chains)
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
         "worst": [
             ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not leads(item))),
             ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
         ],
-        "precision": _precision_panels(summaries, reader, limits) if reader else [],
+        "precision": _precision_panels(summaries, reader, limits),
         "num_coordinates": len(coordinates),
         "meanings": meanings_of([item.variable for item in summaries[:NUM_WORST]], meanings),
         "cards": cards,
@@ -92,8 +92,8 @@ def build_convergence(
         "num_chains": num_chains,
         "density": density,
         "spread": [panel for panel in spread if panel],
-        "warmup": _warmup_panels(reader, chains) if reader else [],
-        "statistics": _statistic_rows(reader) if reader else [],
+        "warmup": _warmup_panels(reader, chains),
+        "statistics": _statistic_rows(reader),
         "thinning": _thinning(num_chains, num_draws, chains, set(apart) & set(chains)),
         "bfmi": _bfmi_text(verdict.bfmi),
     }

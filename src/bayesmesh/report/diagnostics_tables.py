@@ -6,11 +6,11 @@ import dataclasses
 import heapq
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from bayesmesh.analyses.figures.documents import Row, read_csv
+from bayesmesh.analyses.figures.documents import Row, read_csv, read_table
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
@@ -89,31 +89,18 @@ def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
     ]
 
 
-class Efficiency(NamedTuple):
-    """A row of ``efficiency.csv``: the smallest effective sample sizes of a coordinate.
-
-    Attributes:
-        label: label of the coordinate.
-        ess_quantile, quantile: smallest effective sample size over quantiles, and the probability of that quantile.
-        ess_local, interval: smallest one over intervals of equal probability, and the probability at the middle of that
-            interval.
-        nested_r_hat: nested R-hat; NaN without superchains.
-    """
-
-    label: str
-    ess_quantile: float
-    quantile: float
-    ess_local: float
-    interval: float
-    nested_r_hat: float
-
-
-def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
+def read_least_efficient(path: Path, most: int) -> list[dict[str, Any]]:
     """Return the coordinates with the smallest effective sample sizes, in ascending order; none if the file is absent.
 
     Args:
         path: ``efficiency.csv``.
         most: largest number of coordinates to return.
+
+    Returns:
+        For each, its ``label``, and the numbers ``ess_quantile``, the smallest effective sample size over quantiles;
+        ``quantile``, the probability of that quantile; ``ess_local``, the smallest one over intervals of equal
+        probability; ``interval``, the probability at the middle of that interval; and ``nested_r_hat``, NaN without
+        superchains.
 
     Raises:
         StoreError: the file is damaged.
@@ -122,16 +109,11 @@ def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
         return []
     numbers = ("ess_quantile", "quantile", "ess_local", "interval")
     rows = read_csv(path, ("variable", "index", "label", *numbers))
-    known = [
-        row for row in rows if math.isfinite(row.number("ess_quantile")) and math.isfinite(row.number("ess_local"))
+    found: list[dict[str, Any]] = [
+        {"label": _label(r), **{name: r.number(name) for name in (*numbers, "nested_r_hat")}} for r in rows
     ]
-    least = heapq.nsmallest(most, known, key=lambda row: min(row.number("ess_quantile"), row.number("ess_local")))
-    found = []
-    for row in least:
-        of_quantile, quantile, local, interval = (row.number(name) for name in numbers)
-        nested = row.number("nested_r_hat") if "nested_r_hat" in row.cells else math.nan
-        found.append(Efficiency(_label(row), of_quantile, quantile, local, interval, nested))
-    return found
+    known = [row for row in found if math.isfinite(row["ess_quantile"]) and math.isfinite(row["ess_local"])]
+    return heapq.nsmallest(most, known, key=lambda row: min(row["ess_quantile"], row["ess_local"]))
 
 
 def _label(row: Row) -> str:
@@ -144,42 +126,16 @@ def _index(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
-@dataclasses.dataclass(frozen=True)
-class DatasetRow:
-    """A row of ``verdicts.csv``: one dataset, its verdict, names of the gates that it misses, and some statistics."""
-
-    dataset: str
-    verdict: str
-    missed: str
-    r_hat: float
-    ess_bulk: float
-    ess_tail: float
-
-
-def read_verdicts(path: Path) -> list[DatasetRow]:
-    """Return the rows of ``verdicts.csv``, by verdict and then R-hat, the worst first; none if the file is absent.
+def read_verdicts(path: Path) -> list[dict[Hashable, Any]]:
+    """Return the rows of ``verdicts.csv``, by verdict and then R-hat, the worst first.
 
     Raises:
-        StoreError: the file is damaged.
+        StoreError: the file is missing or damaged.
     """
-    if not path.exists():
-        return []
-    measures = ("r_hat", "ess_bulk", "ess_tail")
-    rows = read_csv(path, ("dataset", "verdict", "missed", *measures))
-    found = [
-        DatasetRow(
-            row.text("dataset"), row.text("verdict"), row.text("missed"),
-            r_hat=row.number("r_hat"), ess_bulk=row.number("ess_bulk"), ess_tail=row.number("ess_tail"),
-        )
-        for row in rows
-    ]  # fmt: skip
-    order = ("fail", "warn", "pass")
-
-    def key(row: DatasetRow) -> tuple[int, bool, float]:
-        is_number = not math.isnan(row.r_hat)
-        return order.index(row.verdict), is_number, -row.r_hat if is_number else 0.0
-
-    return sorted(found, key=key)
+    table = read_table(path, texts=("dataset", "verdict", "missed"), numbers=("r_hat", "ess_bulk", "ess_tail"))
+    table = table.sort_values("r_hat", ascending=False, na_position="first", kind="stable")
+    order = ["fail", "warn", "pass"]
+    return table.sort_values("verdict", key=lambda column: column.map(order.index), kind="stable").to_dict("records")
 
 
 def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> list[Coordinate]:

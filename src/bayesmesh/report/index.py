@@ -156,7 +156,7 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
     Raises:
         StoreError: a file of the experiment is damaged.
     """
-    origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
+    origin = DrawReader(layout.posterior).attributes
     verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, (), origin))
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must not be hidden.

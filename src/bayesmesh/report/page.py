@@ -29,7 +29,6 @@ from bayesmesh.report.rendering import render
 from bayesmesh.report.stopping import build_stopping
 from bayesmesh.report.times import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import CHECKS, ExperimentLayout
-from bayesmesh.store.posterior.description import ModelDescription
 from bayesmesh.store.records.checked import read_checked
 
 _ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
@@ -50,7 +49,7 @@ def write_page(
     """Write ``ledger.csv`` and then ``report.html`` of an experiment.
 
     Args:
-        layout: files of the stages; all except verdict and summary may be absent.
+        layout: files of the stages; all except posterior, verdict and summary may be absent.
         config: whole configuration of the experiment, plain values.
         title: heading of the page.
         caption: paragraph below the heading.
@@ -64,24 +63,24 @@ def write_page(
         The path of the page, which is replaced atomically.
 
     Raises:
-        StoreError: verdict or summary is missing, or any file is damaged; the message names it.
+        StoreError: posterior, verdict or summary is missing, or any file is damaged; the message names it.
         UserError: see `build_analyses`.
     """
-    reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
-    description = reader.description if reader else ModelDescription()
+    reader = DrawReader(layout.posterior)
+    attributes, description = reader.attributes, reader.description
     verdict = _named_gates(read_verdict(layout.verdict), description.names)
     coordinates = [
         dataclasses.replace(each, shown=description.names.get(each.variable, ""))
         for each in read_summary(layout.summary, verdict.num_coordinates.summaries)
     ]
     declarations = [declaration for declaration, _ in analyses]
-    time = read_time(layout, [each.verb for each in declarations], reader.attributes if reader else {})
+    time = read_time(layout, [each.verb for each in declarations], attributes)
     if time.phases:
         write_ledger(layout, time.phases)
     shown = build_analyses(layout, analyses)
     numbers = [number for each in shown for number in each.section.numbers]
     checks = [check for each in shown for check in each.section.fit]
-    possible = reader.attributes.get(CHECKS) if reader else None
+    possible = attributes.get(CHECKS)
     fit = mark_fit(checks, declarations, description, possible if isinstance(possible, list) else None)
     doubts = tuple(doubt for each in shown for doubt in each.section.doubts)
     document = render(
@@ -96,7 +95,7 @@ def write_page(
         scope=f"{say_scope(verdict, coordinates)} {say_search(verdict, config)}",
         fit=fit,
         doubts=doubts,
-        kernel=reader.attributes.get("kernel", "") if reader else "",
+        kernel=attributes.get("kernel", ""),
         stored_fit=FitBadge(fit.state, fit.badge, doubts).stored(),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, image_shape, fit.widening),
@@ -109,9 +108,10 @@ def write_page(
         timing=build_timing(time),
         data=read_facts(data_manifest),
         config=dump_settings(config),
-        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, project, declarations),
+        **build_repeat(layout, config, data_manifest, attributes, project, declarations),
+        origin=list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
+        identity=str(attributes.get("identity", "")),
         **_describe_programs(layout),
-        **_describe_origin(layout, reader),
     )
     write_text(layout.page, document)
     return layout.page
@@ -147,15 +147,6 @@ def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
         ),
         "programs": programs,
         "compile_warnings": [str(each) for each in audit.get("warnings", ())],
-    }
-
-
-def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, object]:
-    """Return the specifications of the jobs, and the origin of the draws as recorded in the posterior."""
-    attributes = reader.attributes if reader else {}
-    return {
-        "origin": list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
-        "identity": str(attributes.get("identity", "")),
     }
 
 

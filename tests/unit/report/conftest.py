@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.store.arrays import open_group
 from bayesmesh.store.layout import ExperimentLayout
 
 GATE = {
@@ -48,11 +49,12 @@ def complete(_complete: Path, tmp_path: Path) -> ExperimentLayout:
 
 @pytest.fixture
 def minimal(tmp_path: Path) -> Callable[..., ExperimentLayout]:
-    """Write a folder with nothing but a verdict of one gate and a summary of one line."""
+    """Write a folder with nothing but an empty posterior, a verdict of one gate and a summary of one line."""
 
     def write(*, summary: str = "logits,0,,0.1,1.0,0.02,1.002,900,800", **gate: Any) -> ExperimentLayout:
         layout = ExperimentLayout(tmp_path / "minimal", "small")
         layout.verdict.parent.mkdir(parents=True, exist_ok=True)
+        open_group(layout.posterior, "w")
         entry = {**GATE, "verdict": "pass", "message": "", **gate}
         content = {
             "experiment": "small",

@@ -19,9 +19,9 @@ def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:
     lines = ["a,0,,900,0.05,800,0.55", "b,1,elm,700,0.5,90,0.95", "c,,,80,0.95,600,0.05", "d,,,,,,"]
     path.write_text("\n".join(["variable,index,label,ess_quantile,quantile,ess_local,interval", *lines]) + "\n")
     found = read_least_efficient(path, 2)
-    assert [each.label for each in found] == ["c", "b[elm]"]
-    assert (found[1].ess_local, found[1].interval) == (90, 0.95)
-    assert math.isnan(found[0].nested_r_hat)
+    assert [each["label"] for each in found] == ["c", "b[elm]"]
+    assert (found[1]["ess_local"], found[1]["interval"]) == (90, 0.95)
+    assert math.isnan(found[0]["nested_r_hat"])
 
 
 def test_rank_panels_that_are_compared_share_one_scale() -> None:

@@ -158,8 +158,7 @@ def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
             axes.plot(at, truth, color=TRUTH_COLOUR, marker="o", markersize=2, linewidth=0)
         for reference in references:
             axes.axhline(reference, color=MUTED, linewidth=1, linestyle=_DASHED)
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("rank of the posterior mean, percent")
+        axes.set(xlim=(0, 100), xlabel="rank of the posterior mean, percent")
 
     return draw(name, plot, size=(440, 210), label=label)
 

@@ -125,7 +125,7 @@ class Learned:
 def build_learned(
     coordinates: Sequence[Coordinate],
     verdict: Verdict,
-    reader: DrawReader | None,
+    reader: DrawReader,
     image_shape: tuple[int, ...] | None = None,
     widening: float = math.nan,
 ) -> Learned | None:
@@ -134,15 +134,13 @@ def build_learned(
     Args:
         coordinates: rows of ``summary.csv``.
         verdict: verdict on the run; if it fails, numbers are shown without statements, except for many datasets.
-        reader: reader of the posterior, or None without one.
+        reader: reader of the posterior.
         image_shape: rows and columns of the image whose pixels are the features of the data; None if they are not.
         widening: factor by which intervals are too narrow according to checks of the fit; NaN if unknown.
 
     Raises:
         StoreError: a chunk is missing or damaged.
     """
-    if reader is None:
-        return None
     about = reader.description
     findings, others = choose_findings(coordinates, reader.attributes, about.scales)
     shown = [_show(n, each, verdict, reader, image_shape) for n, each in enumerate(findings)]
