@@ -24,45 +24,31 @@ from bayesmesh.store.layout import DATASET
 from bayesmesh.store.posterior.coordinates import choose_coordinates, coordinate_indices, coordinate_places
 
 
-class Draws(NamedTuple):
-    """Draws of one dataset, name -> (chain, draw, ...): summaries, latents and statistics of the sampler."""
-
-    summaries: Mapping[str, np.ndarray]
-    latents: Mapping[str, np.ndarray]
-    statistics: Mapping[str, np.ndarray]
-
-
-def assess(
-    table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings, num_populations: int = 0
-) -> list[GateResult]:
-    """Return the results of all gates, starting with those that exist only if missed.
-
-    Args:
-        table: convergence of the summaries, as for `evaluate_gates`.
-        draws: of the dataset.
-        recorded: statistics that the kernel declares.
-        gates: limits.
-        num_populations: number of populations that the chains are; 0 if chains are independent.
-    """
+def _assess(
+    table: pd.DataFrame, draws: Sequence[Mapping[str, np.ndarray]], recorded: set[str], gates: GateSettings,
+    num_populations: int,
+) -> list[GateResult]:  # fmt: skip
+    """Return the results of all gates of a dataset; its `draws` are those of summaries, latents and statistics."""
+    summaries, latents, statistics = draws
     non_finite, movement, apart = NonFinite(), Movement(), ModeStays()
-    for name, values in draws.summaries.items():
+    for name, values in summaries.items():
         flat = values.reshape(*values.shape[:2], -1)
         movement.add(flat)
         places = coordinate_places(name, np.arange(flat.shape[2]), values.shape[2:])
         non_finite.add(flat, places)
         apart.add(name, flat, places, table["chance"].to_numpy(np.float64)[table["variable"] == name])
-    for values in draws.latents.values():
+    for values in latents.values():
         movement.add(values.reshape(*values.shape[:2], -1))
-    num_chains = len(next(iter(draws.latents.values())))
-    energies = energies_of(draws.statistics, num_chains)
-    relatives = draws.statistics.get(NUM_RELATIVES)
+    num_chains = len(next(iter(latents.values())))
+    energies = energies_of(statistics, num_chains)
+    relatives = statistics.get(NUM_RELATIVES)
     return judge(
         evaluate_gates(table, energies, recorded, gates),
         table,
         (non_finite, movement, apart),
-        draws.statistics.get("lp"),
+        statistics.get("lp"),
         None if relatives is None else relatives[:, -1],
-        lambda: _latent_blocks(draws.latents),
+        lambda: _latent_blocks(latents),
         num_populations,
         num_chains,
     )
@@ -155,15 +141,13 @@ def assess_datasets(
         names: of the datasets.
         num_populations: number of populations that the chains are; 0 if chains are independent.
     """
-    summaries, latents, statistics = groups
+    summaries = groups[0]
     tables = {name: monitored[monitored["variable"] == name] for name in summaries}
     found = []
-    for first, draws_of in _blocks([summaries, latents, statistics], len(names)):
-        for number in range(first, first + len(draws_of)):
-            of_summaries, of_latents, of_sampler = draws_of[number - first]
+    for first, draws_of in _blocks(groups, len(names)):
+        for number, draws in enumerate(draws_of, first):
             table = pd.concat([_rows_of(tables[n], number, names[number], a.shape[3:]) for n, a in summaries.items()])
-            draws = Draws(of_summaries, of_latents, of_sampler)
-            found.append(Assessed(names[number], assess(table, draws, recorded, gates, num_populations)))
+            found.append(Assessed(names[number], _assess(table, draws, recorded, gates, num_populations)))
     return found
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import zarr
 
 from bayesmesh.config.blocks import GateSettings
@@ -18,7 +17,7 @@ from bayesmesh.diagnostics.datasets import (
     verdicts_table,
     worst_gates,
 )
-from bayesmesh.diagnostics.energy import Energies, energies_of
+from bayesmesh.diagnostics.energy import energies_of
 from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
 from bayesmesh.diagnostics.gates.evaluation import defer_to_rounding, evaluate_gates, withdraw_prior
 from bayesmesh.diagnostics.gates.geometry import MOST_LATENTS
@@ -139,8 +138,17 @@ def _judge(
         table = verdicts_table(datasets)
         write_text(layout.verdicts, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     else:
-        seen, drawn = (non_finite, movement, apart), (groups[1], latents, layout.summary.parent)
-        results = _assess(varying, seen, energies, recorded, sample_stats, drawn, gates, num_populations)
+        relatives = sample_stats.get(NUM_RELATIVES)
+        results = judge(
+            evaluate_gates(varying, energies, recorded, gates),
+            varying,
+            (non_finite, movement, apart),
+            read_part(sample_stats["lp"]) if "lp" in sample_stats else None,
+            None if relatives is None else read_part(relatives, slice(None), slice(-1, None))[:, 0],
+            lambda: _latent_blocks(groups[1], latents, layout.summary.parent),
+            num_populations,
+            num_chains,
+        )
         counts = None
         layout.verdicts.unlink(missing_ok=True)
     in_float32 = [name for name, array in summaries.items() if array.dtype == np.float32]
@@ -188,25 +196,6 @@ def _constant(sample_stats: dict[str, zarr.Array]) -> GateResult | None:
     """Return the warning about a likelihood that uses no latent; None for many datasets."""
     recorded = sample_stats.get(TOTAL)
     return None if recorded is None or recorded.ndim > 2 else constant_gate(read_part(recorded))
-
-
-def _assess(
-    monitored: pd.DataFrame,
-    seen: tuple[NonFinite, Movement, ModeStays],
-    energies: Energies,
-    recorded: set[str],
-    sample_stats: dict[str, zarr.Array],
-    drawn: tuple[zarr.Group, dict[str, zarr.Array], Path],
-    gates: GateSettings,
-    num_populations: int,
-) -> list[GateResult]:
-    """Return the results of the gates of one dataset."""
-    results = evaluate_gates(monitored, energies, recorded, gates)
-    lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
-    relatives = sample_stats.get(NUM_RELATIVES)
-    few = None if relatives is None else read_part(relatives, slice(None), slice(-1, None))[:, 0]
-    num_chains = len(energies.bfmi)
-    return judge(results, monitored, seen, lp, few, lambda: _latent_blocks(*drawn), num_populations, num_chains)
 
 
 def _num_restarted(restarted: zarr.Array | None) -> int:

@@ -6,6 +6,7 @@ Equal to ``arviz_stats`` 1.3 up to rounding, for many coordinates at once. Each 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -64,10 +65,11 @@ def quantile_ess(
            [360.]])
     """
 
-    def of_block(ordered: Ordered) -> Float[np.ndarray, "probability coordinate"]:
-        return np.stack([effective_sample_size(tail_indicator(ordered, p)) for p in probabilities])
+    return _by_block(x, len(probabilities), functools.partial(_of_quantiles, probabilities=probabilities))
 
-    return _by_block(x, len(probabilities), of_block)
+
+def _of_quantiles(ordered: Ordered, probabilities: Sequence[float]) -> Float[np.ndarray, "probability coordinate"]:
+    return np.stack([effective_sample_size(tail_indicator(ordered, p)) for p in probabilities])
 
 
 def local_ess(
@@ -85,13 +87,12 @@ def local_ess(
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on the efficiency of small intervals.
     """
-    edges = np.linspace(0.0, 1.0, num_intervals + 1)
+    return _by_block(x, num_intervals, functools.partial(_of_intervals, edges=np.linspace(0.0, 1.0, num_intervals + 1)))
 
-    def of_block(ordered: Ordered) -> Float[np.ndarray, "interval coordinate"]:
-        pairs = itertools.pairwise(edges.tolist())
-        return np.stack([effective_sample_size(interval_indicator(ordered, low, high)) for low, high in pairs])
 
-    return _by_block(x, num_intervals, of_block)
+def _of_intervals(ordered: Ordered, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, "interval coordinate"]:
+    pairs = itertools.pairwise(edges.tolist())
+    return np.stack([effective_sample_size(interval_indicator(ordered, low, high)) for low, high in pairs])
 
 
 def quantile_mcse(
@@ -112,9 +113,8 @@ def quantile_mcse(
     """
 
     def of_block(ordered: Ordered) -> Float[np.ndarray, "probability coordinate"]:
-        return np.stack(
-            [_quantile_error(ordered, p, effective_sample_size(tail_indicator(ordered, p))) for p in probabilities]
-        )
+        sizes = zip(probabilities, _of_quantiles(ordered, probabilities), strict=True)
+        return np.stack([_quantile_error(ordered, p, size) for p, size in sizes])
 
     return _by_block(x, len(probabilities), of_block)
 
@@ -163,9 +163,7 @@ def efficiency_table(
         members = _members(superchains, len(x))
 
     def of_block(ordered: Ordered) -> Float[np.ndarray, "column coordinate"]:
-        of_quantiles = np.stack([effective_sample_size(tail_indicator(ordered, p)) for p in QUANTILES])
-        pairs = itertools.pairwise(edges.tolist())
-        local = np.stack([effective_sample_size(interval_indicator(ordered, low, high)) for low, high in pairs])
+        of_quantiles, local = _of_quantiles(ordered, QUANTILES), _of_intervals(ordered, edges)
         worst, thinnest = of_quantiles.argmin(axis=0), local.argmin(axis=0)
         errors = [_quantile_error(ordered, p, of_quantiles[QUANTILES.index(p)]) for p in _LISTED_QUANTILES]
         found = [of_quantiles.min(axis=0), np.array(QUANTILES)[worst], local.min(axis=0)]
@@ -223,8 +221,9 @@ def growing_ess(
     """
 
     def bulk_and_tail(ordered: Ordered) -> Float[np.ndarray, "two coordinate"]:
-        tails = [effective_sample_size(tail_indicator(ordered, p)) for p in (0.05, 0.95)]
-        return np.stack([effective_sample_size(rank_normalise(ordered)), np.minimum(*tails)])
+        return np.stack(
+            [effective_sample_size(rank_normalise(ordered)), _of_quantiles(ordered, (0.05, 0.95)).min(axis=0)]
+        )
 
     found = np.stack([_by_block(x[:, :count], 2, bulk_and_tail) for count in num_draws])
     return found[:, 0], found[:, 1]
