@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from bayesmesh.config.checks import check_experiment, check_name
-from bayesmesh.config.experiment import ExperimentBase, experiment_class
+from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import PACKAGES, component_path, forget_files, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_code import PACKAGE, syntax_digest
@@ -59,14 +59,6 @@ class Described(NamedTuple):
     def module(self) -> str:
         """Name of the module with the code of cells."""
         return module_name(self.name)
-
-    def check(self) -> ExperimentBase:
-        """Return the validated settings; the module must be on the Python path.
-
-        Raises:
-            ConfigError: a key or a value is not valid.
-        """
-        return check_experiment(WHERE, self.values)
 
 
 def module_name(experiment: str) -> str:
@@ -281,9 +273,11 @@ def _run(described: Described, results: Path, cores: int | None, *, is_shown: bo
     with _importable(code):
         # Files may have been edited since the last call.
         forget_files()
-        experiment = described.check()
+        experiment = check_experiment(WHERE, described.values)
         stages = plan(described.name, experiment, results)
-        _write_settings(layout, described)
+        text = yaml.safe_dump(described.values, sort_keys=False, allow_unicode=True)
+        about = "# Written by bayesmesh.sample. As config/experiments/NAME.yaml, the workflow runs it."
+        write_text(layout.settings, f"{about}\n{text}")
         with ProgressBar(len(stages), is_shown=is_shown) as bar:
             StageRunner(experiment, cores, [str(code)], bar).run(described.name, stages)
     return open_result(layout)
@@ -306,12 +300,3 @@ def _importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder))
-
-
-def _write_settings(layout: ExperimentLayout, described: Described) -> None:
-    """Write the settings as the workflow would read them."""
-    text = yaml.safe_dump(described.values, sort_keys=False, allow_unicode=True)
-    write_text(
-        layout.settings,
-        f"# Written by bayesmesh.sample. As config/experiments/NAME.yaml, the workflow runs it.\n{text}",
-    )

@@ -67,11 +67,6 @@ class Planned(NamedTuple):
         job = self.job
         return not job.record.exists() or bool(why_lost(job)) or not is_made_with(job, job.digest, self.code)
 
-    @property
-    def log(self) -> Path:
-        """Path at which the workflow writes the log of the job."""
-        return self.job.log
-
 
 def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Planned]]:
     """Return the jobs of an experiment, grouped by stage, in the order of the flow.
@@ -137,8 +132,8 @@ class StageRunner:
                         idle = running if self._is_shared else []
                 finally:
                     # Warnings of jobs that are not run again are in their logs.
-                    for log in (planned.log for planned in jobs):
-                        pass_on_warnings(log)
+                    for planned in jobs:
+                        pass_on_warnings(planned.job.log)
 
     def _run_together(self, name: str, jobs: Sequence[Planned], processes: Sequence[JobProcess]) -> None:
         for planned, process in zip(jobs, processes, strict=True):
@@ -163,7 +158,7 @@ class StageRunner:
         """Return the arguments of a job, as in the rule of its stage."""
         job, analysis = planned.job, analysis_of(planned.job.stage)
         verb = analysis.command if analysis else job.stage
-        words = [verb, "--spec", str(write_spec(job)), "--code", planned.code, "--log", str(planned.log)]
+        words = [verb, "--spec", str(write_spec(job)), "--code", planned.code, "--log", str(job.log)]
         if job.stage in ("compile", "sample"):
             words += ["--cores", str(self._threads), "--processes", f"1x{self._experiment.compute.processes}"]
         elif job.stage in ("assemble", "diagnose") or analysis:
@@ -228,7 +223,8 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     last = said.splitlines()[-1] if said else "it printed nothing"
-    return UserError(f"{planned.job.word} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue")
+    remedy = f"see {planned.job.log}, and call again to continue"
+    return UserError(f"{planned.job.word} of '{name}' {how}: {last}", remedy)
 
 
 class ProgressBar:

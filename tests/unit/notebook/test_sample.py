@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.config.checks import check_experiment
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.notebook.sample import Described, describe
+from bayesmesh.notebook.sample import WHERE, Described, describe
 from notebook_cells import Cells
 
 FRAME = pd.DataFrame({"x": [0.5, 1.5], "y": [1, 2]}, index=[7, 8])
@@ -28,7 +29,7 @@ def test_a_call_is_an_experiment(tmp_path: Path) -> None:
     )
     assert made.values["model"] == {"name": "gaussian"}
     assert made.values["sampling"] == {"seed": 3, "draws": 40}
-    assert made.check().sampling.draws == 40
+    assert check_experiment(WHERE, made.values).sampling.draws == 40
     assert made.values["title"] == made.name
 
 
@@ -81,7 +82,7 @@ def test_what_is_wrong_is_named(
     tmp_path: Path, arguments: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem) as caught:
-        described(tmp_path, **arguments).check()
+        check_experiment(WHERE, described(tmp_path, **arguments).values)
     assert "remedy: " in str(caught.value)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.config.checks import check_experiment
 from bayesmesh.errors import NOT_AGAIN, ConfigError, NotFinished
-from bayesmesh.notebook.sample import describe
+from bayesmesh.notebook.sample import WHERE, describe
 from bayesmesh.notebook.stages import Planned, error_of, pass_on_warnings, plan
 
 
@@ -15,7 +16,8 @@ from bayesmesh.notebook.stages import Planned, error_of, pass_on_warnings, plan
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     results = tmp_path_factory.mktemp("results")
     settings = {"sampling": {"chains": 4, "chain_groups": 2, "mode": "independent"}}
-    experiment = describe("gaussian", "gaussian", "nuts", "mine", results, settings).check()
+    described = describe("gaussian", "gaussian", "nuts", "mine", results, settings)
+    experiment = check_experiment(WHERE, described.values)
     stages = plan("mine", experiment, Path(results))
     assert [len(jobs) for jobs in stages] == [1, 1, 1, 2, 1, 1, 1]
     assert all(planned.is_needed for jobs in stages for planned in jobs)
