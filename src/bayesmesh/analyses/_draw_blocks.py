@@ -85,6 +85,19 @@ def outcomes_of(model: Model, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray(model.outcome({name: jnp.asarray(values) for name, values in rows.items()}))
 
 
+def training_outcomes(key: str, bound: BoundModel) -> np.ndarray:
+    """Return the outcomes of all training rows, in the order of the source.
+
+    Raises:
+        ConfigError: the model has no outcome, or asks for a field that the rows lack.
+    """
+    outcomes = []
+    for rows in bound.shards.blocks():
+        with asking_model(key, bound.model, list(rows)):
+            outcomes.append(outcomes_of(bound.model, rows))
+    return np.concatenate(outcomes)[np.argsort(bound.shards.source_rows())]
+
+
 def log_density_of(predictive: Predictive, outcome: Array) -> Array:
     """Return the log density of outcomes under a predictive distribution, in nats.
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import zarr
+from scipy.special import entr
 
 from bayesmesh.store.arrays import write_array
 
@@ -173,9 +174,8 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4)
     array([0.6931, 0.    ])
     """
-    logs = np.log(np.where(probabilities > 0, probabilities, 1.0))
-    # Subtracted from 0, because a negated 0 would be shown as -0.
-    return np.asarray(0.0 - (probabilities * logs).sum(axis=-1))
+    # Added to 0, because a negated 0 would be shown as -0.
+    return np.asarray(0.0 + entr(probabilities).sum(axis=-1))
 
 
 def write_cases(

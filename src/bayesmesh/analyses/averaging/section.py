@@ -209,8 +209,7 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
         axes.plot(mean, right, color=series(0), marker="o", markersize=4, linewidth=0)
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
         axes.yaxis.set_major_locator(axes.xaxis.get_major_locator())
-        axes.set_xlabel("probability of the predicted class")
-        axes.set_ylabel("share of correct predictions")
+        axes.set(xlabel="probability of the predicted class", ylabel="share of correct predictions")
 
     note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
     return draw(

@@ -261,8 +261,7 @@ def draw_pair(first: str, second: str, draws: pd.DataFrame) -> Panel:
         others, own = draws[~is_divergent], draws[is_divergent]
         axes.plot(others[first], others[second], ".", color=MUTED, markersize=2, alpha=0.5)
         axes.plot(own[first], own[second], "o", color=series(3), markersize=3)
-        axes.set_xlabel(first)
-        axes.set_ylabel(second)
+        axes.set(xlabel=first, ylabel=second)
 
     words = f"{first} and {second}: {int(is_divergent.sum())} divergent draws and {int((~is_divergent).sum())} others"
     return draw(f"divergent-{first}-{second}", plot, size=(340, 280), label=words, title=f"{first} and {second}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from bayesmesh.analyses._density import LogDensity
-from bayesmesh.analyses._draw_blocks import blocks_of_rows, outcomes_of
+from bayesmesh.analyses._draw_blocks import training_outcomes
 from bayesmesh.analyses.base import BoundModel, unsuitable
 from bayesmesh.analyses.evidence.bridge_sampling import MIN_DRAWS, bridge, join_chains
 from bayesmesh.analyses.evidence.table import Estimate, write_evidence
@@ -30,8 +29,6 @@ MOST_COORDINATES = 4096
 
 FEWEST_PRIOR_DRAWS = 20
 """Fewest effective draws of the prior from which the evidence is estimated."""
-
-DIGEST_ROWS = 65_536
 
 
 def check_evidence(bound: BoundModel) -> None:
@@ -118,15 +115,9 @@ def _from_prior(bound: BoundModel, options: Options) -> Estimate | None:
 
 def outcome_digest(bound: BoundModel) -> str:
     """Return the digest of all training outcomes in the order of the source; empty for a model without outcomes."""
-    model, spec, shards = bound
-    if not model.has_predictions or type(model).outcome is Model.outcome:
+    if not bound.model.has_predictions or type(bound.model).outcome is Model.outcome:
         return ""
-
-    blocks = blocks_of_rows(
-        spec, shards.read_rows, shards.num_rows, DIGEST_ROWS, outcome_of=functools.partial(outcomes_of, model)
-    )
-    outcome = np.concatenate([block.outcome for block in blocks])
-    return digest_outcomes(outcome[np.argsort(shards.source_rows())])
+    return digest_outcomes(training_outcomes(KEY, bound))
 
 
 STATISTIC = "log_evidence"

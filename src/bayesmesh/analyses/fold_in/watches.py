@@ -344,6 +344,9 @@ def fold_in_run(
     watched: np.ndarray,
     prior_scale: float,
     observed: np.ndarray | None = None,
+    *,
+    generator: np.random.Generator | None = None,
+    num_proposals: int = NUM_PROPOSALS,
 ) -> Iterator[FoldedDraw]:
     """Yield new users in each draw of a run.
 
@@ -353,12 +356,15 @@ def fold_in_run(
         watched: (users, films) bool; only of `observed` films, if given.
         prior_scale: standard deviation of the prior of a user's latents.
         observed: films of which it is known whether a user watched them; all if None.
+        generator: random numbers of all draws; None for those of the position of each draw, whatever the run.
+        num_proposals: see `NUM_PROPOSALS`.
     """
     old: tuple[Films, np.ndarray] | None = None
     for place in run:
         films = films_of(draws.film_embeddings[place], draws.film_biases[place])
         seen = films if observed is None else Films(films.design[observed], films.offset[observed])
         start = None if old is None else carried(old[0], seen, old[1])
-        found = fold_in(seen, watched, prior_scale, np.random.default_rng([SEED, place]), start=start)
+        random = generator or np.random.default_rng([SEED, place])
+        found = fold_in(seen, watched, prior_scale, random, start=start, num_proposals=num_proposals)
         old = seen, found.mode
         yield FoldedDraw(place, films, found.latents, found.acceptance)

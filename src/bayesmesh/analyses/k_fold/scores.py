@@ -9,14 +9,14 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bayesmesh.analyses._draw_blocks import outcomes_of
+from bayesmesh.analyses._draw_blocks import training_outcomes
 from bayesmesh.analyses._likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_held_out, score_refit
-from bayesmesh.analyses.base import BoundModel, Subject, asking_model
+from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.joint import KEY, score_whole_folds
 from bayesmesh.analyses.k_fold.tables import Fold, write_tables
 from bayesmesh.analyses.options import KFoldOptions as Options
-from bayesmesh.data.shards import BLOCK_ROWS, Shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.store.scores import POINTWISE, RowScores, digest_outcomes, write_pointwise
 
 
@@ -89,7 +89,7 @@ def _join(bound: BoundModel, parts: list[RefitRows], scheme: str, groups: np.nda
     elpd, mcse, outcome = (
         np.concatenate(found)[order] for found in zip(*((p.elpd, p.mcse, p.outcome) for p in parts), strict=True)
     )
-    check_outcomes(KEY, bound.model, rows[order], outcome, _own_outcomes(bound)[rows[order]])
+    check_outcomes(KEY, bound.model, rows[order], outcome, training_outcomes(KEY, bound)[rows[order]])
     is_all = len(rows) == bound.shards.num_rows
     cluster = None if groups is None else np.unique(groups[order], return_inverse=True)[1]
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", min(part.num_draws for part in parts))
@@ -100,14 +100,3 @@ def _join(bound: BoundModel, parts: list[RefitRows], scheme: str, groups: np.nda
         elpd, *about, mcse=mcse, row=None if is_all else rows[order], cluster=cluster, scheme=scheme, failed=failed,
         sum_mcse=sum_mcse,
     )  # fmt: skip
-
-
-def _own_outcomes(bound: BoundModel) -> np.ndarray:
-    """Return the outcomes of all training rows, in the order of the data."""
-    model, _, shards = bound
-    outcomes = []
-    for start in range(0, shards.num_rows, BLOCK_ROWS):
-        rows = shards.read_rows(start, min(shards.num_rows, start + BLOCK_ROWS))
-        with asking_model(KEY, model, list(rows)):
-            outcomes.append(outcomes_of(model, rows))
-    return np.concatenate(outcomes)[np.argsort(shards.source_rows())]

@@ -46,16 +46,15 @@ def build_section(files: Mapping[str, Path]) -> Section:
     sums = read_sums(files["loo.csv"])
     every = read_pointwise(files[POINTWISE])
     scores = every["left_out"]
+    assert scores.pareto_k is not None
+    by = {"Rows with the largest Pareto k": -scores.pareto_k, "Worst-predicted rows": scores.elpd}
     impossible = [say_impossible(each, f"{name.replace('_', '-')} rows") for name, each in every.items()]
     body = render(
         Path(__file__).with_name("section.html"),
         sentences=[*filter(None, impossible), *sentences(sums, scores)],
         figure=draw_k(scores, sums["good_k"]),
         calibration=None if scores.pit is None else draw_pit(scores.pit),
-        tables=[
-            ("Rows with the largest Pareto k", html_table(rows_by_k(scores), "Rows with the largest Pareto k")),
-            ("Worst-predicted rows", html_table(rows_by_score(scores), "Worst-predicted rows")),
-        ],
+        tables=[(heading, html_table(first_rows(scores, values), heading)) for heading, values in by.items()],
     )
     numbers = [KeyNumber("Leave-one-out log score", _sum_text(sums, "elpd"), "elpd, nats, summed over rows")]
     num_high = sums["num_high_k"]
@@ -281,18 +280,9 @@ def draw_pit(pit: np.ndarray) -> Panel:
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 
 
-def rows_by_k(scores: RowScores) -> pd.DataFrame:
-    """Return the rows with the largest k."""
-    assert scores.pareto_k is not None
-    return _table_of(scores, np.argsort(-scores.pareto_k, kind="stable")[:MOST_ROWS])
-
-
-def rows_by_score(scores: RowScores) -> pd.DataFrame:
-    """Return the rows with the lowest scores, and where their outcomes lie in the predictive distributions."""
-    return _table_of(scores, np.argsort(scores.elpd, kind="stable")[:MOST_ROWS])
-
-
-def _table_of(scores: RowScores, chosen: np.ndarray) -> pd.DataFrame:
+def first_rows(scores: RowScores, values: np.ndarray) -> pd.DataFrame:
+    """Return the rows with the smallest values, and where their outcomes lie in the predictive distributions."""
+    chosen = np.argsort(values, kind="stable")[:MOST_ROWS]
     assert scores.pareto_k is not None
     assert scores.effective_parameters is not None
     columns: dict[str, object] = {
@@ -319,8 +309,7 @@ def draw_k(scores: RowScores, limit: float) -> Panel:
         axes.axhline(limit, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         for rows, colour in ((shown, series(0)), (high, series(3))):
             axes.plot(rows, k[rows], color=colour, marker="o", markersize=2, linewidth=0)
-        axes.set_xlabel("row")
-        axes.set_ylabel("Pareto k")
+        axes.set(xlabel="row", ylabel="Pareto k")
 
     note = f"Above the dashed line at {limit:.2f}, the estimate for a row is unreliable. Values above 2 are drawn at 2."
     if len(shown) < len(others) or len(high) < is_high.sum():

@@ -5,21 +5,20 @@ An orthogonal map of all embeddings changes no logit and no cosine, so cosines a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen, draw_shapes, unsuitable
-from bayesmesh.analyses.figures.documents import Row, read_csv, render_csv
+from bayesmesh.analyses.figures.documents import read_table, render_csv
 from bayesmesh.analyses.figures.sections import Section, render
 from bayesmesh.analyses.options import NeighboursOptions as Options
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 if TYPE_CHECKING:
-    from bayesmesh.data.base import Column
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model
 
@@ -46,47 +45,22 @@ class Neighbours(Analysis):
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the neighbours of each film."""
+        table = read_table(files["neighbours.csv"], texts=TEXTS, numbers=NUMBERS)
+        if table.empty:
+            return None
         # By column: several films of a dataset may have one title.
-        films: dict[str, tuple[str, list[Neighbour]]] = {}
-        for row in read_csv(files["neighbours.csv"], COLUMNS):
-            films.setdefault(row.text("film"), (_name(row, "title", "film_id"), []))[1].append(
-                Neighbour(
-                    _name(row, "neighbour_title", "neighbour_id"), row.text("genres").replace("|", ", "),
-                    row.number("cosine"), row.number("q5"), row.number("q95"), row.number("p_among_closest"),
-                )
-            )  # fmt: skip
+        films = [of_film.to_dict("records") for _, of_film in table.groupby("film", sort=False)]
         template = Path(__file__).with_name("section.html")
-        listed = list(films.values())
-        return Section(render(template, films=listed, sentence=_sentence(listed))) if listed else None
+        return Section(render(template, films=films, sentence=_sentence(len(table), int((table["q5"] > 0).sum()))))
 
 
-class Neighbour(NamedTuple):
-    """A film that lies close to another: name, genres, mean cosine with its interval, and how often it is among the closest."""
-
-    name: str
-    genres: str
-    cosine: float
-    low: float
-    high: float
-    p_among: float
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the interval lies above 0, the cosine of films that have nothing to do with each other."""
-        return self.low > 0
-
-
-def _name(row: Row, title: str, number: str) -> str:
-    return row.text(title) or f"film {row.text(number)}"
-
-
-def _sentence(films: Sequence[tuple[str, list[Neighbour]]]) -> str:
-    """Return how many neighbours are close beyond their uncertainty."""
-    pairs = [each for _, of_film in films for each in of_film]
-    clear = sum(each.is_clear for each in pairs)
-    if not clear:
-        return f"None of the {len(pairs)} pairs has a clearly positive cosine: all 90% intervals contain 0 or lie below it."
-    return f"For {clear} of {len(pairs)} listed pairs, the 90% interval of the cosine lies above 0."
+def _sentence(num_pairs: int, num_clear: int) -> str:
+    """Return how many neighbours are close beyond their uncertainty: with an interval above 0, the cosine of unrelated films."""
+    if not num_clear:
+        return (
+            f"None of the {num_pairs} pairs has a clearly positive cosine: all 90% intervals contain 0 or lie below it."
+        )
+    return f"For {num_clear} of {num_pairs} listed pairs, the 90% interval of the cosine lies above 0."
 
 
 KEY = "neighbours"
@@ -96,6 +70,10 @@ COLUMNS = (
     "p_among_closest",
 )  # fmt: skip
 """Columns of the table."""
+
+TEXTS = ("film", "film_id", "title", "neighbour_id", "neighbour_title", "genres")
+NUMBERS = ("cosine", "q5", "q95", "p_among_closest")
+"""Columns that the section shows."""
 
 INTERVAL = (0.05, 0.95)
 
@@ -163,10 +141,13 @@ def find_neighbours(bound: BoundModel, posterior: Posterior, options: Options, f
         for values in _chunks(posterior, name, chosen, options.draws)
     ])  # fmt: skip
     low, high = np.quantile(pairs, INTERVAL, axis=0)
-    about = _About(bound.shards.columns)
+    columns = bound.shards.columns
+    ids, titles = columns.get("film_id", range(num_films)), columns.get("title", [""] * num_films)
+    # By the contract of a source, the column genres has a list for each film.
+    genres = cast("list[list[str]]", columns.get("genres", [[]] * num_films))
     rows = [
         (
-            int(film), *about.names(int(film)), rank + 1, int(other), *about.names(int(other)), about.genres(int(other)),
+            int(film), ids[film], titles[film], rank + 1, int(other), ids[other], titles[other], "|".join(genres[other]),
             total[place, other] / count, low[place, rank], high[place, rank], among[place, other] / count,
         )
         for place, film in enumerate(chosen)
@@ -205,19 +186,3 @@ def _most_watched(shards: Shards, num_films: int) -> list[int]:
     else:
         raise unsuitable(KEY, f"the data have no field 'watched' or '{FILM}' by which to choose films")
     return [int(film) for film in np.argsort(-np.asarray(counts), kind="stable")[:num_films]]
-
-
-class _About:
-    """Names and genres of films, where the source knows them."""
-
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = columns
-
-    def names(self, film: int) -> tuple[object, object]:
-        """Return id and title: the column, and an empty title, where there are none."""
-        ids, titles = self._columns.get("film_id"), self._columns.get("title")
-        return (ids[film] if ids else film), (titles[film] if titles else "")
-
-    def genres(self, film: int) -> str:
-        genres = self._columns.get("genres")
-        return "|".join(genres[film]) if genres else ""  # type: ignore[arg-type]  # a list of names for each film

@@ -32,6 +32,7 @@ from bayesmesh.analyses.predictive_checks.quantities import (
     sum_powers,
 )
 from bayesmesh.analyses.predictive_checks.residuals import Residuals
+from bayesmesh.data.base import Variable as DataVariable
 from bayesmesh.data.shards import Shards
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -39,31 +40,22 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.posterior.reader import CHUNK_DRAWS, Posterior
 
 
-class Unit(NamedTuple):
-    """The unit of the table in which an outcome is shown, if the data hold it standardised.
-
-    Attributes:
-        mean: of the outcome in the table, which the data hold as 0.
-        scale: its standard deviation, which the data hold as 1.
-    """
-
-    mean: float = 0.0
-    scale: float = 1.0
-
-    def convert(self, outcome: np.ndarray) -> np.ndarray:
-        """Return outcomes in this unit; those that are not standardised keep their dtype.
-
-        >>> Unit(10.0, 2.0).convert(np.array([-1.0, 0.5])), Unit().convert(np.array([3], np.int32)).dtype.name
-        (array([ 8., 11.]), 'int32')
-        """
-        return outcome if self == Unit() else self.mean + self.scale * outcome.astype(np.float64)
-
-
-def unit_of_outcome(bound: BoundModel) -> Unit:
-    """Return the unit of the column that the model names as its outcome; that of the data if it names none."""
+def unit_of_outcome(bound: BoundModel) -> DataVariable:
+    """Return the column that the model names as its outcome, with its unit; that of the data if it names none."""
     name = bound.model.outcome_field()
-    about = None if name is None else Shards(bound.shards.path).variables.get(name)
-    return Unit() if about is None else Unit(about.mean, about.scale)
+    found = None if name is None else Shards(bound.shards.path).variables.get(name)
+    return found or DataVariable("number")
+
+
+def in_unit(unit: DataVariable, outcome: np.ndarray) -> np.ndarray:
+    """Return outcomes in the unit of the table; those that are not standardised keep their dtype.
+
+    >>> tall = DataVariable("number", mean=10.0, scale=2.0)
+    >>> in_unit(tall, np.array([-1.0, 0.5])), in_unit(DataVariable("number"), np.array([3], np.int32)).dtype.name
+    (array([ 8., 11.]), 'int32')
+    """
+    is_plain = (unit.mean, unit.scale) == (0.0, 1.0)
+    return outcome if is_plain else unit.mean + unit.scale * outcome.astype(np.float64)
 
 
 class Survey(NamedTuple):
@@ -170,7 +162,7 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     if not shape:
         blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
         outcome = np.concatenate([block.outcome for block in blocks])
-        outcome = unit_of_outcome(bound).convert(outcome)
+        outcome = in_unit(unit_of_outcome(bound), outcome)
         columns = bin_columns(shards, outcome)
         block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, MOST_SETS)))
     formula = str(getattr(model.options, "formula", ""))
@@ -328,7 +320,7 @@ def _simulate(
 
     def blocks() -> Iterator[RowsOfBlock]:
         for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
-            yield block._replace(outcome=unit.convert(block.outcome))
+            yield block._replace(outcome=in_unit(unit, block.outcome))
 
     survey = survey_rows(blocks(), shards.num_rows, block_rows)
     if not survey.is_finite:
@@ -363,7 +355,7 @@ class _Simulator:
         survey: Survey,
         columns: list[Variable] | None,
         terms: list[Term],
-        unit: Unit,
+        unit: DataVariable,
         num_sets: int,
         *,
         may_be_binary: bool = True,
@@ -412,7 +404,7 @@ class _Simulator:
         for repeat, (first, count, latents) in itertools.product(range(num_repeats), self._draws.chunks()):
             number = np.uint32(((block.start * num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
             made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
-            made = self._unit.convert(made)
+            made = in_unit(self._unit, made)
             yield made if self._is_of_prior or made.dtype.kind != "f" else _bounded(made, self._model)
 
     def add(self, block: RowsOfBlock) -> bool:

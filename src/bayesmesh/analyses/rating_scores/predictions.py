@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 import jax
@@ -104,20 +103,14 @@ def hidden_cells(bound: BoundModel) -> Cells:
     prepared, plain = bound.shards.held_out(), Shards(bound.shards.path).held_out()
     if group is None or not isinstance(prepared, dict) or not isinstance(plain, dict):
         raise unsuitable(KEY, "no ratings are held out")
-    return _cells(bound, prepared, plain[group])
+    return Cells(plain[group].astype(np.int64), prepared[FILM].astype(np.int64), _outcomes(bound, prepared))
 
 
-def training_cells(bound: BoundModel) -> Iterator[Cells]:
-    """Yield the ratings that the chains have seen, in blocks."""
-    start = 0
-    for block in bound.shards.blocks():
-        stop = start + len(block[FILM])
-        yield _cells(bound, block, bound.data_spec.entries_of(np.arange(start, stop)))
-        start = stop
-
-
-def _cells(bound: BoundModel, rows: dict[str, np.ndarray], users: np.ndarray) -> Cells:
-    return Cells(np.asarray(users, np.int64), np.asarray(rows[FILM], np.int64), _outcomes(bound, rows))
+def training_cells(bound: BoundModel) -> Cells:
+    """Return the ratings that the chains have seen."""
+    parts = [(block[FILM].astype(np.int64), _outcomes(bound, block)) for block in bound.shards.blocks()]
+    film, rating = map(np.concatenate, zip(*parts, strict=True))
+    return Cells(np.asarray(bound.data_spec.entries_of(np.arange(len(film))), np.int64), film, rating)
 
 
 def _outcomes(bound: BoundModel, rows: dict[str, np.ndarray]) -> np.ndarray:
@@ -197,14 +190,7 @@ def are_new(bound: BoundModel, cells: Cells, training: Cells) -> bool:
     return bool(bound.model.folds_in_ratings and not np.isin(cells.user, training.user).any())
 
 
-class Divided(NamedTuple):
-    """Ratings of new users, sorted by user: those from which a user is folded in, and those to predict."""
-
-    given: Cells
-    hidden: Cells
-
-
-def divide(cells: Cells, share: float, seed: int) -> Divided:
+def divide(cells: Cells, share: float, seed: int) -> list[Cells]:
     """Divide the ratings of each user at random; a user with a single rating is left out.
 
     The choice for a user depends only on the seed, the user's code and the number of the user's ratings.
@@ -213,6 +199,9 @@ def divide(cells: Cells, share: float, seed: int) -> Divided:
         cells: ratings of new users.
         share: share of each user's ratings that is given; at least one is hidden and one is given.
         seed: of the choice.
+
+    Returns:
+        Ratings sorted by user: those from which a user is folded in, and those to predict.
 
     >>> cells = Cells(np.array([7, 7, 7, 9, 7]), np.arange(5), np.arange(5.0))
     >>> [len(part.film) for part in divide(cells, 0.75, 0)]
@@ -229,16 +218,16 @@ def divide(cells: Cells, share: float, seed: int) -> Divided:
             given.append(np.sort(own[num_hidden:]))
     empty = np.zeros(0, np.int64)
     chosen = (order[np.concatenate(each) if each else empty] for each in (given, hidden))
-    return Divided(*(Cells(*(values[rows] for values in cells)) for rows in chosen))
+    return [Cells(*(values[rows] for values in cells)) for rows in chosen]
 
 
-def predict_new(bound: BoundModel, posterior: Posterior, divided: Divided, most_draws: int) -> Predicted:
+def predict_new(bound: BoundModel, posterior: Posterior, given: Cells, hidden: Cells, most_draws: int) -> Predicted:
     """Return the predictions of each hidden rating from draws of the films and of the folded-in users.
 
     Args:
         bound: model and data.
         posterior: the draws.
-        divided: ratings of new users.
+        given, hidden: see `divide`.
         most_draws: most draws to use; at most `MOST_DRAWS`.
     """
     spec, options = bound.data_spec, bound.model.options
@@ -246,7 +235,6 @@ def predict_new(bound: BoundModel, posterior: Posterior, divided: Divided, most_
         cast("RatingOptions", options), spec.constants["rating_sd"], spec.arrays.get("levels", np.zeros(0))
     )
     draws = read_factors(posterior, None, min(most_draws, MOST_DRAWS), shared=scales.shared, read_bytes=READ_BYTES)
-    given, hidden = divided
     users, start = np.unique(given.user, return_index=True)
     known = GivenRatings(given.film, _coded(given.rating, scales), np.append(start, len(given.film)))
     place = np.searchsorted(users, hidden.user)

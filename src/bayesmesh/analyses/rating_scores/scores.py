@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,11 +92,6 @@ def choose_biases(cells: Cells, num_users: int, num_films: int, seed: int) -> Bi
     return fit_biases(cells, num_users, num_films, PENALTIES[int(np.argmin(errors))])
 
 
-def joined(blocks: Sequence[Cells]) -> Cells:
-    """Return the ratings of all blocks."""
-    return Cells(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
-
-
 PROBABILITIES = (0.5, 0.8, 0.9)
 """Probabilities of the central intervals whose coverage is computed."""
 
@@ -118,15 +113,15 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
         ConfigError: nothing is held out, or each new user has a single rating.
     """
     jax.config.update("jax_enable_x64", True)
-    cells, training = hidden_cells(bound), joined(list(training_cells(bound)))
+    cells, training = hidden_cells(bound), training_cells(bound)
     num_films = int(max(training.film.max(), cells.film.max())) + 1
     biases = choose_biases(training, bound.data_spec.num_entries, num_films, options.seed)
     num_given = 0
     if are_new(bound, cells, training):
-        given, cells = divided = divide(cells, options.given, options.seed)
+        given, cells = divide(cells, options.given, options.seed)
         if not len(cells.rating):
             raise unsuitable(KEY, "each new user has a single rating; none is left to predict")
-        found, num_given = predict_new(bound, posterior, divided, options.draws), len(given.rating)
+        found, num_given = predict_new(bound, posterior, given, cells, options.draws), len(given.rating)
         biases = with_new_users(biases, given)
     else:
         stride = -(-posterior.num_chains * posterior.num_draws // options.draws)
@@ -154,7 +149,8 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
             row |= _with_limits(score, own, drawn)
             less = drawn - boot[:, of % 2] ** power
             row |= _with_limits(f"{score}_less_average", own - whole[of % 2] ** power, less)
-        row |= dict(zip(("rmse_of_draws_q5", "rmse_of_draws_q95"), _of_draws(name, found), strict=True))
+        ends = np.quantile(found.by_draw, (0.05, 0.95)).tolist() if name == "single_draw" else (None, None)
+        row |= {"rmse_of_draws_q5": ends[0], "rmse_of_draws_q95": ends[1]}
         rows.append({**row, "penalty": biases.penalty if name == "biases" else None})
     write_text(files["scores.csv"], pd.DataFrame(rows).to_csv(index=False))
     first = 2 * len(errors)
@@ -169,14 +165,6 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
 
 def _errors(error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return error**2, np.abs(error)
-
-
-def _of_draws(name: str, found: Predicted) -> tuple[float | None, float | None]:
-    """Return the central 90% interval over draws of the error of one draw."""
-    if name != "single_draw":
-        return None, None
-    low, high = np.quantile(found.by_draw, (0.05, 0.95))
-    return float(low), float(high)
 
 
 def holds(found: Predicted, probability: float) -> np.ndarray:

@@ -37,8 +37,7 @@ class Recommendation(Analysis):
         from bayesmesh.analyses.recommendation.evaluation import recommend
 
         del others
-        model, data_spec, shards = subject.bound
-        return f"{recommend(model, data_spec, subject.posterior, shards, self.options, files)} draws"
+        return f"{recommend(subject.bound, subject.posterior, self.options, files)} draws"
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the lists of the most and the least active user, and all held-out scores."""

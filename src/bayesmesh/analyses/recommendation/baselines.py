@@ -9,8 +9,9 @@ References:
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -138,14 +139,7 @@ def ease(gram: np.ndarray, penalty: float) -> Score:
     return score
 
 
-def als(
-    watched: scipy.sparse.csr_matrix,
-    weight: float,
-    penalty: float,
-    seed: int,
-    num_factors: int = ALS_FACTORS,
-    num_sweeps: int = ALS_SWEEPS,
-) -> Score:
+def als(watched: scipy.sparse.csr_matrix, weight: float, penalty: float, seed: int) -> Score:
     """Return implicit ALS: weighted least squares of factors, with weight 1 for cells that are not watched.
 
     Args:
@@ -153,12 +147,10 @@ def als(
         weight: of a watched cell, beyond 1.
         penalty: on the squared factors.
         seed: of the first factors.
-        num_factors: of a user and of a film.
-        num_sweeps: of users and films.
     """
     by_film = watched.T.tocsr()
-    films = np.random.default_rng(seed).normal(0, 0.1, (watched.shape[1], num_factors)).astype(np.float32)
-    for _ in range(num_sweeps):
+    films = np.random.default_rng(seed).normal(0, 0.1, (watched.shape[1], ALS_FACTORS)).astype(np.float32)
+    for _ in range(ALS_SWEEPS):
         users = solve_factors(watched, films, weight, penalty)
         films = solve_factors(by_film, users, weight, penalty)
 
@@ -177,7 +169,7 @@ def solve_factors(watched: scipy.sparse.csr_matrix, others: np.ndarray, weight: 
     for first in range(0, num_rows, _SYSTEMS):
         last = min(first + _SYSTEMS, num_rows)
         systems, sums = np.empty((last - first, size, size), np.float32), np.empty((last - first, size, 1), np.float32)
-        for place, (start, stop) in enumerate(_ranges(watched.indptr[first : last + 1])):
+        for place, (start, stop) in enumerate(itertools.pairwise(watched.indptr[first : last + 1].tolist())):
             mine = others[watched.indices[start:stop]]
             np.matmul(mine.T, mine, out=systems[place])
             np.sum(mine, axis=0, out=sums[place, :, 0])
@@ -185,10 +177,6 @@ def solve_factors(watched: scipy.sparse.csr_matrix, others: np.ndarray, weight: 
         systems += shared
         found[first:last] = np.linalg.solve(systems, (1 + weight) * sums)[..., 0]
     return found
-
-
-def _ranges(indptr: np.ndarray) -> Iterable[tuple[int, int]]:
-    return zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
 
 
 MAX_SWEEPS = 25

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.base import check_chosen
+from bayesmesh.analyses.base import BoundModel, check_chosen
 from bayesmesh.analyses.fold_in.draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.options import RecommendationOptions as Options
 from bayesmesh.analyses.recommendation import tables
@@ -22,7 +22,6 @@ from bayesmesh.analyses.recommendation.calibration import Calibration, calibrate
 from bayesmesh.analyses.recommendation.held_out import hidden_matrix, score_held_out, score_unseen
 from bayesmesh.analyses.recommendation.ranking import KEY, check_inputs, rank_films
 from bayesmesh.analyses.recommendation.scores import Ranked
-from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.files import write_text
@@ -42,14 +41,14 @@ SEED = 0
 """Seed of folds, simulated counts and bootstrap samples."""
 
 
-def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
+def count_watched(shards: Shards) -> tuple[np.ndarray, np.ndarray]:
     """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
 
     A user's count includes held-out films, which were watched. A film's count covers only the training matrix.
     """
     per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
-    for start in range(0, shards.num_rows, block_rows):
-        watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0
+    for block in shards.blocks():
+        watched = block["watched"] > 0
         per_user.append(watched.sum(axis=1, dtype=np.int64))
         per_film += watched.sum(axis=0, dtype=np.int64)
     held_out = shards.held_out()
@@ -104,21 +103,16 @@ class Scored(NamedTuple):
 
 
 def score_users(
-    model: Model,
-    posterior: Posterior,
-    shards: Shards,
-    num_watched: np.ndarray,
-    popularity: np.ndarray,
-    dtype: str,
-    settings: Options,
+    bound: BoundModel, posterior: Posterior, num_watched: np.ndarray, popularity: np.ndarray, settings: Options
 ) -> Scored:
     """Score rankings of held-out films, for users in the chains or for users whom they have not seen."""
+    model, spec, shards = bound
     unseen, held_out = shards.unseen(), shards.held_out()
     if unseen is None:
         if not isinstance(held_out, Interactions):
             return Scored()
         baselines = fit_rankings(model, posterior, shards, settings)
-        rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, baselines)
+        rankings = score_held_out(model, posterior, shards, popularity, spec.dtype, settings.cutoff, baselines)
         num_hidden = np.diff(held_out.indptr)
         return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0]) if rankings else Scored()
     baselines = fit_rankings(model, posterior, shards, settings)
@@ -160,19 +154,15 @@ def true_logits(shards: Shards) -> np.ndarray | None:
     return product + users["user_biases"][:, None] + films["film_biases"]
 
 
-def recommend(
-    model: Model, spec: DataSpec, posterior: Posterior, shards: Shards, settings: Options, files: Mapping[str, Path]
-) -> int:
+def recommend(bound: BoundModel, posterior: Posterior, settings: Options, files: Mapping[str, Path]) -> int:
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, and write the tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
     ``scores.csv`` has only its header.
 
     Args:
-        model: has latents per user and predicts one Bernoulli per user and film.
-        spec: specification of the training data; its dtype is used for logits and probabilities.
+        bound: model and data, whose dtype is used for logits and probabilities.
         posterior: the draws.
-        shards: training matrix, held-out films, titles and genres.
         settings: users, and depths of lists.
         files: paths of the tables.
 
@@ -184,12 +174,13 @@ def recommend(
         StoreError: the posterior and the data differ in the number of users.
     """
     jax.config.update("jax_enable_x64", True)
-    check_inputs(model, spec, posterior, shards)
+    check_inputs(*bound, posterior)
+    model, spec, shards = bound
     num_watched, popularity = count_watched(shards)
-    columns, dtype = shards.columns, spec.dtype
+    columns = shards.columns
     users = choose_users(num_watched, settings.users, list(columns.get("user_id", [])))
-    ranking = rank_films(model, posterior, shards, np.array([user.row for user in users]), dtype, settings.top)
-    scored = score_users(model, posterior, shards, num_watched, popularity, dtype, settings)
+    ranking = rank_films(model, posterior, shards, np.array([user.row for user in users]), spec.dtype, settings.top)
+    scored = score_users(bound, posterior, num_watched, popularity, settings)
     # By the contract of a source, the column genres has a list for each film.
     genres = cast("list[list[str]]", columns.get("genres", []))
     of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]

@@ -5,8 +5,6 @@ The value of a film is the probability that the user watches it, from its logit,
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.analyses.fold_in.draws import FactorDraws
-from bayesmesh.analyses.fold_in.watches import Films, carried, films_of, fold_in, sigmoid
+from bayesmesh.analyses.fold_in.watches import fold_in_run, sigmoid
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
@@ -123,16 +122,11 @@ def new_user(draws: FactorDraws, is_watched: np.ndarray, prior_scale: float, gen
         prior_scale: standard deviation of the prior of a user's latents.
         generator: random numbers.
     """
-    logits, accepted = np.empty(draws.film_biases.shape, np.float32), []
-    old: tuple[Films, np.ndarray] | None = None
-    for place, (embeddings, biases) in enumerate(zip(draws.film_embeddings, draws.film_biases, strict=True)):
-        films = films_of(embeddings, biases)
-        start = None if old is None else carried(old[0], films, old[1])
-        found = fold_in(films, is_watched[None], prior_scale, generator, start=start, num_proposals=NUM_PROPOSALS)
-        old = films, found.mode
-        logits[place] = films.design @ found.latents[0] + films.offset
-        accepted.append(found.acceptance[0])
-    return NewUser(logits, float(np.mean(accepted)))
+    folded = fold_in_run(
+        draws, range(draws.num_draws), is_watched[None], prior_scale, generator=generator, num_proposals=NUM_PROPOSALS
+    )
+    logits, accepted = zip(*((one.logits()[0], one.acceptance[0]) for one in folded), strict=True)
+    return NewUser(np.stack(logits), float(np.mean(accepted)))
 
 
 MAX_DRAWS = 150
@@ -207,6 +201,9 @@ def doubts(layout: ExperimentLayout, acceptance: float = 1.0) -> tuple[str, ...]
     return warnings
 
 
+COLUMNS = ("rank", "film_id", "title", "genres", "mean", "low", "high", "p_best", "p_top", "held_out")
+
+
 def list_rows(
     listed: Sequence[ListedFilm], columns: Mapping[str, Column], is_held_out: np.ndarray
 ) -> list[dict[str, Any]]:
@@ -220,19 +217,12 @@ def list_rows(
     ids, titles, genres = (columns.get(name) for name in ("film_id", "title", "genres"))
     rows: list[dict[str, Any]] = []
     for rank, film in enumerate(listed, 1):
-        names = genres[film.film] if genres else ()
-        about = {
-            "rank": rank,
-            "film_id": ids[film.film] if ids else film.film,
-            "title": titles[film.film] if titles else "",
-            "genres": "|".join(names if not isinstance(names, str | int) else [str(names)]),
-        }
-        numbers = {name: value for name, value in film._asdict().items() if name != "film"}
-        rows.append({**about, **numbers, "held_out": bool(is_held_out[film.film])})
+        named = (
+            rank, ids[film.film] if ids else film.film, titles[film.film] if titles else "",
+            "|".join(genres[film.film]) if genres else "",  # type: ignore[arg-type]  # a list of names for each film
+        )  # fmt: skip
+        rows.append(dict(zip(COLUMNS, (*named, *film[1:], bool(is_held_out[film.film])), strict=True)))
     return rows
-
-
-COLUMNS = ("rank", "film_id", "title", "genres", "mean", "low", "high", "p_best", "p_top", "held_out")
 
 
 class FilmList(NamedTuple):
@@ -336,8 +326,4 @@ def write_list(found: FilmList, output: str) -> None:
         content = {"about": found.about, "warnings": found.warnings, "films": found.rows}
         write_text(Path(output), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         return
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found.rows)
-    write_text(Path(output), buffer.getvalue())
+    write_text(Path(output), render_csv(COLUMNS, ([row[name] for name in COLUMNS] for row in found.rows)))

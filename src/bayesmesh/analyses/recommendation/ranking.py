@@ -73,7 +73,7 @@ def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
         raise unsuitable(KEY, f"model {type(model).__name__} predicts shape {found} for one user")
 
 
-def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Shards) -> None:
+def check_inputs(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior) -> None:
     """Check that films can be ranked for users with these draws, without computing anything.
 
     Raises:

@@ -166,14 +166,12 @@ def difference_table(rankings: Mapping[str, Ranked], seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=DIFFERENCE_COLUMNS)
 
 
-def bootstrap_means(
-    values: np.ndarray, generator: np.random.Generator, num_replicates: int = NUM_REPLICATES
-) -> np.ndarray:
+def bootstrap_means(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return means of samples of the values with replacement, (replicates,)."""
     size = max(1, 2**22 // len(values))
     parts = [
-        values[generator.integers(len(values), size=(min(size, num_replicates - start), len(values)))].mean(axis=1)
-        for start in range(0, num_replicates, size)
+        values[generator.integers(len(values), size=(min(size, NUM_REPLICATES - start), len(values)))].mean(axis=1)
+        for start in range(0, NUM_REPLICATES, size)
     ]
     return np.concatenate(parts)
 

@@ -20,7 +20,7 @@ from bayesmesh.analyses.rating_scores.predictions import (
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.scores import Users, fit_biases, holds, joined, resample, score_ratings
+from bayesmesh.analyses.rating_scores.scores import Users, fit_biases, holds, resample, score_ratings
 from bayesmesh.data.shards import Shards
 from bayesmesh.operations.check.posteriors import make_posterior
 from bayesmesh.store.posterior.reader import Posterior
@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_ratings(experiment: tuple[BoundModel, Posterior
     found = predict_hidden(bound, posterior, cells, 1)
     np.testing.assert_allclose(table["rmse"]["posterior_average"], np.sqrt(((found.mean - cells.rating) ** 2).mean()))
     np.testing.assert_allclose(table["mae"]["single_draw"], found.absolute.mean())
-    training = joined(list(training_cells(bound)))
+    training = training_cells(bound)
     np.testing.assert_allclose(table["mae"]["mean"], abs(training.rating.mean() - cells.rating).mean())
     less = table["rmse"] - table["rmse"]["posterior_average"]
     np.testing.assert_allclose(table["rmse_less_average"], less, atol=1e-12)

@@ -50,8 +50,9 @@ def test_als_solves_the_weighted_least_squares_of_each_row(watched: np.ndarray) 
     assert not solve_factors(scipy.sparse.csr_matrix((1, 25), dtype="f4"), others, 4.0, 2.0).any()
 
 
-def test_als_scores_watched_films_higher(watched: np.ndarray) -> None:
-    score = als(scipy.sparse.csr_matrix(watched.astype("f4")), 4.0, 1.0, 0, num_factors=6)(watched)
+def test_als_scores_watched_films_higher(watched: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "ALS_FACTORS", 6)
+    score = als(scipy.sparse.csr_matrix(watched.astype("f4")), 4.0, 1.0, 0)(watched)
     assert score[watched > 0].mean() > score[watched == 0].mean() + 0.3
 
 

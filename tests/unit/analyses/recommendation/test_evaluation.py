@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.options import RecommendationOptions
 from bayesmesh.analyses.recommendation import held_out, ranking
 from bayesmesh.analyses.recommendation.evaluation import count_watched, recommend
@@ -116,7 +117,7 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
 
 
 def test_bounded_blocks_give_the_same_tables(model, posterior, shards, files, monkeypatch):
-    arguments = (model, shards.spec(), posterior, shards, SETTINGS, files)
+    arguments = (BoundModel(model, shards.spec(), shards), posterior, SETTINGS, files)
     assert recommend(*arguments) == 22
     reference = tables(files)
     monkeypatch.setattr(held_out, "ACCUMULATOR_BYTES", 17 * 4 * 10)
@@ -141,7 +142,7 @@ def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shar
 
 
 def test_tables_are_consistent(model, posterior, shards, files, dataset):
-    recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
+    recommend(BoundModel(model, shards.spec(), shards), posterior, SETTINGS, files)
     found = tables(files)
     top, users, genres, scores = (found[name] for name in ("top", "users", "genres", "scores"))
     assert list(top.columns) == [

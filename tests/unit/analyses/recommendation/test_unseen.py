@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.fold_in import watches
 from bayesmesh.analyses.fold_in.draws import FactorDraws
 from bayesmesh.analyses.options import RecommendationOptions
@@ -146,7 +147,7 @@ def test_the_analysis_writes_tables_of_new_users(
         MatrixFactorization(Options(width=WIDTH), split.spec()),
         RecommendationOptions(draws=3, cutoff=5, baselines=False),
     )
-    recommend(model, split.spec(), write_posterior(latents), split, settings, files)
+    recommend(BoundModel(model, split.spec(), split), write_posterior(latents), settings, files)
     about = pd.read_csv(files["new_users.csv"]).iloc[0]
     assert (about["num_users"], about["num_draws"]) == (USERS // 2, 3)
     assert 0.5 < about["acceptance"] <= 1
