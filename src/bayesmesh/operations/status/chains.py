@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pydantic
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import read_bytes
-from bayesmesh.store.chains.markers import DAMAGE_REMEDY, MARKER, Ended
+from bayesmesh.store.chains.markers import Facts, read_about, read_markers
 from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
 
 if TYPE_CHECKING:
@@ -70,33 +68,6 @@ class GroupProgress:
         return self.owner is not None and is_at_work(self.owner, self.last_beat, now)
 
 
-class _Environment(pydantic.BaseModel):
-    kind: str = "-"
-
-
-class _About(pydantic.BaseModel):
-    """The part of ``store.json`` that is shown."""
-
-    environment: _Environment = _Environment()
-
-
-class _Facts(pydantic.BaseModel):
-    """The part of a marker's facts that is shown; a kernel without an accept step has no acceptance."""
-
-    committed_at: float
-    acceptance: float | None = None
-    # Stores of the first release lack these.
-    count: int = 0
-    seconds: float = 0.0
-    host: str = ""
-    troubled: Mapping[str, Sequence[int]] = {}
-    ended: Ended | None = None
-
-
-class _Marker(pydantic.BaseModel):
-    facts: _Facts
-
-
 def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, float]) -> list[Path]:
     """Return the groups of the current identity, which of several is the one written last.
 
@@ -110,7 +81,7 @@ def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, 
     """
     begun = {
         identity: [folder for name in names if ((folder := chains / identity / name) / "store.json").exists()]
-        for identity in _names_in(chains)
+        for identity in (os.listdir(chains) if chains.exists() else ())
     }
 
     def newest(identity: str) -> float:
@@ -118,14 +89,6 @@ def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, 
         return max(written_at.get(identity, 0.0), *map(_modified, files))
 
     return begun[max(filter(begun.get, begun), key=newest)] if any(begun.values()) else []
-
-
-def _names_in(folder: Path) -> list[str]:
-    """List a folder; unlike `glob`, which returns nothing for an unreadable folder, this raises."""
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []
 
 
 def _modified(path: Path) -> float:
@@ -142,45 +105,31 @@ def read_group(folder: Path) -> GroupProgress:
         StoreError: a file is damaged.
         OSError: a file is unreadable.
     """
-    about, last_beat = _read(folder / "store.json", _About), _modified(folder / LOCK_NAME)
+    device, last_beat = str(read_about(folder).get("environment", {}).get("kind", "-")), _modified(folder / LOCK_NAME)
     owner = read_owner(folder / LOCK_NAME) if last_beat else None
-    device = about.environment.kind if about else _Environment().kind
     group = GroupProgress(folder, device=device, owner=owner, last_beat=last_beat)
-    markers = [m for name in _names_in(folder / "commits") if (m := MARKER.match(name))]
-    if not markers:
+    commits = read_markers(folder, newest=NEWEST)
+    if not commits:
         return group
-    phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"
-    ordered = sorted((m for m in markers if m[1] == phase), key=lambda m: int(m[2]))
-    facts = [marker.facts for m in ordered[-NEWEST:] if (marker := _read(folder / "commits" / m[0], _Marker))]
+    last = commits[-1]
+    facts = [commit.facts for commit in commits if commit.phase == last.phase]
     # The median ignores a slow first segment.
-    times = [f.seconds / f.count for f in facts if f.count > 0 and f.seconds > 0]
-    accepted = [f.acceptance for f in facts if f.acceptance is not None]
+    times = [f["seconds"] / f["count"] for f in facts if f.get("count") and f.get("seconds")]
+    accepted = [f["acceptance"] for f in facts if "acceptance" in f]
     return dataclasses.replace(
-        group, phase=phase, done=max(int(m[3]) for m in ordered),
+        group, phase=last.phase, done=last.stop,
         per_second=1 / statistics.median(times) if times else None,
         acceptance=statistics.fmean(accepted) if accepted else None,
-        last_commit=facts[-1].committed_at if facts else None, host=facts[-1].host if facts else "",
-        trouble=_trouble(facts[-1]) if facts else "",
+        last_commit=last.facts.get("committed_at"), host=last.facts.get("host", ""), trouble=_trouble(last.facts),
     )  # fmt: skip
 
 
-def _trouble(facts: _Facts) -> str:
-    if facts.ended is not None:
-        return f"sampling has ended early: all chains are {facts.ended['trouble']}; the job's log says what to try"
-    named = "; ".join(f"{trouble}: {', '.join(map(str, chains))}" for trouble, chains in facts.troubled.items())
+def _trouble(facts: Facts) -> str:
+    if "ended" in facts:
+        return f"sampling has ended early: all chains are {facts['ended']['trouble']}; the job's log says what to try"
+    chains_of = facts.get("troubled", {}).items()
+    named = "; ".join(f"{trouble}: {', '.join(map(str, chains))}" for trouble, chains in chains_of)
     return f"chains in trouble: {named}" if named else ""
-
-
-def _read[T: pydantic.BaseModel](path: Path, kind: type[T]) -> T | None:
-    """Return a JSON object of the chain group; None if the file does not exist."""
-    try:
-        return kind.model_validate_json(read_bytes(path).decode(errors="replace"))
-    except FileNotFoundError:
-        return None
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{key}: " for key in first["loc"])
-        raise StoreError(f"{path}: is damaged: {where}{first['msg']}", DAMAGE_REMEDY) from error
 
 
 # -- the log density so far -----------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ Iterations without a marker count as never written.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.records.checked import read_checked, write_checked
@@ -133,10 +134,29 @@ class Commit:
 
 def marker_names(folder: Path) -> set[str]:
     """Return the names of all markers in ``commits/``."""
-    return {path.name for path in (folder / "commits").glob("*.json") if MARKER.match(path.name)}
+    commits = folder / "commits"
+    # Unlike `glob`, this raises if the folder may not be read.
+    return {name for name in os.listdir(commits) if MARKER.match(name)} if commits.is_dir() else set()
 
 
-def read_markers(folder: Path, damaged: list[str] | None = None) -> list[Commit]:
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the content of ``store.json``: identity, length of a segment, and the environment in which it was created.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    path = folder / "store.json"
+    about = read_checked(path, DAMAGE_REMEDY)
+    length = about.get("segment_draws")
+    # A bool is also an int, but not a length.
+    if type(length) is not int or length < 1 or type(about.get("identity")) is not str:
+        raise StoreError(f"{path}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
+    if not isinstance(about.get("environment", {}), dict):
+        raise StoreError(f"{path}: is damaged: no environment in it", DAMAGE_REMEDY)
+    return about
+
+
+def read_markers(folder: Path, damaged: list[str] | None = None, newest: int = 0) -> list[Commit]:
     """Return the markers of a chain group without replaced ones: warmup first, then by start.
 
     A writer may commit at the same time.
@@ -144,13 +164,14 @@ def read_markers(folder: Path, damaged: list[str] | None = None) -> list[Commit]
     Args:
         folder: the group's folder.
         damaged: receives one line per damaged marker, which is left out; without it, a damaged marker is an error.
+        newest: number of newest markers to open; 0 opens all.
 
     Raises:
         StoreError: a marker cannot be read, or lacks a key.
     """
     while True:
         names, found, problems = marker_names(folder), list[Commit](), list[StoreError]()
-        for name in sorted(names):
+        for name in sorted(names, key=lambda name: (name.startswith("sample"), name))[-newest:]:
             try:
                 found.append(_read_marker(folder / "commits" / name))
             except StoreError as error:

@@ -28,6 +28,7 @@ from bayesmesh.store.chains.markers import (
     Commit,
     Facts,
     marker_names,
+    read_about,
     read_markers,
     write_marker,
 )
@@ -44,17 +45,7 @@ def segment_draws_of(identity: Path) -> int | None:
         StoreError: the record of a group is damaged.
     """
     records = sorted(identity.glob("group-*/store.json"))
-    return int(_read_record(records[0])["segment_draws"]) if records else None
-
-
-def _read_record(about: Path) -> dict[str, Any]:
-    """Return the content of ``store.json``."""
-    record = read_checked(about, DAMAGE_REMEDY)
-    length = record.get("segment_draws")
-    # A bool is also an int, but not a length.
-    if type(length) is not int or length < 1 or type(record.get("identity")) is not str:
-        raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
-    return record
+    return int(read_about(records[0].parent)["segment_draws"]) if records else None
 
 
 class ChainStore:
@@ -97,13 +88,13 @@ class ChainStore:
 
     def _open_record(self, about: Path, record: Mapping[str, object]) -> dict[str, Any]:
         """Return the content of ``store.json`` after comparing it with ``identity.json`` and with the writer's record."""
-        existing, shared = _read_record(about), self.folder.parent / "identity.json"
+        existing, shared = read_about(self.folder), self.folder.parent / "identity.json"
         segment_draws = existing["segment_draws"]
         length = read_checked(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
         if segment_draws != length:
             message = f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}"
             raise StoreError(message, DAMAGE_REMEDY)
-        if not isinstance(existing.get("environment", None if "environment" in record else {}), dict):
+        if "environment" in record and "environment" not in existing:
             raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
         if (there := existing["identity"]) != (wanted := record["identity"]):
             raise StoreError(f"{self.folder}: holds identity {there}, not {wanted}", "move it away")
