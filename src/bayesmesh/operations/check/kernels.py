@@ -22,7 +22,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
-from bayesmesh.operations.check.line import FAILS, OK, Line, check_options
+from bayesmesh.operations.check.line import FAILS, OK, Line, check_options, run_checks
 from bayesmesh.sampling.checks.kernel import offers_turns
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.mesh import CHAIN_AXIS, DATA_AXIS
@@ -90,26 +90,12 @@ def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, pat
     try:
         with explaining([path], method=kernel_class.step):
             run = _sample(kernel_class, options)
-    except (ConfigError, TypeError, ValueError) as error:
-        yield _refused("run", error)
+    except ConfigError as error:
+        yield Line("run", FAILS, error.message.partition("\n")[0], error.remedy)
         return
     yield Line("run", OK, f"{run.program.num_chains} chains made {NUM_WARMUP} warmup iterations and {NUM_DRAWS} draws")
-    for name, one in CHECKS.items():
-        if one is check_turns and not offers_turns(run.program.kernel):
-            continue
-        try:
-            with explaining([path]):
-                line = one(name, run)
-        except (ConfigError, TypeError, ValueError, AttributeError) as error:
-            line = _refused(name, error)
-        yield line
-
-
-def _refused(name: str, error: Exception) -> Line:
-    remedy = (
-        error.remedy if isinstance(error, ConfigError) else "docs/contracts/kernel.md says what each method returns"
-    )
-    return Line(name, FAILS, str(getattr(error, "message", error)).partition("\n")[0], remedy)
+    checks = CHECKS | ({"turns": check_turns} if offers_turns(run.program.kernel) else {})
+    yield from run_checks(checks, run, path, method=kernel_class.step)
 
 
 def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -> Run:
@@ -282,6 +268,5 @@ CHECKS: dict[str, Callable[[str, Run], Line]] = {
     "keys": check_keys,
     "density": check_density,
     "draws": check_draws,
-    "turns": check_turns,
 }
-"""Name of a check -> the check, in the order in which they run."""
+"""Name of a check of every kernel -> the check, in the order in which they run."""

@@ -60,8 +60,9 @@ def resolve(kind: str, name: str, given: Mapping[str, object]) -> tuple[type[Any
 
 
 def run_checks[S](
-    checks: Mapping[str, Callable[[str, S], Line]], subject: S, path: Path, remedy: str = ""
-) -> Iterator[Line]:
+    checks: Mapping[str, Callable[[str, S], Line]], subject: S, path: Path, remedy: str = "",
+    method: Callable[..., object] | None = None,
+) -> Iterator[Line]:  # fmt: skip
     """Yield the outcome of each check of a subject; an error that a check meets is its failure.
 
     Args:
@@ -69,10 +70,11 @@ def run_checks[S](
         subject: what is checked.
         path: the component's source file.
         remedy: for errors without one.
+        method: the component's method that the checks call, see `explaining`.
     """
     for name, check in checks.items():
         try:
-            with explaining([path]):
+            with explaining([path], method):
                 line = check(name, subject)
         except UserError as error:
             line = Line(name, FAILS, error.message, error.remedy or remedy)
