@@ -122,7 +122,7 @@ class ExperimentBase(Settings):
 
         The latter's are as they were written: jobs import the class of their options, see `analysis_settings`.
         """
-        return {**self._shipped_analyses(), **dict(sorted(self.analyses.items()))}
+        return requested(dict(self))
 
     def analysis_settings(self, analysis: str) -> Settings:
         """Return the settings of an analysis that the experiment asks for; one of the user's own package is imported.
@@ -135,10 +135,6 @@ class ExperimentBase(Settings):
             return options_class("analysis", analysis).model_validate(self.analyses[analysis])
         settings: Settings = getattr(self, analysis)
         return settings
-
-    def _shipped_analyses(self) -> dict[str, Settings]:
-        asked = {name: getattr(self, name) for name in type(self).model_fields if name not in _KEYS_OF_ALL}
-        return {name: settings for name, settings in asked.items() if settings is not None}
 
     def named_experiments(self, analysis: str) -> tuple[str, ...]:
         """Return the other experiments that an analysis reads: its refits, or the key ``experiments`` of its settings."""
@@ -155,8 +151,8 @@ class ExperimentBase(Settings):
 
     def without_analyses(self, update: Mapping[str, Any]) -> ExperimentBase:
         """Return a copy without analyses, with some other keys."""
-        asked = dict.fromkeys(self._shipped_analyses())
-        made = self.model_copy(update={**asked, "analyses": {}, **update})
+        shipped = {name: None for name in self.requested_analyses() if name not in self.analyses}
+        made = self.model_copy(update={**shipped, "analyses": {}, **update})
         made.name_refits({})
         return made
 
@@ -250,7 +246,7 @@ class ExperimentBase(Settings):
                 "sampling.initial.method", f"{together}: its points are those of one dataset",
                 "use\n    sampling:\n      initial: {method: auto}",
             )  # fmt: skip
-        for key in (*self._shipped_analyses(), *map(key_of, self.analyses)):
+        for key in map(key_of, self.requested_analyses()):
             yield key, f"{together}: it reads the posterior of one dataset", f"remove the key {key}"
 
     def _stop_conflicts(self) -> Iterator[tuple[str, str, str]]:
