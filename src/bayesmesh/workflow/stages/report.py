@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import read_image_shape
@@ -56,15 +56,22 @@ def run_index(arguments: argparse.Namespace) -> int:
         if sweep.members.keys() & shown
     ]  # fmt: skip
     members = plan.shown_by_others()
-    results, inputs = Path(plan.results), dict[str, str]()
-    for page in (plan.page(name) for name in (*(n for n in shown if n not in members), *(s["sweep"] for s in sweeps))):
-        # The index names a damaged result, and is not made from it.
-        with contextlib.suppress(StoreError):
-            inputs[page.relative_to(results).as_posix()] = check_output(results, page)
+    results = Path(plan.results)
+    named = (*(name for name in shown if name not in members), *(each["sweep"] for each in sweeps))
+    inputs = digests_of(results, map(plan.page, named))
     index = write_index(results, [page for name, page in shown.items() if name not in members], sweeps)
     record_outputs(results, "", "index", [index], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("index: %s", index)
     return 0
+
+
+def digests_of(results: Path, pages: Iterable[Path]) -> dict[str, str]:
+    """Return page, relative to the results -> digest; a page of several names a damaged or missing one, and is not made from it."""
+    inputs: dict[str, str] = {}
+    for page in pages:
+        with contextlib.suppress(StoreError):
+            inputs[page.relative_to(results).as_posix()] = check_output(results, page)
+    return inputs
 
 
 def describe(plan: Plan, name: str) -> IndexedPage:

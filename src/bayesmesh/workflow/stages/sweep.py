@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 from pathlib import Path
 
-from bayesmesh.errors import ConfigError, StoreError, suggest
+from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.report.sweep_page import write_sweep
 from bayesmesh.store.layout import SweepLayout
-from bayesmesh.store.records.jobs import check_output, record_outputs
+from bayesmesh.store.records.jobs import record_outputs
 from bayesmesh.workflow.plan import Plan
-from bayesmesh.workflow.stages.report import describe
+from bayesmesh.workflow.stages.report import describe, digests_of
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,11 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise plan.broken.get(name) or ConfigError(f"no sweep '{name}'", suggest(name, plan.sweeps))
     sweep, results = plan.sweeps[name], Path(plan.results)
     pages = {member: describe(plan, member) for member in sweep.members}
-    inputs: dict[str, str] = {}
-    for page in (plan.layout(member).page for member in sweep.members):
-        # The page names a member without results, or with damaged ones, and is not made from them.
-        with contextlib.suppress(StoreError):
-            inputs[page.relative_to(results).as_posix()] = check_output(results, page)
+    inputs = digests_of(results, (plan.layout(member).page for member in sweep.members))
     layout = SweepLayout(results, name)
     page = write_sweep(layout, sweep, pages)
     record_outputs(results, name, "comparison", [layout.table, layout.page], arguments.code or "", inputs)
