@@ -65,7 +65,7 @@ class Planned(NamedTuple):
     def is_needed(self) -> bool:
         """Whether its results are missing, damaged, or made with something else."""
         job = self.job
-        return not job.record.exists() or bool(why_lost(job)) or not is_made_with(job, job.digest, self.code)
+        return not job.record.exists() or bool(why_lost(job)) or not is_made_with(job, self.code)
 
 
 def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Planned]]:

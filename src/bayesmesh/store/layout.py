@@ -168,16 +168,12 @@ class ExperimentLayout:
 
     def read_by(self, words: Iterable[str], data: DataLayout | None) -> list[Path]:
         """Return the files of the experiment and of its data that an analysis reads, given the words of its declaration."""
-        files = self.inputs(data)
-        return [file for word in words for file in files[word]]
-
-    def inputs(self, data: DataLayout | None) -> dict[str, list[Path]]:
-        """Return word of a declaration -> files of the experiment or its data that an analysis that declares it reads."""
-        return {
+        files = {
             "posterior": [self.posterior],
             "data": [data.sharded] if data else [],
             "verdict": [self.summary, self.verdict],
         }
+        return [file for word in words for file in files[word]]
 
 
 class NotebookLayout:

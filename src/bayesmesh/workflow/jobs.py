@@ -261,11 +261,14 @@ class Job(Settings):
             named = file_options(self.data)
         return InputFiles({f"data.{key}": value for key, value in named.items()}, read_mirror_files(source))
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Digest of the settings that make the stage run again when they change."""
-        read = {key: value for key, value in triggering(self).items() if key not in ("experiment", "results")}
-        return _digest(read, 16)
+        content: dict[str, Any] = json.loads(self.canonical())
+        for key in DOES_NOT_TRIGGER.get(self.stage, ()):
+            block, name = key.split(".")
+            content["config"].get(block, {}).pop(name, None)
+        return _digest({key: value for key, value in content.items() if key not in ("experiment", "results")}, 16)
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
@@ -356,15 +359,6 @@ def make_job(
     return Job(
         stage=stage, experiment=owner, results=Path(results), config=config, num_chains=num_chains, others=others
     )
-
-
-def triggering(job: Job) -> dict[str, Any]:
-    """Return the content of a specification without the keys that do not make the stage run again."""
-    content: dict[str, Any] = json.loads(job.canonical())
-    for key in DOES_NOT_TRIGGER.get(job.stage, ()):
-        block, name = key.split(".")
-        content["config"].get(block, {}).pop(name, None)
-    return content
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:

@@ -327,7 +327,7 @@ class Plan:
     def _jobs_of(self, stage: str, name: str) -> list[Current]:
         """Return the jobs of a stage of an experiment."""
         job, code = self.job(stage, name), self.code_of_stage(stage, name)
-        return [Current(each, job.digest, code) for each in job.of_groups()]
+        return [Current(each, code) for each in job.of_groups()]
 
     def _needed(self, names: Iterable[str]) -> dict[str, None]:
         """Return experiments, those that analyses of these read, and their refits."""

@@ -41,10 +41,9 @@ def runs_jobs(words: Iterable[str]) -> bool:
 
 
 class Current(NamedTuple):
-    """A job with the digest of the settings and the code that it would have now; empty for pages of several experiments."""
+    """A job with the code that it would run now; empty for pages of several experiments."""
 
     job: Job
-    specification: str = ""
     code: str = ""
 
 
@@ -69,12 +68,11 @@ def set_aside_lost(jobs: Iterable[Current], workflow: Any) -> None:
                 job.record.replace(job.aside)
 
 
-def _why_again(job: Job, specification: str, code: str) -> str:
+def _why_again(job: Job, code: str) -> str:
     """Return why a job must run again, for a reason that Snakemake may not see; empty if there is none."""
-    if (why := why_lost(job)) or not specification or not job.record.exists():
+    if (why := why_lost(job)) or not code or not job.record.exists():
         return why
-    is_same = is_made_with(job, specification, code)
-    return "" if is_same else "its results were made with other settings or other code"
+    return "" if is_made_with(job, code) else "its results were made with other settings or other code"
 
 
 def _put_back(jobs: Iterable[Current]) -> None:
@@ -87,11 +85,7 @@ def _put_back(jobs: Iterable[Current]) -> None:
 
 
 def why_lost(job: Job) -> str:
-    """Return why the results of a job must be made again; empty if they are as the job left them, or do not exist yet.
-
-    Args:
-        job: the job.
-    """
+    """Return why the results of a job must be made again; empty if they are as the job left them, or do not exist yet."""
     if (line := find_damage(job)) or not job.record.exists():
         return line
     record = read_record(job.record)
@@ -154,19 +148,13 @@ def _changed_files(job: Job, record: Record) -> Iterator[str]:
     yield from changed_files(job.results, record)
 
 
-def is_made_with(job: Job, specification: str, code: str) -> bool:
-    """Return whether the results of a job were made with these settings and this code, by its record.
-
-    Args:
-        job: the job.
-        specification: digest of the settings.
-        code: the code, see `stage_code`.
-    """
+def is_made_with(job: Job, code: str) -> bool:
+    """Return whether the results of a job were made with its settings and this code, see `stage_code`, by its record."""
     try:
         record = read_record(job.record)
     except StoreError:
         return False
-    return (record.specification, record.code) == (specification, code)
+    return (record.specification, record.code) == (job.digest, code)
 
 
 class Condition(NamedTuple):
@@ -191,7 +179,7 @@ def condition_of(jobs: Iterable[Current]) -> Condition:
         OSError: a lock cannot be read.
     """
     older = ""
-    for job, specification, code in jobs:
+    for job, code in jobs:
         if describe_writer(job.lock) or (job.is_sampling and not job.record.exists()):
             continue
         if job.aside.exists():
@@ -201,7 +189,7 @@ def condition_of(jobs: Iterable[Current]) -> Condition:
             return Condition(line)
         if job.record.exists() and not older:
             # A caption or a title changes the page alone.
-            is_as_configured = job.stage == "report" or is_made_with(job, specification, code)
+            is_as_configured = job.stage == "report" or is_made_with(job, code)
             older = "" if is_as_configured and is_up_to_date(job) else job.name
             if older and read_record(job.record).code.partition("-")[0] != VERSIONS.get(job.stage, f"{ANALYSE}"):
                 older += ", of an earlier version of bayesmesh"

@@ -102,7 +102,7 @@ def run_average(layout: ExperimentLayout) -> None:
     """Run the stage as its verb does."""
     spec = parse_spec(str(layout.results.parent / "average.json"), "average")
     configure_jax(spec.compute)
-    with recorded(spec, spec.digest, ""):
+    with recorded(spec, ""):
         analyse.run(spec, Ledger(Path("unused"), "average"), make_analysis(spec), [component_of(spec, "model")])
 
 

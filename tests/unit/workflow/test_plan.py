@@ -261,5 +261,5 @@ def test_finished_chains_need_no_devices(config: Path, monkeypatch: pytest.Monke
         plan.trigger(stage)({"experiment": "a"})
     with pytest.raises(SystemExit):
         plan.trigger("sample")({"experiment": "a"})
-    monkeypatch.setattr(plan_module, "is_made_with", lambda job, specification, code: True)
+    monkeypatch.setattr(plan_module, "is_made_with", lambda job, code: True)
     _plan(config, cores=2, local_exec=True).trigger("sample")({"experiment": "a"})

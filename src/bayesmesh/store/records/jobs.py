@@ -253,13 +253,8 @@ def changed_files(results: Path, record: Record, *, is_thorough: bool = False) -
             continue
         if not path.exists():
             yield f"was made from {path}, which is missing now"
-        elif _is_other(path, stamp, is_thorough=is_thorough):
+        elif not path.is_file() or digest_input(path, None if is_thorough else stamp) != stamp.sha256:
             yield f"was made from another {path} than the present one"
-
-
-def _is_other(path: Path, stamp: Stamp, *, is_thorough: bool) -> bool:
-    """Return whether the content of an input differs from its stamp."""
-    return not path.is_file() or digest_input(path, None if is_thorough else stamp) != stamp.sha256
 
 
 def digest_input(path: Path, stamp: Stamp | None) -> str:

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     sources = [file for each in (job, *later) for file in component_sources(each)]
     _log.info("%s %s, code %s", job.word, job.experiment, code)
     ledger = _ledger(job)
-    record = recorded(job, job.digest, code) if is_first else contextlib.nullcontext()
+    record = recorded(job, code) if is_first else contextlib.nullcontext()
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources, log=arguments.log or "the output"):
             run_stage = importlib.import_module(

@@ -74,7 +74,11 @@ def run(
         use_cache(job.results)
         shards, data_spec = shards_of(job, settings.model)
         of_data = _warn(read_checked(job.data_layout.sharded).get("source", {}).get("warnings", []))
-        _check_all_rows(job, settings, shards, data_spec)
+        model_class, options = settings.model
+        with in_file_of(job):
+            # The model may refuse its data, held-out rows included.
+            model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
+            check_precision(data_spec, shards.blocks())
         work = _Work(job, settings, later, analyses, ledger, peers, shards, data_spec)
     made = _compile(work)
     warnings = [*made.warnings, *_warn([*check_described(made.model).warnings])]
@@ -93,15 +97,11 @@ def run(
         facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
         if peers.is_first:
             write_checked(job.layout.audit, facts)
-    return _line(program, lengths, f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g}", made.about)
-
-
-def _check_all_rows(job: Job, settings: ProgramSettings, shards: Shards, data_spec: DataSpec) -> None:
-    """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
-    model_class, options = settings.model
-    with in_file_of(job):
-        model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
-        check_precision(data_spec, shards.blocks())
+    peak = max(each["memory"]["peak"] for each in made.about.values())
+    return (
+        f"{'' if is_measured else 'at most about '}{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, "
+        f"peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws"
+    )
 
 
 class _Work(NamedTuple):
@@ -162,7 +162,11 @@ def _compile(work: _Work) -> _Made:
 
         if not peers.is_alone:
             check()
-        data = _read(work, probe, sampled)
+        warn_of_idle_gpu(probe.mesh, job.compute)
+        with in_file_of(job):
+            check_memory(probe, available_memory())
+        ledger.device = str(describe_devices(probe.mesh)["kind"])
+        data = probe.read_data(sampled.read_rows, ledger)
     cost = cost_of_gradient(probe.target, probe.num_chains)
     if model.reads_whole(model.options):
         warnings = [*warnings, *_warn(sums_over_pairs(probe.target, probe.num_chains))]
@@ -184,29 +188,15 @@ def _compile(work: _Work) -> _Made:
     return _Made(model, program, compiled, data, about, cost, equations, warnings)
 
 
-def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
-    """Check that the programs fit the memory, and copy the rows to the devices."""
-    warn_of_idle_gpu(program.mesh, work.job.compute)
-    with in_file_of(work.job):
-        check_memory(program, available_memory())
-    work.ledger.device = str(describe_devices(program.mesh)["kind"])
-    return program.read_data(sampled.read_rows, work.ledger)
-
-
 def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], list[str]]:
-    """Count the equations of the log density at two data sizes, and check them; return them and warnings."""
+    """Count the equations of the log density at two data sizes; refuse many more for more rows, warn of somewhat more."""
     with work.ledger.phase("trace", "equations at two data sizes"):
         equations = program_audit.growth_of_equations(*work.settings.model, data_spec)
-    return equations, _check_growth(work.job, equations, data_spec)
-
-
-def _check_growth(job: Job, equations: Mapping[str, int], data_spec: DataSpec) -> list[str]:
-    """Refuse a program that has many more equations for more rows, before the expensive steps; return a warning if it has somewhat more."""
-    tile = job.compute.row_tile
-    with in_file_of(job):
+    tile = work.job.compute.row_tile
+    with in_file_of(work.job):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
-        growth = program_audit.check_growth(equations, rows, job.model.name)
-    return _warn([growth] if growth else [])
+        growth = program_audit.check_growth(equations, rows, work.job.model.name)
+    return equations, _warn([growth] if growth else [])
 
 
 def _warn(warnings: list[str]) -> list[str]:
@@ -251,15 +241,6 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
             yield from lower_derived(model, work.data_spec, work.shards, latents, extent)
             if is_compared(model, program.target.spec):
                 yield from lower_likelihood(model, work.data_spec, latents, num_chains * job.sampling.draws)
-
-
-def _line(program: Program, lengths: Lengths, milliseconds: str, programs: Mapping[str, Any]) -> str:
-    """Return the line for the log."""
-    peak = max(p["memory"]["peak"] for p in programs.values())
-    return (
-        f"{milliseconds} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
-        f"segments of {lengths.segment_draws} draws"
-    )
 
 
 def _facts(

@@ -17,12 +17,11 @@ from bayesmesh.workflow.jobs import Job, write_spec
 
 
 @contextlib.contextmanager
-def recorded(job: Job, specification: str, code: str) -> Iterator[None]:
+def recorded(job: Job, code: str) -> Iterator[None]:
     """Check what a job reads, let it run, and write its record; without success, the record of the last run stays.
 
     Args:
         job: what it reads and writes.
-        specification: digest of its settings.
         code: its code, see `stage_code`.
 
     Raises:
@@ -48,7 +47,7 @@ def recorded(job: Job, specification: str, code: str) -> Iterator[None]:
         if lock is not None:
             lock.check()
         made_from = {
-            "job": job.name, "specification": specification, "settings": write_spec(job).name, "code": code,
+            "job": job.name, "specification": job.digest, "settings": write_spec(job).name, "code": code,
             "inputs": inputs, "files": files,
         }  # fmt: skip
         kept = _kept(job)

@@ -83,7 +83,9 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             store.reconcile_manifest(job.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
-            compiled.load(_programs_left(store, sampling.draws))
+            done = max((commit.num_draws for commit in store.commits()), default=0)
+            names = PROGRAMS if not store.commits() else ("segment",) if done < sampling.draws else ()
+            compiled.load(names)
             leave()
             rows = program.read_data(sampled.read_rows, ledger)
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, sampling.draws])
@@ -92,7 +94,9 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
         with peers.together(), in_file_of(job):
-            _check_disk(job, program, last)
+            left = max(0, sampling.draws - (last.num_draws if last is not None else 0))
+            if warning := check_disk(left * draw_bytes(program), job.layout.folder, is_certain=sampling.stop is None):
+                _log.warning("warning: %s", warning)
         rule = _stop_rule(job, settings.model, data_spec, shards, store, job.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
@@ -133,14 +137,6 @@ def _stop_rule(job: Job, model: Component, data_spec: DataSpec, shards: Shards, 
     return make_rule(job, model_class(options, data_spec), data_spec, shards, store, looks)
 
 
-def _check_disk(job: Job, program: Program, last: Commit | None) -> None:
-    """Refuse draws that this group has yet to make and that the disk cannot hold; with a stopping rule, only warn."""
-    done = last.num_draws if last is not None else 0
-    num_bytes = max(0, job.sampling.draws - done) * draw_bytes(program)
-    if warning := check_disk(num_bytes, job.layout.folder, is_certain=job.sampling.stop is None):
-        _log.warning("warning: %s", warning)
-
-
 def _check_same(peers: Peers, work: list[object]) -> None:
     """Check that all processes do the same work; otherwise they would wait for each other in different programs."""
     all_work = peers.exchange(work)
@@ -173,14 +169,6 @@ def _open_store(
     for difference in changed:
         _log.warning("warning: continuing in a changed environment, not bitwise reproducible: %s", difference)
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
-
-
-def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
-    """Return the programs of a run that continues from the last commit to `num_draws`."""
-    commits = store.commits()
-    if not commits:
-        return PROGRAMS
-    return () if commits[-1].num_draws >= num_draws else ("segment",)
 
 
 class _Programs(dict[str, Callable[..., Any]]):

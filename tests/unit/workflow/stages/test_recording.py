@@ -32,7 +32,7 @@ def _job(results: Path, name: str, inputs: tuple[str, ...] = ()) -> Job:
 
 
 def _run(job: Job, text: str, code: str = "c") -> None:
-    with recorded(job, "s", code):
+    with recorded(job, code):
         job.declared.write_text(text)
 
 
@@ -41,7 +41,7 @@ def test_a_record_says_what_the_output_was_made_from(tmp_path: Path) -> None:
     second = _job(tmp_path, "second", ("first",))
     _run(second, "2")
     record, source = read_record(second.record), read_record(_job(tmp_path, "first").record)
-    assert (record.job, record.specification, record.code) == ("second", "s", "c")
+    assert (record.job, record.specification, record.code) == ("second", second.digest, "c")
     assert record.inputs == {"toy/first.csv": source.digest("toy/first.csv")}
     assert list(record.outputs) == ["toy/second.csv"]
 
@@ -49,7 +49,7 @@ def test_a_record_says_what_the_output_was_made_from(tmp_path: Path) -> None:
 def test_a_failed_job_leaves_the_record_of_the_last_run(tmp_path: Path) -> None:
     job = _job(tmp_path, "first")
     _run(job, "1")
-    with pytest.raises(RuntimeError), recorded(job, "s", "other"):
+    with pytest.raises(RuntimeError), recorded(job, "other"):
         raise RuntimeError("stop")
     assert read_record(job.record).code == "c"
     _run(job, "3", "other")
@@ -61,7 +61,7 @@ def test_an_altered_input_is_refused_before_the_job_runs(tmp_path: Path) -> None
     (tmp_path / "toy" / "first.csv").write_text("9")
     with (
         pytest.raises(StoreError, match=r"first.csv: has been altered"),
-        recorded(_job(tmp_path, "second", ("first",)), "s", "c"),
+        recorded(_job(tmp_path, "second", ("first",)), "c"),
     ):
         pytest.fail("ran")
 
@@ -71,7 +71,7 @@ def test_an_input_replaced_meanwhile_is_refused(tmp_path: Path) -> None:
     _run(first, "1")
     with contextlib.ExitStack() as running:
         running.enter_context(pytest.raises(StoreError, match=r"first.csv: was replaced while second read it"))
-        running.enter_context(recorded(second, "s", "c"))
+        running.enter_context(recorded(second, "c"))
         _run(first, "2")
         second.declared.write_text("from 1")
     assert not second.record.exists()
@@ -79,7 +79,7 @@ def test_an_input_replaced_meanwhile_is_refused(tmp_path: Path) -> None:
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     job = _job(tmp_path, "first")
-    with recorded(job, "s", "c"):
-        with pytest.raises(StoreError, match=r"is being written by process"), recorded(job, "s", "c"):
+    with recorded(job, "c"):
+        with pytest.raises(StoreError, match=r"is being written by process"), recorded(job, "c"):
             pytest.fail("ran")
         job.declared.write_text("1")
