@@ -1,4 +1,4 @@
-"""A run in which a lost chain goes on from the place of another one is the same run on any devices, and cut anywhere."""
+"""A run in which a lost chain continues from the position of another one is the same run on any devices, and cut anywhere."""
 
 from __future__ import annotations
 

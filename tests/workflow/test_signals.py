@@ -120,7 +120,7 @@ def test_a_job_that_is_asked_to_stop_commits_what_it_has(prepared: Any, number: 
     took = time.monotonic() - asked
     assert job.returncode == 75, said
     assert f"asked to stop by {number.name}; committed: sample " in said
-    assert "run it again: it goes on from there" in said
+    assert "rerun the command to resume" in said
     assert took < 20, "within its grace time"
     assert not (folder / "writer.json").exists(), "the lock is free"
     last = max(folder.glob("commits/sample-*.json"))

@@ -171,7 +171,7 @@ def _class_of(name: str, path: Path) -> ast.ClassDef:
         return found
     classes = [node for node in parse_classes(path) if any(getattr(b, "id", "") == "Analysis" for b in node.bases)]
     if len(classes) != 1:
-        raise ConfigError(f"{path}: {len(classes)} classes derive from Analysis; an analysis is exactly one")
+        raise ConfigError(f"{path}: {len(classes)} classes derive from Analysis; define exactly one")
     return classes[0]
 
 

@@ -164,7 +164,7 @@ def load_component(kind: str, name: str) -> type[Any]:
         found = [c for c in found if not inspect.isabstract(c)]
     if len(found) != 1:
         raise ConfigError(
-            f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one",
+            f"{path}: {len(found)} subclasses of {contract.__name__}; define exactly one",
             "leave one in the file",
         )
     return refuse_misspelt_names(path, found[0], contract)

@@ -49,6 +49,8 @@ _USES: Mapping[str, Use] = {
 BLOCK_BYTES = 2**23
 """Size of the block of rows of one field that is read and written at a time, if a shard is smaller."""
 
+READ = "correct the method `read` of the source, or the options in the key `data`"
+
 
 def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
     """Check, split and write a dataset to ``layout.shards``, hash it, and write the manifest ``layout.sharded``.
@@ -123,26 +125,30 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
         DataError: a field is not an array of numbers, or is empty; or a count differs, and the message gives both counts.
     """
     if not isinstance(dataset, Dataset):
-        raise DataError(f"`read` returns {type(dataset).__name__} instead of a Dataset")
+        raise DataError(f"`read` returns {type(dataset).__name__} instead of a Dataset", READ)
     for name, value in dataset.constants.items():
         if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-            raise DataError(f"constant '{name}' is not a finite number but {value!r}")
+            raise DataError(f"constant '{name}' is not a finite number but {value!r}", READ)
     counts = {"rows": _length("rows", dataset.rows), "test_rows": _length("test_rows", dataset.test_rows)}
     if counts["rows"] == 0:
-        raise DataError("the dataset has no rows")
+        raise DataError("the dataset has no rows", READ)
     if dataset.test_rows and set(dataset.test_rows) != set(dataset.rows):
-        raise DataError(f"test rows have the fields {sorted(dataset.test_rows)}, rows {sorted(dataset.rows)}")
+        raise DataError(f"test rows have the fields {sorted(dataset.test_rows)}, rows {sorted(dataset.rows)}", READ)
     for name, labels in dataset.labels.items():
         if name not in dataset.rows or dataset.rows[name].shape[-1:] != (len(labels),):
-            raise DataError(f"labels of '{name}': {len(labels)} names, which are not those of the last axis of a field")
+            raise DataError(
+                f"labels of '{name}': {len(labels)} names, which are not those of the last axis of a field", READ
+            )
     if dataset.kind == "interactions":
         watched = dataset.rows["watched"][:] if "watched" in dataset.rows else None
         if watched is None or watched.ndim != 2 or watched.dtype != np.uint8 or watched.max(initial=0) > 1:
-            raise DataError("a dataset of kind 'interactions' needs rows['watched'], (users, films) uint8 of 0 and 1")
+            raise DataError(
+                "a dataset of kind 'interactions' needs rows['watched'], (users, films) uint8 of 0 and 1", READ
+            )
         counts |= {"columns": watched.shape[1], "interactions": int(watched.sum(dtype=np.int64))}
     for name, expected in dataset.declared_counts.items():
         if name not in counts:
-            raise DataError(f"declared count '{name}' is not one of {sorted(counts)}")
+            raise DataError(f"declared count '{name}' is not one of {sorted(counts)}", READ)
         if counts[name] != expected:
             raise DataError(
                 f"{name}: expected {expected}, found {counts[name]}",
@@ -156,12 +162,12 @@ def _length(part: str, fields: Mapping[str, RowArray]) -> int:
         kind = getattr(getattr(values, "dtype", None), "kind", "")
         if not kind or kind not in "biuf" or not values.shape:
             about = f"{values.dtype} of shape {values.shape}" if kind else type(values).__name__
-            raise DataError(f"{part}/{name}: is not an array of numbers with one entry per row, but {about}")
+            raise DataError(f"{part}/{name}: is not an array of numbers with one entry per row, but {about}", READ)
         if 0 in values.shape[1:]:
-            raise DataError(f"{part}/{name}: has shape {values.shape}: its rows hold nothing")
+            raise DataError(f"{part}/{name}: has shape {values.shape}, with an empty axis", READ)
     lengths = {name: values.shape[0] for name, values in fields.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(f"fields of {part} have unequal lengths: {lengths}")
+        raise DataError(f"fields of {part} have unequal lengths: {lengths}", READ)
     return next(iter(lengths.values()), 0)
 
 

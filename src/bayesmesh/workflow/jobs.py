@@ -447,7 +447,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Job:
             raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
         if is_altered(Path(text), content):
             raise ConfigError(
-                f"{option} {origin}: has been altered, as its name tells",
+                f"{option} {origin}: was altered: its hash does not match its name",
                 "run snakemake, which writes it again; for other settings, edit the experiment's file, or copy this one"
                 " elsewhere",
             )

@@ -101,7 +101,7 @@ class Rows(NamedTuple):
         """
         self._check(column)
         if len(self.cells) > 1:
-            raise StoreError(f"{self.path}: {len(self.cells)} rows where a claim wants one", "run the benchmark again")
+            raise StoreError(f"{self.path}: {len(self.cells)} rows, expected one", "run the benchmark again")
         text = self._all(column).cells[column].iloc[0]
         try:
             return self._reading(float(text))

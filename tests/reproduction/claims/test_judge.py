@@ -124,7 +124,7 @@ def test_damage_fails_and_stops_nothing_else(results: Path, judged: Judge) -> No
     record_as(results, "", "test", [results / "table.csv", results / "verdict.json"])
     assert judged(results, "hardware", value_of("gates"), "1").verdict == FAILED
     finding = judged(results, "hardware", y_of("ours"), "1")
-    assert (finding.verdict, "3 rows where a claim wants one" in finding.reason) == (FAILED, True)
+    assert (finding.verdict, "3 rows, expected one" in finding.reason) == (FAILED, True)
     assert judged(results, "hardware", y_of("ours", column="z"), "1").reason == "table.csv: no column 'z'"
 
 

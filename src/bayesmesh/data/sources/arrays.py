@@ -141,7 +141,7 @@ def _refuse_others(
     if names:
         raise DataError(f"{path}: has other arrays than {first}: {', '.join(sorted(names))}", remedy)
     differing = sorted(n for n in {*scalars, *constants} if scalars.get(n) != constants.get(n))
-    raise DataError(f"{path}: has another number '{differing[0]}' than {first}", remedy)
+    raise DataError(f"{path}: constant '{differing[0]}' differs from that in {first}", remedy)
 
 
 def _fits(values: RowArray, dtype: np.dtype, step: int) -> bool:

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: neither a component nor an experiment was given, or its data do not exist.
     """
     if arguments.model is None and arguments.experiment is None:
-        raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
+        raise ConfigError("no model given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
     kind = arguments.kind or _kind_of(arguments.model)
     from bayesmesh.sampling.density.mesh import configure_jax
 
@@ -69,7 +69,7 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
         from bayesmesh.operations.check import analyses
 
         if name is None:
-            raise ConfigError("which analysis? none was given", "bayesmesh check ANALYSIS --experiment NAME")
+            raise ConfigError("no analysis given", "bayesmesh check ANALYSIS --experiment NAME")
         return analyses.prepare(name, experiment)
     given, name = _options(kind, name, experiment)
     cls, options = resolve(kind, name, given)

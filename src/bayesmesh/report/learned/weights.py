@@ -33,7 +33,7 @@ class WeightImages:
 
     Attributes:
         images: names of classes or numbers of units, and their images as data URLs of PNG files.
-        largest: absolute weight of a pixel in full colour.
+        largest: absolute weight of a pixel in the darkest colour.
         share: share of the weights whose interval excludes 0; NaN for hidden units.
         note: note on how the images were made and how to read them.
     """
@@ -80,8 +80,8 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
     ]
     share = float(is_clear.mean())
     note = (
-        f"Weights minus their mean over classes, which the data do not determine. Blue pixels speak for the class, orange ones "
-        f"against it; full colour is {formats.real(largest, 2)}. The 90% intervals of {formats.share(share)} of the "
+        f"Weights minus their mean over classes, which the data do not determine. Blue pixels raise the probability of the class, orange ones "
+        f"lower it; the darkest colour is {formats.real(largest, 2)}. The 90% intervals of {formats.share(share)} of the "
         f"{formats.count(mean.size)} weights exclude 0; the other pixels stay empty."
     )
     return WeightImages(images, largest, share, note)
@@ -113,7 +113,7 @@ def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightI
     images = [(str(unit), _png(weights[:, unit].reshape(shape), largest)) for unit in order]
     note = (
         f"Weights of the {formats.count(len(order))} of {formats.count(weights.shape[1])} hidden units with the largest sums of squares, "
-        f"at the last draw of chain 0. Blue pixels raise a unit, orange ones lower it; full colour is {formats.real(largest, 2)}. "
+        f"at the last draw of chain 0. Blue pixels raise a unit, orange ones lower it; the darkest colour is {formats.real(largest, 2)}. "
         "Units swap places, so only one draw can be shown. Weights that the data do not determine follow the prior."
     )
     return WeightImages(images, largest, math.nan, note)

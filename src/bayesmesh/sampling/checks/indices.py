@@ -35,7 +35,7 @@ from bayesmesh.sampling.checks.rows import QUICK, latents_at_point, place_of_lik
 from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.rows import ReadRows
 
-BEYOND = "an index is beyond the end of its array; JAX takes the last entry instead, and forgets what is put there"
+BEYOND = "an index is beyond the end of its array; JAX reads the last entry instead, and drops what is written there"
 
 _BYTES = 2**26
 """Largest size of the rows in memory at a time, in bytes."""

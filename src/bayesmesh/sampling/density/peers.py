@@ -74,7 +74,8 @@ class Peers:
             self.have_parted |= bool(text)
             if text and not said[self.index]:
                 raise PeerError(
-                    f"process {index} of {self.num_processes} failed: {text}", "mend that and run all of them again"
+                    f"process {index} of {self.num_processes} failed: {text}",
+                    "fix that error, then restart every process",
                 )
 
 

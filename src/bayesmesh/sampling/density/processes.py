@@ -90,8 +90,8 @@ def joined(rank: ProcessRank) -> Iterator[Peers]:
         if isinstance(error, ValueError) and not _BROKEN.match(str(error)):
             raise
         raise PeerError(
-            f"process {peers.index} of {peers.num_processes}: a device or another process has gone: {str(error).splitlines()[0]}",
-            "see what the others say; then run all of them again: they go on from what is committed",
+            f"process {peers.index} of {peers.num_processes}: a device or another process was lost: {str(error).splitlines()[0]}",
+            "read the logs of the other processes, then restart every process; they resume from the last commit",
             is_abrupt=True,
         ) from error
     except UserError as error:
@@ -123,7 +123,7 @@ def _join(rank: ProcessRank) -> None:
 def _give_up(rank: ProcessRank) -> None:
     """Print an error and end the process, because nothing else can interrupt JAX's waiting."""
     error = PeerError(
-        f"process {rank.index} of {rank.num_processes} (from {rank.source}): the others did not come to {rank.address} within {rank.join_seconds:g} s",
+        f"process {rank.index} of {rank.num_processes} (from {rank.source}): the others did not connect to {rank.address} within {rank.join_seconds:g} s",
         f"see that all {rank.num_processes} were started and that their hosts reach that address; set {', '.join(VARIABLES)} to choose another, {JOIN_VARIABLE} to wait longer",
     )
     _log.error("error: %s", error)

@@ -174,7 +174,7 @@ class MonitoredSummaries:
         return joined
 
     def fixed(self) -> dict[str, np.ndarray]:
-        """Return summary -> positions of entries that no latent changes, found at the first look; see `find_fixed`."""
+        """Return summary -> positions of entries that no latent changes, found at the first interim check; see `find_fixed`."""
         if self._fixed is None and self._program is not None:
             self._fixed = self._program.fixed({k: self._parts[k][0] for k in self._of_model})
         return self._fixed or {}

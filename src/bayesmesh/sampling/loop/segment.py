@@ -253,6 +253,6 @@ class Loop:
         grace = f"; what was running did not end within sampling.grace_seconds: {self._interruption.grace_seconds:g}"
         return NotFinished(
             f"{self._label}: asked to stop by {self._stopped_by or self._interruption.requested_by}; committed: {done} of {phase} {wanted}{grace if is_abrupt else ''}",
-            "run it again: it goes on from there, to the same draws",
+            "rerun the command to resume; the draws are the same",
             is_abrupt=is_abrupt,
         )

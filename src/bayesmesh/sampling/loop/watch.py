@@ -123,7 +123,7 @@ class ChainWatch:
         every = f"all chains ({first} to {last})" if len(self._chains) > 1 else f"chain {first}"
         raise SamplingError(
             f"{self._label}: {self._describe(trouble, every)} in {unit} {done - WINDOW} to {done - 1};"
-            " sampling has ended, because nothing would come of more; committed draws are kept",
+            " sampling has ended, because more draws would not help; committed draws are kept",
             (_ROUNDED if trouble == "frozen" and self._dtype == "float32" else "") + _REMEDY,
         )
 

@@ -231,7 +231,7 @@ def _read(key: str, path: Path) -> dict[str, np.ndarray]:
         raise ConfigError(f"{key}: cannot be read: {error.strerror or error}", remedy) from error
     except (ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         said = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{key}: is not latents with numbers: {said}", remedy) from error
+        raise ConfigError(f"{key}: expected latent -> numbers: {said}", remedy) from error
     return found
 
 

@@ -70,7 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.experiment is None:
         raise ConfigError(f"--{given[0]} is not for a specification", "name the experiment instead of --spec")
     if len(given) > 1:
-        raise ConfigError(f"--{given[0]} and --{given[1]} are both given", "a user is one of the data, or a new one")
+        raise ConfigError(
+            f"--{given[0]} and --{given[1]} are both given",
+            "give one of them: --user for a user of the data, --watched or --rated for a new one",
+        )
     check_output_name(arguments.output)
     if arguments.output is not None and given[0] != "user":
         refuse_overwriting(Path(getattr(arguments, given[0])), Path(arguments.output))

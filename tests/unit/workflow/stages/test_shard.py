@@ -40,7 +40,7 @@ def shard_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     [
         ({"x": X[:0]}, {}, "the dataset has no rows"),
         ({}, {}, "the dataset has no rows"),
-        ({"x": X[:, :0]}, {}, "rows/x: has shape (5, 0): its rows hold nothing"),
+        ({"x": X[:, :0]}, {}, "rows/x: has shape (5, 0), with an empty axis"),
         ({"x": [1.0, 2.0]}, {}, "rows/x: is not an array of numbers with one entry per row, but list"),
         ({"x": np.array(["a", "b"])}, {}, "rows/x: is not an array of numbers with one entry per row, but <U1 of shape (2,)"),
         ({"x": np.array(["a", None])}, {}, "but object of shape (2,)"),

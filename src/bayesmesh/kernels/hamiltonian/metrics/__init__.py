@@ -29,7 +29,7 @@ def load_metric(name: str, options: HamiltonianSettings | None = None) -> Metric
     found = [c for c in classes if issubclass(c, Metric)]
     if len(found) != 1:
         raise ConfigError(
-            f"{module.__file__}: {len(found)} subclasses of Metric; a metric is exactly one",
+            f"{module.__file__}: {len(found)} subclasses of Metric; define exactly one",
             "keep one class in the file, or choose another metric",
         )
     missing = ", ".join(sorted(found[0].__abstractmethods__))
