@@ -19,7 +19,7 @@ samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/gates/test_evaluation.py \
     $(addprefix tests/unit/sampling/, density/test_constrained.py density/test_log_density.py density/test_units.py program/test_chain_group.py program/test_initial.py)
 
-.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model site lock clean-env env peers-env dev-env
+.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test suite slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model site gallery lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,10 @@ mutants: dev-env ## seed defects into a copy of the source and list which of the
 site: ## build the site of the documentation in build/site
 	@tools/bootstrap.sh site
 	@tools/site.sh
+
+# run the experiments of the gallery: pages in build/gallery, pictures in docs/images (needs Chromium)
+gallery: env
+	@$(in_venv) .venv/bin/python tools/gallery.py
 
 lock: ## regenerate the locks in envs/ (UPGRADE=1 for newer versions)
 	@tools/lock.sh

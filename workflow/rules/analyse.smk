@@ -12,6 +12,7 @@ for _analysis in PLAN.analyses():
                 caption=find_beside(_analysis.caption, workflow.current_basedir),
                 category=lambda wildcards: PLAN.category(wildcards.experiment),
                 subcategory="{experiment}",
+                labels={"result": _analysis.verb},
             ),
             [update(path) for path in PLAN.analysis_outputs(_analysis)[1:]],
             update(f"results/seals/{{experiment}}/{_analysis.verb}.json"),

@@ -7,12 +7,14 @@ rule diagnose:
             caption="../report/summary.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
+            labels={"result": "summary"},
         ),
         report(
             update("results/{experiment}/diagnostics/verdict.json"),
             caption="../report/verdict.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
+            labels={"result": "verdict"},
         ),
         update("results/seals/{experiment}/diagnose.json"),
     log:

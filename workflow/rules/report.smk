@@ -7,6 +7,7 @@ rule report:
             caption="../report/page.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
+            labels={"result": "page"},
         ),
         update("results/{experiment}/ledger.csv"),
         update("results/seals/{experiment}/report.json"),
@@ -32,6 +33,7 @@ rule index:
             update("results/index.html"),
             caption="../report/index.rst",
             category="Overview",
+            labels={"result": "all pages"},
         ),
         update("results/seals/index.json"),
     log:

@@ -8,12 +8,14 @@ rule sweep:
             caption="../report/sweep.rst",
             category="Sweeps",
             subcategory="{sweep}",
+            labels={"result": "table"},
         ),
         report(
             update("results/{sweep}/comparison.html"),
             caption="../report/sweep.rst",
             category="Sweeps",
             subcategory="{sweep}",
+            labels={"result": "page"},
         ),
         update("results/seals/{sweep}/comparison.json"),
     log:
