@@ -20,6 +20,30 @@ def shown(page: str, language: str) -> str:
     return text.partition(f"```{language}\n")[2].partition("```")[0]
 
 
+PAGES = {"flats": "csv-to-decision", "flats-towns": "hierarchical-model", "flats-sweep": "sweep"}
+"""Experiment -> the page that shows its file."""
+
+
+def lay_out_tutorials(workspace: Any) -> None:
+    """Write the table and the experiments of the tutorials."""
+    subprocess.run([sys.executable, "-c", shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
+    for name, page in PAGES.items():
+        workspace.experiment(name).write_text(shown(page, "yaml"), encoding="utf-8")
+
+
+def test_the_first_tutorial_runs_and_the_others_are_planned(fresh: Any, tmp_path: Path) -> None:
+    workspace = fresh(tmp_path / "copy")
+    lay_out_tutorials(workspace)
+    done = workspace.snakemake("--cores", "2", "flats")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert re.search(r"^flats +pass +refuted", workspace.run("bayesmesh.cli", "status").stdout, re.MULTILINE)
+    planned = workspace.snakemake("-n", *PAGES)
+    assert planned.returncode == 0, planned.stderr[-4000:]
+    # The towns, and the three members of the sweep; the table is read already.
+    assert re.search(r"^sample +4$", planned.stdout, re.MULTILINE)
+    assert not re.search(r"^(fetch|shard) ", planned.stdout, re.MULTILINE)
+
+
 @pytest.mark.nightly
 def test_a_table_leads_to_predictions(fresh: Any, tmp_path: Path) -> None:
     workspace = fresh(tmp_path / "copy")
