@@ -283,6 +283,7 @@ class DivergenceGate(Gate):
 
 
 def _gate(limit: float, text: str, gate: type[Gate] = Gate, **more: Any) -> Any:
+    text = f"{text} A plain number is a limit with severity `fail`."
     return Field(gate(limit=limit, **more), description=text, examples=[{"limit": limit, "severity": "warn"}])
 
 

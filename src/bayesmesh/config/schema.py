@@ -71,7 +71,7 @@ def _readme() -> str:
         "and are listed below. In place of a name, `module:attribute` takes a component of your own, whose keys are then written in",
         'the block `options`: `model: {name: "my_models.growth:Growth", options: {scale: 2}}`.\n',
         *_table(ExperimentBase, ""),
-        "\nA gate is its limit alone, with severity `fail`, or a block:\n",
+        "\nA gate is its limit alone, or a block:\n",
         *_table(DivergenceGate, "gates.GATE."),
     ]
     for kind, key, word in (("source", "data", "source"), ("model", "model", "name"), ("kernel", "kernel", "name")):
