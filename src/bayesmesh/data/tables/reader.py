@@ -73,7 +73,7 @@ class TableReader:
         types = declared_columns(names, options.types, "data.types")
         self._declared = declared_columns(names, options.levels, "data.levels")
         refuse_twins(options.levels)
-        self._filter = RowFilter(options.rows, "data.rows", names) if options.rows else None
+        self._filter = RowFilter(options.rows, names) if options.rows else None
         used = dict.fromkeys([*self._names, *(self._filter.names if self._filter else ())])
         self._kinds: dict[str, Kind | None] = {
             name: "category" if name in self._declared else types.get(name) for name in used

@@ -68,7 +68,6 @@ class RowFilter:
 
     Args:
         text: the expression; names of columns that are not Python names are in backticks.
-        key: key of the configuration that holds it, for messages.
         columns: columns of the table.
 
     Attributes:
@@ -78,8 +77,8 @@ class RowFilter:
         DataError: the text is not an expression of this language, or names an unknown column.
     """
 
-    def __init__(self, text: str, key: str, columns: list[str]) -> None:
-        self._text, self._key = text, key
+    def __init__(self, text: str, columns: list[str]) -> None:
+        self._text = text
         if len(text) > LONGEST:
             raise self._error(f"{len(text):,} characters are too many", f"use at most {LONGEST:,}")
         self._quoted: dict[str, str] = {}
@@ -118,7 +117,7 @@ class RowFilter:
 
     def _error(self, problem: str, remedy: str) -> DataError:
         shown = self._text if len(self._text) <= 200 else f"{self._text[:200]} ..."
-        return DataError(f"key '{self._key}': {shown}: {problem}", remedy)
+        return DataError(f"key 'data.rows': {shown}: {problem}", remedy)
 
     def _check(self, node: ast.AST) -> None:
         """Refuse every node that is not part of the language."""

@@ -139,16 +139,13 @@ class _Maker:
     def intercept(self) -> tfp.distributions.Distribution:
         """Return the prior of the intercept where all columns have their means."""
         if "intercept" in self._given:
-            return self._on_line("intercept", self._plan.output_shape)
+            prior = self._prior_on_line("intercept")
+            location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
+            return scaled(prior.family, location, scale, self._plan.output_shape, *degrees)
         constants = self._spec.constants
         location = self._family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
         shape = self._plan.output_shape
         return scaled("normal", self._array(location), self._array(DEFAULT_SCALE * self._unit), shape)
-
-    def _on_line(self, name: str, shape: tuple[int, ...]) -> tfp.distributions.Distribution:
-        prior = self._prior_on_line(name)
-        location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
-        return scaled(prior.family, location, scale, shape, *degrees)
 
     def _prior_on_line(self, name: str) -> Prior:
         prior = parse_prior(self._given[name], f"key 'model.priors.{name}'")

@@ -102,7 +102,7 @@ def likelihood_rounding(model: Model, spec: DataSpec, shards: Shards, posterior:
     sampled = _read_draws(posterior.array("sample_stats", TOTAL), *places).astype(np.float64)
     try:
         with explaining(method=model.log_likelihood):
-            found = _in_double(model, spec, shards, draws, _compiled(model, spec))
+            found = _in_double(spec, shards, draws, _compiled(model, spec))
     except ConfigError as error:
         _log.warning(
             "warning: the log likelihood is not compared with its value in float64, which the model cannot compute: %s",
@@ -153,7 +153,7 @@ def _read_draws(array: zarr.Array, draw: Int[np.ndarray, " chosen"], chain: Int[
 
 
 def _in_double(
-    model: Model, spec: DataSpec, shards: Shards, draws: Mapping[str, np.ndarray], evaluate: Callable[..., Any]
+    spec: DataSpec, shards: Shards, draws: Mapping[str, np.ndarray], evaluate: Callable[..., Any]
 ) -> Float[np.ndarray, " draw"]:
     """Return the log likelihood of draws, summed over all rows."""
     total, count, double = np.zeros(len(next(iter(draws.values())))), _rows_of_call(spec), spec.with_dtype("float64")

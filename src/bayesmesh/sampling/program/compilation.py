@@ -28,14 +28,12 @@ class Compilation(NamedTuple):
     """A compiled program and its compile times.
 
     Attributes:
-        lowered: the program.
         compiled: the executable.
         num_equations: equations of its jaxpr; the body of a loop counts once.
         trace_seconds, lower_seconds, compile_seconds: wall time.
         is_warm: whether the persistent cache held it.
     """
 
-    lowered: jax.stages.Lowered
     compiled: Any
     num_equations: int
     trace_seconds: float
@@ -88,13 +86,7 @@ def compile_programs(
             options = program.compiler_options(name) if name in names else None
             times.append(time.perf_counter())
             trace, lower = (b - a for a, b in itertools.pairwise(times))
-            waiting[name] = (
-                lowered,
-                equations,
-                trace,
-                lower,
-                pool.submit(_compile, lowered, options),
-            )
+            waiting[name] = equations, trace, lower, pool.submit(_compile, lowered, options)
         meanwhile()
         # A miss is known once its program is compiled.
         wait([compilation for *_, compilation in waiting.values()], return_when=FIRST_COMPLETED)
@@ -102,9 +94,9 @@ def compile_programs(
     for compilation in compiling:
         compilation.result()
     found = {}
-    for name, (lowered, num_equations, trace, lower, compilation) in waiting.items():
+    for name, (num_equations, trace, lower, compilation) in waiting.items():
         compiled, compile_, is_warm = compilation.result()
-        found[name] = Compilation(lowered, compiled, num_equations, trace, lower, compile_, is_warm)
+        found[name] = Compilation(compiled, num_equations, trace, lower, compile_, is_warm)
         ledger.add("trace", trace, detail=name)
         ledger.add("lower", lower, detail=name)
         ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")

@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def keep(text: str) -> list[int]:
-    chosen = RowFilter(text, "data.rows", list(COLUMNS))
+    chosen = RowFilter(text, list(COLUMNS))
     return np.flatnonzero(chosen({name: COLUMNS[name] for name in chosen.names}, 4)).tolist()
 
 
@@ -112,6 +112,6 @@ def test_everything_else_is_refused_with_the_key(text: str, message: str) -> Non
 def test_a_name_that_may_be_either_of_two_columns_is_refused() -> None:
     columns = ["\u00b5g", "\u03bcg"]
     with pytest.raises(DataError, match="may be any of the columns") as caught:
-        RowFilter("\u00b5g > 1", "data.rows", columns)
+        RowFilter("\u00b5g > 1", columns)
     assert "backticks" in caught.value.remedy
-    assert [RowFilter(f"`{name}` > 1", "data.rows", columns).names for name in columns] == [[name] for name in columns]
+    assert [RowFilter(f"`{name}` > 1", columns).names for name in columns] == [[name] for name in columns]
