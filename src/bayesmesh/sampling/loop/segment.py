@@ -73,7 +73,7 @@ class Loop:
         *,
         label: str,
         facts: Facts,
-        should_stop: Callable[[Commit], bool] = lambda commit: False,
+        should_stop: Callable[[], bool] = lambda: False,
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
         peers: Peers | None = None,

@@ -167,7 +167,7 @@ class Writer:
     """
 
     def __init__(
-        self, store: ChainStore, should_stop: Callable[[Commit], bool], meet: Callable[[str, bool], bool] | None = None
+        self, store: ChainStore, should_stop: Callable[[], bool], meet: Callable[[str, bool], bool] | None = None
     ) -> None:
         self._store, self._should_stop, self._meet = store, should_stop, meet
         self.has_enough = self.is_enough = False
@@ -215,7 +215,7 @@ class Writer:
         written.gradients += commit.facts["gradients"]
         written.num_bytes += num_bytes
         if commit.phase == "sample":
-            self.has_enough = self._should_stop(commit)
+            self.has_enough = self._should_stop()
 
 
 def _text(error: BaseException | None) -> str:

@@ -23,7 +23,6 @@ from bayesmesh.files import write_json
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.loop.monitor import STATISTICS, MonitoredSummaries
 from bayesmesh.store.chains.manifests import Look, StopRecord, TargetEntry
-from bayesmesh.store.chains.markers import Commit
 from bayesmesh.store.chains.segments import ChainStore
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.posterior.axes import NamedAxes
@@ -69,12 +68,8 @@ class StopRule:
         """Draw counts of all looks up to the limit."""
         return look_numbers(self._settings.first_look, self._settings.growth, self._limit)
 
-    def is_enough(self, commit: Commit | None = None) -> bool:
-        """Take the looks that are due; return True to end sampling, before or at its limit of draws.
-
-        The commit itself is not used, because its draws are in the store.
-        """
-        del commit
+    def is_enough(self) -> bool:
+        """Take the looks at committed draws that are due; return True to end sampling, before or at its limit of draws."""
         before = (len(self._looks), self.reason)
         pieces = _pieces(self._store)
         committed = pieces[-1][0] if pieces else 0

@@ -62,7 +62,7 @@ class Group:
                 "sample", self.done, values, {"x": np.zeros(1)}, {"count": count, "seconds": seconds}
             )
             self.done, commits = commit.stop, commits + 1
-            if rule.is_enough(commit):
+            if rule.is_enough():
                 break
         return rule
 
