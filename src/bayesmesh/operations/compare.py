@@ -40,7 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name and not re.fullmatch(NAME_PATTERN, arguments.name):
         raise ConfigError(f"--name: '{arguments.name}' is not a valid name", f"names match {NAME_PATTERN}")
     plan = Plan(
-        is_partial=True,
         asked=[name for name in arguments.names if not _is_stored(ExperimentLayout(Path("results"), name))],
     )
     results = Path(plan.results)

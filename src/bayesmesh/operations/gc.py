@@ -21,7 +21,6 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.checked import read_checked
 from bayesmesh.store.records.jobs import check_output, read_record, records_of
 from bayesmesh.workflow.code import component_code
-from bayesmesh.workflow.jobs import make_job
 from bayesmesh.workflow.plan import Plan
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
@@ -40,7 +39,7 @@ class Unnamed(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the chains that no configuration uses, and remove them after asking; return the exit code."""
-    found, notes = find_unnamed(Plan(is_partial=True))
+    found, notes = find_unnamed(Plan())
     for note in notes:
         print(note)
     if not found:
@@ -96,7 +95,7 @@ def _identity(plan: Plan, name: str) -> str:
     """
     # Damaged data would have another fingerprint, and good chains would count as unused.
     check_output(Path(plan.results), plan.data_layout(name).sharded)
-    job = make_job("sample", name, plan.experiments[name], plan.results)
+    job = plan.job("sample", name)
     data = Shards(plan.data_layout(name).shards).fingerprint
     return chain_identity(job.config, component_code(job), data, job.num_chains)
 

@@ -36,7 +36,7 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
         results: folder of all results.
         found: what is wrong, by owner.
     """
-    plan = Plan(results=str(results), is_partial=True)
+    plan = Plan(results=str(results))
     jobs = [each.job for name in plan.experiments for each in plan.jobs_of(name)]
     aside = results / ASIDE / time.strftime("%Y-%m-%dT%H-%M-%S")
     targets: set[str] = set()

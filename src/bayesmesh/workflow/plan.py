@@ -100,24 +100,21 @@ class Plan:
         results: folder of results.
         workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
             cores they have; None outside Snakemake, where no spec is written.
-        is_partial: whether to warn of invalid experiment files, and refuse such an experiment only when it is requested;
-            otherwise the first invalid file is an error. Always true within Snakemake.
         asked: names of experiments that the caller needs. The error of the first invalid one ends the command, so there is no
-            warning of it. Within Snakemake they come from its command line. None warns of no file, in a job: planning did.
+            warning of it, as there is of the others. Within Snakemake they come from its command line. None warns of no file,
+            in a job: planning did.
 
     Raises:
-        ConfigError: the configuration is invalid.
+        ConfigError: `config.yaml` is invalid; an invalid experiment is refused when it is requested.
     """
 
     def __init__(
-        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False,
+        self, config: str = "config", results: str = "results", *, workflow: Any = None,
         asked: Iterable[str] | None = (),
     ) -> None:  # fmt: skip
         self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, experiments, self.broken, self.sweeps, self.refits = load_configuration(self.config)
         self.experiments = _Experiments(experiments, self)
-        for error in () if is_partial or workflow is not None else self.broken.values():
-            raise error
         # Not in each job, because every job reads the configuration again.
         if self.broken and asked is not None and (workflow is None or workflow.is_main_process):
             known = {*experiments, *self.broken}

@@ -147,7 +147,7 @@ def _run_writing(arguments: argparse.Namespace) -> int:
 
     if (name := arguments.experiment) is None:
         raise ConfigError("benchmark writing: which experiment?", "name one that was sampled: --experiment NAME")
-    plan = Plan(is_partial=True, asked=[name])
+    plan = Plan(asked=[name])
     row = measure_writing(plan, name, draws=arguments.draws, rounds=arguments.rounds, cores=arguments.cores)
     path = BenchmarkLayout(Path(plan.results)).table(WRITING)
     add_row(path, row)

@@ -47,5 +47,5 @@ def test_chains_of_an_earlier_version_are_named_as_such(tmp_path: Path, monkeypa
     (tmp_path / "config" / "config.yaml").write_text("experiments: [other]\n")
     for identity, record in ((IDENTITY, {"config": {}}), ("f" * 16, {"config": {}, "draws": DRAWS})):
         write_checked(tmp_path / "results" / "some" / "chains" / identity / "identity.json", record)
-    lines = table(find_unnamed(Plan(is_partial=True))[0]).splitlines()
+    lines = table(find_unnamed(Plan())[0]).splitlines()
     assert [IDENTITY in line for line in lines if line.endswith("of an earlier version")] == [True]

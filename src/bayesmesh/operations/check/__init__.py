@@ -63,7 +63,7 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
     if kind == "model":
         from bayesmesh.operations.check import models
 
-        found = models.find_subject(Path("config"), name, experiment)
+        found = models.find_subject(name, experiment)
         return f"model {found.name} on {found.origin}", models.check(found)
     if kind == "analysis":
         from bayesmesh.operations.check import analyses
@@ -86,11 +86,7 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
 def _options(kind: str, name: str | None, experiment: str | None) -> tuple[Mapping[str, Any], str]:
     """Return the options and the name of a source or a kernel: those of the experiment, or of the first that uses it."""
     key, word = ("data", "source") if kind == "source" else ("kernel", "name")
-    experiments = (
-        Plan(is_partial=True, asked=filter(None, [experiment])).experiments
-        if Path("config/config.yaml").is_file()
-        else {}
-    )
+    experiments = Plan(asked=filter(None, [experiment])).experiments if Path("config/config.yaml").is_file() else {}
     blocks = {each: getattr(experiments[each], key) for each in ([experiment] if experiment else sorted(experiments))}
     for block in blocks.values():
         if name in (None, getattr(block, word)):

@@ -76,7 +76,7 @@ def prepare(name: str, experiment: str | None) -> tuple[str, Iterator[Line]]:
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        checked = find_checked(name, experiment, Path("results"), folder)
+        checked = find_checked(name, experiment, folder)
         return f"analysis {name} on {checked.origin}", _check(checked, folder, stack.pop_all())
     raise AssertionError("the folder swallows no error")
 

@@ -37,7 +37,7 @@ from bayesmesh.sampling.program.datasets import DatasetPrograms
 from bayesmesh.sampling.program.sizes import resolve_metric
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.jobs import Job, make_job
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
 
 _NO_FIELD = "asks for '"
@@ -99,25 +99,23 @@ class Subject(NamedTuple):
         return self._replace(spec=spec, rows={k: v[:count] for k, v in self.rows.items()})
 
 
-def find_subject(config: Path, model: str | None, experiment: str | None, results: str = "results") -> Subject:
+def find_subject(model: str | None, experiment: str | None) -> Subject:
     """Return a model with data: those of the experiment; else of the first that uses the model; else built-in ones.
 
     Args:
-        config: folder of the configuration.
         model: name of the model; that of the experiment when None.
         experiment: name of the experiment.
-        results: folder of results, which may hold its shards.
 
     Raises:
         ConfigError: an unknown name; options are missing; or no data fit the model.
     """
-    plan = Plan(str(config), results, is_partial=True, asked=filter(None, [experiment]))
+    plan = Plan(asked=filter(None, [experiment]))
     if experiment is None:
         experiment = next((n for n, e in sorted(plan.experiments.items()) if e.model.name == model), None)
     if experiment is None:
         assert model is not None  # the verb requires one of the two
         return _with_built_in_data(model)
-    job = make_job("compile", experiment, plan.experiments[experiment], results)
+    job = plan.job("compile", experiment)
     given = component_options("model", dict(job.model)) if model in (None, job.model.name) else {}
     name = model or job.model.name
     rows, about, origin = _rows_of(job)

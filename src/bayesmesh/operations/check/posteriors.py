@@ -28,7 +28,7 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 from bayesmesh.workflow.components import component_of
-from bayesmesh.workflow.jobs import Job, make_job
+from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.stages.inputs import bind
 
@@ -76,42 +76,34 @@ class Checked(NamedTuple):
         return Subject(layout, bind if "data" in reads else None, reads_posterior="posterior" in reads)
 
 
-def find_checked(name: str, experiment: str | None, results: Path, scratch: Path) -> Checked:
+def find_checked(name: str, experiment: str | None, scratch: Path) -> Checked:
     """Return the analysis with an experiment: the named one; else the first finished one that asks for it; else a built-in one.
 
     Args:
         name: of the analysis, in the registry or ``module:attribute``.
         experiment: name of an experiment, which must have a posterior.
-        results: folder of results.
         scratch: empty folder for built-in results.
 
     Raises:
         ConfigError: an unknown name; the experiment has no posterior; options are missing.
     """
     is_configured = experiment is not None or Path("config/config.yaml").is_file()
-    plan = Plan("config", str(results), is_partial=True, asked=filter(None, [experiment])) if is_configured else None
+    plan = Plan(asked=filter(None, [experiment])) if is_configured else None
     if plan is None or (experiment is None and (experiment := _first(plan, name)) is None):
         return _built_in(name, scratch)
-    layout = ExperimentLayout(results, experiment or "")
-    asked, declaration = plan.experiments[layout.experiment], declared(name)
+    layout = plan.layout(experiment)
+    asked, declaration = plan.experiments[experiment], declared(name)
     if not layout.posterior.is_dir():
         raise ConfigError(
-            f"experiment '{layout.experiment}': {layout.posterior} is not there",
-            f"run `snakemake {layout.experiment}` first",
+            f"experiment '{experiment}': {layout.posterior} is not there", f"run `snakemake {experiment}` first"
         )
-    is_requested = name in asked.requested_analyses()
-    analysis_class, options = resolve(
-        "analysis", name, asked.analysis_settings(name).model_dump() if is_requested else {}
-    )
-    others = {}
-    if is_requested:
-        named = asked.named_experiments(name)
-        others = {other: _of_job(make_job("assemble", other, plan.experiments[other], str(results))) for other in named}
+    settings = asked.analysis_settings(name).model_dump() if name in asked.requested_analyses() else {}
+    analysis_class, options = resolve("analysis", name, settings)
+    others = {other: _of_job(plan.job("assemble", other)) for other in asked.named_experiments(name)}
     # Data and model, even if an analysis reads the posterior alone: its `check` gets them.
-    job = make_job("assemble", layout.experiment, asked, str(results))
     return Checked(
-        declaration, analysis_class, options, f"the posterior of experiment '{layout.experiment}'",
-        *_of_job(job), others, False,
+        declaration, analysis_class, options, f"the posterior of experiment '{experiment}'",
+        *_of_job(plan.job("assemble", experiment)), others, False,
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class Standing:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, or keep showing it; returns the exit code."""
-    plan = Plan(is_partial=True)
+    plan = Plan()
     if arguments.watch:
         watch(lambda: status_table(plan))
     else:

@@ -130,7 +130,7 @@ def _jobs(arguments: argparse.Namespace) -> tuple[Job, list[Job]]:
     later = [parse_spec(file, "sample", "assemble", OWN_VERB, option="--later") for file in files]
     if arguments.spec is not None:
         return parse_spec(arguments.spec, stage), later
-    plan = Plan(is_partial=True, asked=[name])
+    plan = Plan(asked=[name])
     experiment = plan.experiments[name]
     if stage == OWN_VERB:
         stage = _own_stage(name, experiment, arguments.analysis)

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         from bayesmesh.workflow.stages.command import run as run_job
 
         name = arguments.experiment
-        if name is not None and _KEY not in Plan(is_partial=True, asked=[name]).experiments[name].requested_analyses():
+        if name is not None and _KEY not in Plan(asked=[name]).experiments[name].requested_analyses():
             raise ConfigError(
                 f"no user is given, and experiment '{name}' does not ask for scores of rankings",
                 "name a user of the data by --user ID, or a new user's file by --rated FILE (ratings) or --watched FILE (watches); for scores of "

@@ -42,7 +42,7 @@ def run(job: Job, ledger: Ledger, analyses: Sequence[RequestedAnalysis]) -> str:
 
 def run_index(arguments: argparse.Namespace) -> int:
     """Write the index of existing pages and return the exit code."""
-    plan = Plan(is_partial=True, asked=None)
+    plan = Plan(asked=None)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
     described = {name: describe(plan, name) for name in plan.experiments}

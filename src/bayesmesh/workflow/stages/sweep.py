@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: there is no such sweep, or no member has a quantity that it names.
     """
-    plan, name = Plan(is_partial=True, asked=None), arguments.sweep
+    plan, name = Plan(asked=None), arguments.sweep
     if name not in plan.sweeps:
         raise plan.broken.get(name) or ConfigError(f"no sweep '{name}'", suggest(name, plan.sweeps))
     sweep, results = plan.sweeps[name], Path(plan.results)

@@ -135,5 +135,5 @@ def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").symlink_to(ROOT / "config")
     with pytest.raises(ConfigError, match="reads none of the built-in data"):
-        find_subject(Path("config"), "misread:Gaussian", None)
-    assert dataclasses.is_dataclass(find_subject(Path("config"), "misread:Gaussian", "gaussian").spec)
+        find_subject("misread:Gaussian", None)
+    assert dataclasses.is_dataclass(find_subject("misread:Gaussian", "gaussian").spec)

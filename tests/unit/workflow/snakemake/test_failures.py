@@ -32,7 +32,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     (tmp_path / "config" / "config.yaml").write_text("experiments: [one]\n")
     for name, options in (("one", ""), ("two", ""), ("three", ""), ("other", ", num_rows: 77")):
         (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(GOOD % options)
-    return Plan(is_partial=True)
+    return Plan()
 
 
 def make_job(rule: str, said: str | None, **wildcards: str) -> Any:
