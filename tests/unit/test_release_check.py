@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from bayesmesh.config.loading import load_all
+from bayesmesh.config.loading import load_configuration
 from tool_modules import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,6 @@ def test_versions_and_locks_of_this_checkout_agree(tool: ModuleType, copy: Path)
 def test_the_files_of_the_catalogue_are_there() -> None:
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
-    run, experiments = load_all(ROOT / ".test" / "config")
+    run, experiments, *_ = load_configuration(ROOT / ".test" / "config")
     assert run.experiments == sorted(experiments)
     assert (ROOT / "config" / "README.md").is_file()

@@ -117,21 +117,6 @@ def list_experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, Conf
     return paths, misnamed
 
 
-def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
-    """Return `config/config.yaml` and every experiment beside it, in sorted order.
-
-    Args:
-        config: the folder with ``config.yaml`` and ``experiments/``.
-
-    Raises:
-        ConfigError: any file is invalid, or `config.yaml` names an experiment that has no file.
-    """
-    found = load_configuration(config)
-    for error in found.broken.values():
-        raise error
-    return found.run, found.experiments
-
-
 def load_configuration(config: Path) -> Configuration:
     """Return `config/config.yaml`, every valid experiment beside it, and the errors of the others.
 

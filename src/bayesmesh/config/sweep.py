@@ -71,20 +71,6 @@ _FIXED = ("sweep", "title")
 """Keys that do not make a member a different experiment."""
 
 
-class Member(NamedTuple):
-    """An experiment of a sweep.
-
-    Attributes:
-        name: of the experiment.
-        settings: dotted key -> value, of the settings that its sweep varies.
-        content: its configuration, as a file of its own would have it.
-    """
-
-    name: str
-    settings: dict[str, Any]
-    content: dict[str, Any]
-
-
 class Sweep(NamedTuple):
     """A sweep and its members.
 
@@ -112,41 +98,41 @@ def load_members[E: Settings](
         check: returns the experiment of some keys and values.
 
     Raises:
-        ConfigError: see `make_members`; or the sweep or a member is not valid, or two members are identical.
+        ConfigError: see `make_members`; or the sweep or a member is not valid, a key leads into a value, or two members are
+            identical.
     """
     settings = validate(path, SweepSettings, content["sweep"], under="sweep")
     shared = {key: value for key, value in content.items() if key != "sweep"}
     experiments: dict[str, E] = {}
     found: dict[str, str] = {}
-    members = make_members(path, shared, settings)
-    for member in members:
-        label = f"member '{member.name}' ({describe_settings(member.settings)})"
+    members = make_members(path, settings)
+    for name, varied in members.items():
+        label = f"member '{name}' ({describe_settings(varied)})"
+        own = _with_settings(path, name, shared, varied)
         try:
-            experiment = experiments[member.name] = check(path, member.content)
+            experiment = experiments[name] = check(path, own)
         except ConfigError as error:
             raise ConfigError(f"{path}: {label}: {error.message.removeprefix(f'{path}: ')}", error.remedy) from error
-        same = found.setdefault(experiment.model_dump_json(exclude={"title"}), member.name)
-        if same != member.name:
+        same = found.setdefault(experiment.model_dump_json(exclude={"title"}), name)
+        if same != name:
             raise ConfigError(f"{path}: key 'sweep': {label} is the same experiment as '{same}'", "remove one of them")
-    first: Any = experiments[members[0].name]
-    category = first.report.category
-    about = str(shared.get("title", path.stem)), category, tuple(settings.quantities)
-    return experiments, Sweep(*about, {member.name: member.settings for member in members})
+    first: Any = next(iter(experiments.values()))
+    title = str(shared.get("title", path.stem))
+    return experiments, Sweep(title, first.report.category, tuple(settings.quantities), members)
 
 
-def make_members(path: Path, content: Mapping[str, Any], settings: SweepSettings) -> list[Member]:
-    """Return the members of the sweep in a file, in the order in which they are written.
+def make_members(path: Path, settings: SweepSettings) -> dict[str, dict[str, Any]]:
+    """Return name -> settings that it varies, for the members of a sweep, in the order in which they are written.
 
     Args:
         path: the file, whose name begins the names of its members.
-        content: its keys without `sweep`.
         settings: the sweep.
 
     Raises:
-        ConfigError: two members would have the same name, or a name is too long, or a key leads into a value.
+        ConfigError: two members would have the same name, or a name is too long.
     """
     labels = _labels(list(dict.fromkeys(key for block in (settings.grid, *settings.cases) for key in block)))
-    members: dict[str, Member] = {}
+    members: dict[str, dict[str, Any]] = {}
     for number, case in enumerate(settings.cases or [{}]):
         for choice in itertools.product(*map(enumerate, settings.grid.values())):
             together = {} if "name" in case else {key: (number, value) for key, value in case.items()}
@@ -160,8 +146,8 @@ def make_members(path: Path, content: Mapping[str, Any], settings: SweepSettings
                 )
             given = {key: value for key, value in case.items() if key != "name"}
             given |= {key: value for key, (_, value) in varied.items()}
-            members[name] = Member(name, given, _with_settings(path, name, content, given))
-    return list(members.values())
+            members[name] = given
+    return members
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.config.loading import (
-    load_all,
+    load_configuration,
     load_experiment,
     load_run,
     refuse_folder,
@@ -189,7 +189,7 @@ def _config(folder: Path, run: str, **experiments: str) -> Path:
 
 
 def test_all_experiments_load_in_sorted_order(tmp_path: Path, good: str) -> None:
-    run, experiments = load_all(_config(tmp_path, "experiments: [two]\n", two=good, one=good))
+    run, experiments, *_ = load_configuration(_config(tmp_path, "experiments: [two]\n", two=good, one=good))
     assert (run.experiments, list(experiments)) == (["two"], ["one", "two"])
 
 
@@ -227,9 +227,7 @@ def test_config_yaml_is_checked(tmp_path: Path, text: str, said: str) -> None:
 
 def test_loading_imports_neither_jax_nor_tensorflow() -> None:
     code = (
-        "import sys; from pathlib import Path; from bayesmesh.config.loading import load_all\n"
-        "from bayesmesh.workflow.plan import Plan\n"
-        "run, experiments = load_all(Path('config')); plan = Plan()\n"
+        "import sys; from bayesmesh.workflow.plan import Plan; plan = Plan(); experiments = plan.experiments\n"
         "specs = [plan._spec(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
         "codes = [plan.code_of_stage(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
         "heavy = ('jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets', 'xarray', 'zarr', 'numpy')\n"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.config.loading import load_all
+from bayesmesh.config.loading import load_configuration
 from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.data.sources import mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
@@ -143,8 +143,9 @@ def _missing(mirror: Path, name: str) -> list[str] | None:
 def check_configuration(results: Path, environ: Mapping[str, str], config: Path) -> Iterator[Row]:
     """Load every experiment, like each start of the workflow."""
     try:
-        run, experiments = load_all(config)
+        run, experiments, broken, *_ = load_configuration(config)
+        for error in broken.values():
+            raise error
+        yield "experiments", f"{len(experiments)} experiments, {len(run.experiments)} of them listed in config.yaml"
     except ConfigError as error:
         yield "experiments", error.message, BLOCKS, error.remedy or "correct it; config/README.md lists all keys"
-    else:
-        yield "experiments", f"{len(experiments)} experiments, {len(run.experiments)} of them listed in config.yaml"

@@ -14,7 +14,7 @@ import pytest
 
 from bayesmesh import __version__
 from bayesmesh.cli import main
-from bayesmesh.config.loading import load_all, load_experiment
+from bayesmesh.config.loading import load_configuration, load_experiment
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.scaffold import KINDS, write_new, write_project
 from bayesmesh.workflow import PROFILES
@@ -182,7 +182,7 @@ def test_a_project_names_its_own_package(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["init", "my-study"]) == 0
     root = tmp_path / "my-study"
     monkeypatch.chdir(root)
-    assert load_all(Path("config"))[1]["growth"].model.name == "my_study.models.growth:Growth"
+    assert load_configuration(Path("config")).experiments["growth"].model.name == "my_study.models.growth:Growth"
     assert f"bayesmesh=={__version__}\n" in (root / "requirements.txt").read_text()
     assert len((root / "Snakefile").read_text().splitlines()) == 3
     texts = [path.read_text() for path in root.rglob("*") if path.is_file()]
