@@ -16,7 +16,6 @@ from bayesmesh.config.experiment import component_options, requested
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
 from bayesmesh.config.registry import load_component, options_class, resolve_component
-from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.flow import KEYS, analysis_of
 from bayesmesh.workflow.jobs import Job
@@ -35,24 +34,14 @@ def component_of(job: Job, kind: str) -> Component:
     Raises:
         ConfigError: it does not exist, or its options are invalid; the message names the file and the key.
     """
-    name, given = _named(job, kind)
+    block = job.settings(KEYS[kind])
+    name, given = block.source if kind == "source" else block.name, component_options(kind, dict(block))
     try:
         with in_file_of(job, key_of_model(job)) if kind == "model" else contextlib.nullcontext():
             return resolve_component(kind, name, given)
     except ValidationError as error:
         key = "data.options" if kind == "source" else f"{kind}.options"
         raise explain(job.file, error, options_class(kind, name), under=key) from error
-
-
-def options_of(job: Job, kind: str) -> Settings:
-    """Return the options of a component, without its class: none of bayesmesh is imported for them."""
-    name, given = _named(job, kind)
-    return options_class(kind, name).model_validate(given)
-
-
-def _named(job: Job, kind: str) -> tuple[str, dict[str, object]]:
-    block = job.settings(KEYS[kind])
-    return block.source if kind == "source" else block.name, component_options(kind, dict(block))
 
 
 def program_settings(job: Job) -> ProgramSettings:

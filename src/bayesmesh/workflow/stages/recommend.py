@@ -29,6 +29,8 @@ from bayesmesh.analyses.recommendation.film_lists import (
 )
 from bayesmesh.analyses.recommendation.named_films import find_films, read_watched
 from bayesmesh.config.declarations import read_trait
+from bayesmesh.config.experiment import component_options
+from bayesmesh.config.registry import options_class
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
@@ -36,7 +38,6 @@ from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
 from bayesmesh.store.records.jobs import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
-from bayesmesh.workflow.components import options_of
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data
 
 _KEY = "recommendation"
@@ -186,4 +187,6 @@ def open_experiment(layout: ExperimentLayout) -> Opened:
         )
     check_output(layout.results, layout.posterior)
     check_output(layout.results, job.data_layout.sharded)
-    return Opened(Shards(job.data_layout.shards), is_of_ratings, options_of(job, "model"))
+    # The options of a shipped model are known without importing it, and JAX with it.
+    options = options_class("model", job.model.name).model_validate(component_options("model", dict(job.model)))
+    return Opened(Shards(job.data_layout.shards), is_of_ratings, options)
