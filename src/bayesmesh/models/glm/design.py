@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayesmesh.config.data_spec import FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Rows
-from bayesmesh.models.glm.formula import KEY, Factor, GroupTerm, Term
+from bayesmesh.models.glm.formula import KEY, Factor, Term
 
 LARGEST = 1e100
 """Largest number in a column, so that sums of squares over all rows stay finite."""
@@ -264,37 +264,6 @@ class Group(NamedTuple):
     is_correlated: bool
     is_centred: bool | None
     is_local: bool
-
-    @classmethod
-    def make(
-        cls,
-        number: int,
-        term: GroupTerm,
-        columns: Sequence[Columns],
-        constants: Mapping[str, float | int],
-        options: Any,
-    ) -> Group:
-        """Return the effects of a term of the formula.
-
-        Args:
-            number: number of the term.
-            term: the term.
-            columns: columns that its effects multiply, without the intercept.
-            constants: constants of the prepared data.
-            options: options of the model.
-        """
-        has_intercept = () in term.terms
-        labels = [label for each in columns for label in each.labels]
-        first = int(constants[f"first_effect_of_group_{number}"])
-        sizes = [float(constants[f"size_of_effect_{first + i}"]) for i in range(len(labels))]
-        if has_intercept:
-            labels, sizes = ["intercept", *labels], [1.0, *sizes]
-        return cls(
-            number, latent_name(term.group), has_intercept, tuple(labels), tuple(sizes), int(constants[f"levels_of_group_{number}"]),
-            term.is_correlated and len(sizes) > 1,
-            term.group in options.centred if isinstance(options.centred, tuple) else options.centred,
-            constants["local_group"] == number,
-        )  # fmt: skip
 
     @property
     def num_effects(self) -> int:

@@ -24,6 +24,7 @@ from bayesmesh.models.glm.design import (
     block_of,
     check_numbers,
     evaluate_columns,
+    latent_name,
     levels_of,
     make_columns,
 )
@@ -262,8 +263,22 @@ class Reader(NamedTuple):
 
     def groups(self, constants: Mapping[str, float | int]) -> tuple[Group, ...]:
         """Return the group effects, from the constants of the prepared data."""
-        terms = zip(self.formula.groups, self.effects, strict=True)
-        return tuple(Group.make(i, *both, constants, self.options) for i, both in enumerate(terms))
+        found, centred = [], self.options.centred
+        for number, (term, columns) in enumerate(zip(self.formula.groups, self.effects, strict=True)):
+            has_intercept = () in term.terms
+            labels = [label for each in columns for label in each.labels]
+            first = int(constants[f"first_effect_of_group_{number}"])
+            sizes = [float(constants[f"size_of_effect_{first + i}"]) for i in range(len(labels))]
+            if has_intercept:
+                labels, sizes = ["intercept", *labels], [1.0, *sizes]
+            found.append(
+                Group(
+                    number, latent_name(term.group), has_intercept, tuple(labels), tuple(sizes),
+                    int(constants[f"levels_of_group_{number}"]), term.is_correlated and len(sizes) > 1,
+                    term.group in centred if isinstance(centred, tuple) else centred, constants["local_group"] == number,
+                )
+            )  # fmt: skip
+        return tuple(found)
 
     def choose_local(self, constants: Mapping[str, float | int]) -> int | None:
         """Return the number of the group whose effects are stored with their rows."""
@@ -325,8 +340,7 @@ class Reader(NamedTuple):
         coded = {"outcome": self.formula.outcome.text} | {f"{i}": g.group for i, g in enumerate(self.formula.groups)}
         # Codes that occur only in held-out rows count too.
         most = {key: self.source.fields[name].num_codes for key, name in coded.items() if name in self.source.fields}
-        numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
-        effects = sum(len(c.labels) for part in self.effects for c in part)
+        names = [f"column {label}" for c in self.columns for label in c.labels]
         seen = np.zeros(0)
 
         def blocks() -> Iterator[np.ndarray]:
@@ -343,7 +357,7 @@ class Reader(NamedTuple):
                 trials = self._trials(rows)
                 trials = np.ones(num_rows) if trials is None else trials
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
-                self._check_finite(block, numbers, start)
+                self._check_finite(block, names, start)
                 for i, group in enumerate(self.formula.groups):
                     codes = checks.group_codes(group.group, np.asarray(rows[group.group]), start)
                     most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
@@ -353,14 +367,12 @@ class Reader(NamedTuple):
                 yield block
 
         found = moments_of(blocks())
-        return self._constants(found, most, len(numbers), effects, read_blocks) | self._levels(seen, most["outcome"])
+        return self._constants(found, most, read_blocks) | self._levels(seen, most["outcome"])
 
-    def _constants(
-        self, found: Moments, most: Mapping[str, int], num_columns: int, num_effects: int, read_blocks: ReadBlocks
-    ) -> dict[str, float | int]:
+    def _constants(self, found: Moments, most: Mapping[str, int], read_blocks: ReadBlocks) -> dict[str, float | int]:
         constants: dict[str, float | int] = {}
         labels = [label for c in self.columns for label in c.labels]
-        constant = [i for i in range(num_columns) if not found.sd[i] > 1e-12 * abs(found.mean[i])]
+        constant = [i for i in range(len(labels)) if not found.sd[i] > 1e-12 * abs(found.mean[i])]
         constant = [i for i in constant if self.has_constant or not found.mean[i]]
         unused = checks.find_unused(self.columns, constant, read_blocks)
         for i, label in enumerate(labels):
@@ -372,15 +384,15 @@ class Reader(NamedTuple):
             )
         constants |= {f"is_unused_{i}": 1 for i in unused}
         checks.warn_of_unused(unused.values())
-        for i in range(num_effects):
-            j = num_columns + i
+        widths = [sum(len(c.labels) for c in part) for part in self.effects]
+        for i in range(sum(widths)):
+            j = len(labels) + i
             constants[f"size_of_effect_{i}"] = float(np.hypot(found.mean[j], found.sd[j])) or 1.0
         mean, offset, trials = found.mean[-3:].tolist()
         checks.check_trials(self.options.trials, trials)
         # Without an intercept, coefficients, effects or sigma also have to account for the mean.
         scale = float(np.hypot(0.0 if self.formula.has_intercept else mean - offset, found.sd[-3])) or 1.0
         constants |= {"outcome_mean": mean, "outcome_scale": scale, "offset_mean": offset, "trials_mean": trials}
-        widths = [sum(len(c.labels) for c in part) for part in self.effects]
         for i, group in enumerate(self.formula.groups):
             constants[f"first_effect_of_group_{i}"] = sum(widths[:i])
             about = self.source.variables.get(group.group)
