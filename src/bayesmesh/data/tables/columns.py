@@ -187,7 +187,7 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
         cells = cells.cast(pa.string())
     if kind == "time":
         _refuse_numbers(cells)
-    convert = _days if kind == "time" else _float64
+    convert = _days if kind == "time" else lambda cells: cells.cast(pa.float64())
     try:
         numbers = convert(cells)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -212,12 +212,6 @@ def first_padded(cells: pa.Array) -> str | None:
         return None
     at = pc.index(pc.match_substring_regex(cells, r"^[+-]?0\d"), True).as_py()
     return None if at < 0 else str(cells[at])
-
-
-def _float64(cells: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
-    return cells.cast(pa.float64())
 
 
 def _days(cells: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +45,6 @@ from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.spool import Spool, SpoolWriter
 from bayesmesh.errors import DataError
 from bayesmesh.store.records.files import find_files
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -181,6 +178,8 @@ class TableReader:
         Raises:
             DataError: a cell does not fit its column; the message names file and row.
         """
+        import pyarrow as pa
+
         numbers = [name for name in self._names if name not in self._levels]
         writer = SpoolWriter(folder, numbers, list(self._levels))
         counts, kept_rows = {"read": 0, "not_chosen": 0, "incomplete": 0}, hashlib.sha256()
@@ -188,7 +187,7 @@ class TableReader:
             for block in self._blocks_of(file, list(self._kinds)):
                 for name in self._kinds:
                     refuse_duration(file, name, block.cells[name])
-                self._categories |= {name for name in self._kinds if _is_category(block.cells[name])}
+                self._categories |= {name for name in self._kinds if pa.types.is_dictionary(block.cells[name].type)}
                 rows = self._choose(file, block)
                 columns = {name: self._decode(file, block, rows, name) for name in self._names}
                 kept = self._complete(file, block.first + rows, columns)
@@ -367,13 +366,6 @@ class TableReader:
                 if name in self._standardised:
                     described[name] |= {"mean": mean, "scale": scale}
         return described
-
-
-def _is_category(cells: pa.Array) -> bool:
-    """Return whether a column was stored as a category, such as pandas writes."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_dictionary(cells.type))
 
 
 def _moments(spool: Spool, name: str) -> tuple[float, float]:
