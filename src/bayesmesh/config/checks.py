@@ -30,7 +30,7 @@ from bayesmesh.config.experiment import (
     SourceBlock,
     experiment_class,
 )
-from bayesmesh.config.registry import component_path, list_components
+from bayesmesh.config.registry import BLOCKS, component_path, list_components
 from bayesmesh.config.settings import CODE_PATTERN, NAME_PATTERN, code_names
 from bayesmesh.config.source_code import code_digest
 from bayesmesh.errors import ConfigError, locating, suggest
@@ -63,7 +63,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
         ConfigError: an unknown key or component, a value out of range, or conflicting keys.
     """
     experiment = validate(path, experiment_class(), value)
-    for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
+    for kind, (key, _) in BLOCKS.items():
         _check_code(path, kind, key, getattr(experiment, key))
     _check_own_analyses(path, experiment)
     experiment = _resolve_start(experiment)

@@ -12,12 +12,9 @@ from typing import Annotated, NamedTuple, Union, get_args, get_origin
 from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from bayesmesh.config.registry import list_components
+from bayesmesh.config.registry import BLOCKS, list_components
 from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, describe
 from bayesmesh.errors import ConfigError, suggest
-
-_COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
-"""Top-level key -> kind of component, and the key with its name."""
 
 
 class Place(NamedTuple):
@@ -178,7 +175,7 @@ def _wanted(place: Place, detail: ErrorDetails) -> str:
 def _say_component(key: str, given: object) -> tuple[str, str]:
     """Explain a source, model or kernel that is unknown or has no name."""
     block = key.rpartition(".")[2]
-    kind, word = _COMPONENTS[block]
+    kind, word = next((kind, word) for kind, (key_of_kind, word) in BLOCKS.items() if key_of_kind == block)
     names = list_components(kind)
     example = f"for example\n    {block}:\n      {word}: {names[0]}"
     if not isinstance(given, Mapping):

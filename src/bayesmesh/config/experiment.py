@@ -19,7 +19,7 @@ from bayesmesh.config.blocks import (
     SamplingSettings,
 )
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
-from bayesmesh.config.registry import list_components, options_class
+from bayesmesh.config.registry import BLOCKS, list_components, options_class
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
 from bayesmesh.config.sweep import SweepSettings
 from bayesmesh.errors import ConfigError
@@ -381,8 +381,9 @@ def experiment_class() -> type[ExperimentBase]:
 
 def component_options(kind: str, config: Mapping[str, object]) -> dict[str, object]:
     """Return the options of a component: its block without the name and the shared keys."""
-    if ":" in str(config["source" if kind == "source" else "name"]):
+    name = BLOCKS[kind][1]
+    if ":" in str(config[name]):
         options = config.get("options")
         return dict(options) if isinstance(options, Mapping) else {}
-    shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}
-    return {k: v for k, v in config.items() if k not in shared}
+    shared = DataSettings.model_fields if kind == "source" else ()
+    return {k: v for k, v in config.items() if k != name and k not in shared}

@@ -30,6 +30,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels", "analysis": "analyses"}
 """Kind of component -> folder of its files, relative to the package."""
 
+BLOCKS = {"source": ("data", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
+"""Kind of component -> block of an experiment that describes it, and the key of the block that names it."""
+
 OTHER_FILES = ("base", "options", "targets")
 """Files in these folders that are not components."""
 
@@ -64,7 +67,7 @@ def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
 
     These are its own, its metric's, and those of functions that its options name.
     """
-    name = config["source" if kind == "source" else "name"]
+    name = config[BLOCKS[kind][1]]
     if ":" in name:
         given = config.get("options", {})
         metric = given.get("metric")
@@ -156,7 +159,14 @@ def load_component(kind: str, name: str) -> type[Any]:
     contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
         with explaining([path]):
-            return refuse_misspelt_names(path, _load_external(kind, name, contract), contract)
+            component = _load_named(kind, name)
+            if not _is_subclass(component, contract):
+                named = f"{contract.__module__}.{contract.__name__}"
+                raise ConfigError(
+                    f"{kind} '{name}' is not a subclass of {named}",
+                    f"derive a class from {named}; `bayesmesh new {kind} NAME` writes one to begin with",
+                )
+            return refuse_misspelt_names(path, component, contract)
     module = _import_module(kind, name)
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
     if len(found) > 1:
@@ -182,18 +192,6 @@ def _import_module(kind: str, name: str) -> ModuleType:
 
 def _is_subclass[T](value: object, contract: type[T]) -> TypeGuard[type[T]]:
     return isinstance(value, type) and issubclass(value, contract)
-
-
-def _load_external(kind: str, name: str, contract: type) -> type[Any]:
-    """Import ``module:attribute`` from the current folder or the Python path."""
-    component = _load_named(kind, name)
-    if not _is_subclass(component, contract):
-        base = f"{contract.__module__}.{contract.__name__}"
-        raise ConfigError(
-            f"{kind} '{name}' is not a subclass of {base}",
-            f"derive a class from {base}; `bayesmesh new {kind} NAME` writes one to begin with",
-        )
-    return component
 
 
 def _load_named(kind: str, name: str) -> object:

@@ -16,7 +16,7 @@ from bayesmesh.config.blocks import DataSettings, DivergenceGate, Gate
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.refit_settings import LeftOut
-from bayesmesh.config.registry import list_components, options_class
+from bayesmesh.config.registry import BLOCKS, list_components, options_class
 from bayesmesh.config.settings import CODE_PATTERN, Settings, blocks_in, describe
 from bayesmesh.files import atomic_path
 
@@ -74,7 +74,7 @@ def _readme() -> str:
         "\nA gate is its limit alone, or a block:\n",
         *_table(DivergenceGate, "gates.GATE."),
     ]
-    for kind, key, word in (("source", "data", "source"), ("model", "model", "name"), ("kernel", "kernel", "name")):
+    for kind, (key, word) in BLOCKS.items():
         parts.append(f"\n## `{key}`, by `{key}.{word}`\n")
         if kind == "source":
             parts += ["Every source also takes:\n", *_table(DataSettings, "data.")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.registry import component_files
+from bayesmesh.config.registry import BLOCKS, component_files
 from bayesmesh.config.source_code import code_digest
 from bayesmesh.config.versions import ANALYSE, VERSIONS
 from bayesmesh.errors import ConfigError
-from bayesmesh.workflow.flow import KEYS, analysis_of, components
+from bayesmesh.workflow.flow import analysis_of, components
 from bayesmesh.workflow.jobs import Job
 
 
@@ -33,7 +33,9 @@ def component_code(job: Job) -> str:
 def named_files(job: Job) -> tuple[Path, ...]:
     """Return the file of each component that a stage runs, including those of other experiments."""
     whole = [job.config, *job.others.values()]
-    files = [f for kind in components(job.stage) for config in whole for f in component_files(kind, config[KEYS[kind]])]
+    files = [
+        f for kind in components(job.stage) for config in whole for f in component_files(kind, config[BLOCKS[kind][0]])
+    ]
     if (analysis := analysis_of(job.stage)) is not None:
         files.append(analysis.path)
     elif job.stage == "report":

@@ -15,9 +15,9 @@ from bayesmesh.config.errors import explain, validate
 from bayesmesh.config.experiment import component_options, requested
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.refit_settings import Refits
-from bayesmesh.config.registry import load_component, options_class, resolve_component
+from bayesmesh.config.registry import BLOCKS, load_component, options_class, resolve_component
 from bayesmesh.errors import ConfigError
-from bayesmesh.workflow.flow import KEYS, analysis_of
+from bayesmesh.workflow.flow import analysis_of
 from bayesmesh.workflow.jobs import Job
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def component_of(job: Job, kind: str) -> Component:
     Raises:
         ConfigError: it does not exist, or its options are invalid; the message names the file and the key.
     """
-    block = job.settings(KEYS[kind])
-    name, given = block.source if kind == "source" else block.name, component_options(kind, dict(block))
+    key, word = BLOCKS[kind]
+    block = dict(job.settings(key))
+    name, given = block[word], component_options(kind, block)
     try:
         with in_file_of(job, key_of_model(job)) if kind == "model" else contextlib.nullcontext():
             return resolve_component(kind, name, given)
     except ValidationError as error:
-        key = "data.options" if kind == "source" else f"{kind}.options"
-        raise explain(job.file, error, options_class(kind, name), under=key) from error
+        raise explain(job.file, error, options_class(kind, name), under=f"{key}.options") from error
 
 
 def program_settings(job: Job) -> ProgramSettings:

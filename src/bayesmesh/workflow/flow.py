@@ -78,9 +78,6 @@ _COMPONENTS: dict[str, tuple[str, ...]] = {
     "assemble": ("model",), "diagnose": (), "report": (),
 }  # fmt: skip
 
-KEYS = {"source": "data", "model": "model", "kernel": "kernel"}
-"""Kind of component -> top-level key that names it."""
-
 
 def analysis_of(stage: str) -> AnalysisDeclaration | None:
     """Return the analysis of a stage; None for a stage that is not one.

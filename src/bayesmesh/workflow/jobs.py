@@ -32,7 +32,7 @@ from bayesmesh.config.experiment import (
     requested,
 )
 from bayesmesh.config.loading import experiment_file
-from bayesmesh.config.registry import component_files
+from bayesmesh.config.registry import BLOCKS, component_files
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import read_bytes, write_text
@@ -43,7 +43,6 @@ from bayesmesh.store.records.jobs import record_file
 from bayesmesh.workflow.flow import (
     ARITHMETIC,
     DOES_NOT_TRIGGER,
-    KEYS,
     LATER,
     LEAVES_OUT,
     READS_ONLY,
@@ -374,7 +373,7 @@ def component_sources(job: Job) -> list[Path]:
     """Return the source files of the components that a specification names, also for other experiments."""
     files = []
     for config in (job.config, *job.others.values()):
-        for kind, key in KEYS.items():
+        for kind, (key, _) in BLOCKS.items():
             files += component_files(kind, config[key]) if key in config else []
         for path in (declared(name).path for name in requested(config)):
             files += path.parent.glob("*.py") if path.stem == "analysis" else [path]

@@ -9,7 +9,7 @@ from typing import Any
 
 from bayesmesh.config.blocks import METRICS, ComputeSettings
 from bayesmesh.config.experiment import component_options
-from bayesmesh.config.registry import component_path, list_components
+from bayesmesh.config.registry import BLOCKS, component_path, list_components
 from bayesmesh.config.user_code import explaining, load_named
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.line import FAILS, Line, resolve
@@ -85,7 +85,7 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
 
 def _options(kind: str, name: str | None, experiment: str | None) -> tuple[Mapping[str, Any], str]:
     """Return the options and the name of a source or a kernel: those of the experiment, or of the first that uses it."""
-    key, word = ("data", "source") if kind == "source" else ("kernel", "name")
+    key, word = BLOCKS[kind]
     experiments = Plan(asked=filter(None, [experiment])).experiments if Path("config/config.yaml").is_file() else {}
     blocks = {each: getattr(experiments[each], key) for each in ([experiment] if experiment else sorted(experiments))}
     for block in blocks.values():
