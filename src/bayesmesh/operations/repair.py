@@ -60,13 +60,9 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
         # Not a target, because that would run everything that the configuration lists.
         index = ["-m", "bayesmesh.cli", "index", "--code", plan.code_of("report")]
         code = subprocess.run([sys.executable, *index], check=False).returncode
-    left = [line for owner in found for line in _lines(check(results, owner))]
+    left = [line for owner in found for line in check(results, owner).wrong]
     print("\n".join([*left, f"{len(left)} damaged or out of date after the repair" if left else "everything is whole"]))
     return code or (StoreError.exit_code if left else 0)
-
-
-def _lines(findings: Findings) -> list[str]:
-    return [*findings.damaged, *findings.outdated]
 
 
 def _targets(plan: Plan, owner: str) -> set[str]:

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
             _show(results, owner, found[owner])
     if not owners:
         print("nothing to check: nothing is stored yet")
-    wrong = {owner: findings for owner, findings in found.items() if findings.is_wrong}
+    wrong = {owner: findings for owner, findings in found.items() if findings.wrong}
     if wrong and arguments.repair and (code := repair(results, wrong)):
         return code
     is_known = len(found) == len(owners) and (arguments.repair or not wrong)
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(results: Path, owner: str, findings: Findings) -> None:
-    for line in (*findings.damaged, *findings.outdated, *findings.writers):
+    for line in (*findings.wrong, *findings.writers):
         print(line)
     counts = {"damaged": len(findings.damaged), "out of date": len(findings.outdated)}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -58,8 +58,8 @@ class Findings(NamedTuple):
     writers: list[str]
 
     @property
-    def is_wrong(self) -> bool:
-        return bool(self.damaged or self.outdated)
+    def wrong(self) -> list[str]:
+        return [*self.damaged, *self.outdated]
 
 
 def list_owners(results: Path) -> list[str]:

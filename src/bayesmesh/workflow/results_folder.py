@@ -8,18 +8,15 @@ from pathlib import Path
 from bayesmesh.errors import StoreError
 
 
-def refuse_results(folder: Path, *, writes: bool = True) -> None:
+def refuse_results(folder: Path) -> None:
     """Refuse a path that is not a folder, or a folder that cannot be written.
 
     Args:
         folder: of the results; it need not exist.
-        writes: whether this run is to write there; a dry run does not.
 
     Raises:
         StoreError: names the folder and the remedy.
     """
-    if not writes:
-        return
     if folder.is_symlink() and not folder.exists():
         raise StoreError(f"{folder}: is a link to {os.readlink(folder)}, which does not exist", "make that folder, or remove the link")  # fmt: skip
     if folder.exists() and not folder.is_dir():

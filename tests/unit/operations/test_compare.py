@@ -58,7 +58,7 @@ def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.Captur
     assert "one predicts best on 200 rows" in page.read_text()
     assert "one predicts best on 200 rows" in capsys.readouterr().err
     assert page.with_suffix(".csv").read_text().startswith("model,elpd,")
-    assert not verify_files.check(project / "results", "comparisons").is_wrong
+    assert not verify_files.check(project / "results", "comparisons").wrong
     # Scores that change make the comparison outdated.
     store(project / "results", "three", np.zeros(200))
     path = project / "results" / "two" / "loo" / "pointwise.zarr"

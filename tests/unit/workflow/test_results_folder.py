@@ -39,4 +39,3 @@ def test_a_folder_that_is_mounted_read_only_is_refused(tmp_path: Path, monkeypat
     with pytest.raises(StoreError, match="cannot be written") as caught:
         refuse_results(tmp_path)
     assert "mounted" in caught.value.remedy
-    refuse_results(tmp_path, writes=False)

@@ -64,14 +64,10 @@ def refusal(options: Sequence[str]) -> tuple[str, str] | None:
         raise ConfigError(message, "see with `sinfo` whether the scheduler is up") from error
     if not done.returncode:
         return None
-    lines = _own_lines(done.stderr)
+    every = [line for line in done.stderr.splitlines() if line.strip()]
+    # A site may print a banner before the lines of sbatch itself.
+    lines = [line for line in every if re.match("sbatch: |allocation failure", line)] or every
     if silent := next((line for line in lines if _UNREACHABLE.search(line)), None):
         raise ConfigError(f"the scheduler cannot be reached: {silent}", _ON_LOGIN_NODE)
     said = next((line for line in lines if "error" in line), lines[-1] if lines else "no reason given")
     return re.sub(r"^(sbatch|allocation failure): (error: )?", "", said), " ".join(lines)
-
-
-def _own_lines(said: str) -> list[str]:
-    """Return the lines of sbatch itself, without a site's banner; all lines if none can be told apart."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    return [line for line in lines if re.match("sbatch: |allocation failure", line)] or lines
