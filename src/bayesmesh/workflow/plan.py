@@ -134,19 +134,14 @@ class Plan:
         path, experiment = experiment_file(self.config, name), self.experiments[name]
         try:
             check_start_file(str(path), experiment.sampling.initial)
-            # Finished chains may come from another machine, and later stages do not need its devices.
-            if self.workflow.local_exec and stage in ("compile", "sample") and not self._is_done(stage, name):
-                check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
-            # Do not check finished results, which another profile may have made.
-            made = {"compile": [self.layout(name).audit], "sample": self.manifests(name)}.get(stage, [])
-            if self._processes is not None and not all(file.exists() for file in made):
-                check_processes(path, experiment, *self._processes, load_site()[0])
+            # Finished results may come from another machine or profile, and later stages need neither devices nor processes.
+            if stage in ("compile", "sample") and not all(is_made_with(*each) for each in self._jobs_of(stage, name)):
+                if self.workflow.local_exec:
+                    check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
+                if self._processes is not None:
+                    check_processes(path, experiment, *self._processes, load_site()[0])
         except ConfigError as error:
             _exit_with(error)
-
-    def _is_done(self, stage: str, name: str) -> bool:
-        """Return whether the jobs of a stage were done as configured."""
-        return all(is_made_with(*each) for each in self._jobs_of(stage, name))
 
     def _asked(self, resource: str) -> str | None:
         """Return a resource of sampling jobs as written in the profile or on the command line; None if unset."""
