@@ -90,7 +90,10 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
             made = data_outputs(DataLayout(results, name, split.name))["shard"]
             yield from ((path, record_file(results, f"{owner}/{split.name}", "shard")) for path in made)
     elif owner == "comparisons":
-        yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
+        yield from (
+            (path, path.parents[1] / FOLDER / owner / f"{path.stem}.json")
+            for path in sorted((results / owner).glob("[!.]*.csv"))
+        )
     else:
         layout = ExperimentLayout(results, owner)
         sweep = SweepLayout(results, owner)
@@ -194,10 +197,6 @@ def _without_record(results: Path, owner: str, records: Sequence[Record]) -> Ite
         name = path.relative_to(results).as_posix()
         if os.path.lexists(path) and not any(record.below(name) for record in records):
             yield f"{path}: no record of the job that wrote it: {record} is missing, damaged or of another job"
-
-
-def _tables(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[!.]*.csv"))
 
 
 def _records_of_jobs(folder: Path, records: Sequence[Record]) -> Iterator[str]:

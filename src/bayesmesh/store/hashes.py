@@ -14,16 +14,14 @@ _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
 _REMEDY = "run the stage that writes it again"
 
 
-def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
+def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> None:
     """Hash every file below `folder` into ``<folder>.sha256`` beside it, replacing the folder's ending.
 
     Args:
         folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
         known: (device, inode) -> sha256 of files that are already hashed; hard links to a file share its hash.
     """
-    target = folder.with_suffix(".sha256")
-    write_text(target, _list_hashes(folder, folder.parent, known))
-    return target
+    write_text(folder.with_suffix(".sha256"), _list_hashes(folder, folder.parent, known))
 
 
 def hashes_of(folder: Path) -> dict[str, str]:

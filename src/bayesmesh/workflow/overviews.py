@@ -31,7 +31,8 @@ def sweep_pattern(plan: Plan) -> str:
 
 def indexed_pages(plan: Plan) -> list[Path]:
     """Return the pages that the index needs: of the listed experiments, and existing pages of others."""
-    there = [n for n in _shown(plan) if os.path.exists(plan.page(n))]
+    shown = {*plan.experiments, *plan.sweeps} - plan.shown_by_others()
+    there = [n for n in shown if os.path.exists(plan.page(n))]
     return [plan.page(n) for n in sorted({*plan.run.experiments, *there})]
 
 
@@ -41,11 +42,6 @@ def index_settings(plan: Plan) -> str:
     shown = {n: [e.title, e.report.category] for n, e in plan.experiments.items() if plan.page(n) in pages}
     swept = {n: [s.title, s.category] for n, s in plan.sweeps.items() if plan.page(n) in pages}
     return json.dumps(shown | swept)
-
-
-def _shown(plan: Plan) -> list[str]:
-    """Return the experiments and sweeps that the index shows."""
-    return sorted({*plan.experiments, *plan.sweeps} - plan.shown_by_others())
 
 
 def refresh_index(plan: Plan) -> None:

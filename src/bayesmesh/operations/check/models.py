@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -348,7 +349,8 @@ def check_calibration(name: str, model: Evaluated) -> Line:
         simulator = Simulator(programs.program.target, subject.rows)
     except ConfigError as error:
         return Line(name, LEFT_OUT, error.message)
-    num_coordinates = _num_coordinates(programs.program.target)
+    shapes = jax.tree.leaves(programs.program.target.position.position_shapes)
+    num_coordinates = sum(math.prod(each.shape) for each in shapes)
     if num_coordinates > MOST_COORDINATES:
         return Line(name, LEFT_OUT, f"{NUM_DATASETS} posteriors of {num_coordinates} coordinates would take too long")
     found = calibrate(programs, simulator.draw(3, NUM_DATASETS), NUM_DRAWS, seed=5)
@@ -359,10 +361,6 @@ def check_calibration(name: str, model: Evaluated) -> Line:
     if found.num_ranked < FEWEST_DRAWS:
         return Line(name, FAILS, f"{about}: draws are too correlated to tell", "write the model with fewer strong correlations between latents, such as non-centred effects")  # fmt: skip
     return Line(name, OK, f"{about}: ranks are uniform (p = {found.smallest:.2g})")
-
-
-def _num_coordinates(target: Target) -> int:
-    return sum(int(np.prod(s.shape)) for s in jax.tree.leaves(target.position.position_shapes))
 
 
 def check_sampling(name: str, model: Evaluated) -> Line:

@@ -94,7 +94,7 @@ def run(
     with peers.together():
         lengths = choose_lengths(program, job.sampling.segment_seconds, expected, seconds)
         cost = {**made.cost._asdict(), "seconds": seconds, "is_measured": is_measured}
-        facts = _facts(program, made.equations, cost, lengths, made.about, [*of_data, *warnings])
+        facts = _facts(made, cost, lengths, [*of_data, *warnings])
         if peers.is_first:
             write_checked(job.layout.audit, facts)
     peak = max(each["memory"]["peak"] for each in made.about.values())
@@ -244,17 +244,12 @@ def _lower_derived(work: _Work, program: Program, model: Model, latents: Shapes)
 
 
 def _facts(
-    program: Program,
-    equations: Mapping[str, int],
-    gradient: Mapping[str, float | bool],
-    lengths: Lengths,
-    programs: Mapping[str, object],
-    warnings: Sequence[str],
+    made: _Made, gradient: Mapping[str, float | bool], lengths: Lengths, warnings: Sequence[str]
 ) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
-    rows = program.target.layout
+    program, rows = made.program, made.program.target.layout
     return {
-        "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
+        "equations": {"by_rows": made.equations, "grow_with_data": len(set(made.equations.values())) > 1},
         "gradient": {
             **gradient, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
         },
@@ -263,7 +258,7 @@ def _facts(
         },
         "devices": describe_devices(program.mesh),
         **lengths._asdict(),
-        "programs": programs, "warnings": list(warnings),
+        "programs": made.about, "warnings": list(warnings),
     }  # fmt: skip
 
 
