@@ -21,7 +21,7 @@ PAGES = {
     "report": "digits/report.html",
     "csv": "flats/report.html",
     "sweep": "flats-sweep/comparison.html",
-    "comparison": "comparisons/flats/comparison.html",
+    "comparison": "comparisons/flats.html",
 }
 """Picture -> page below results/."""
 
