@@ -84,6 +84,8 @@ VERBS = {
         (
             option("kind", choices=("model", "source", "kernel", "metric", "analysis", "experiment")),
             option("name", metavar="NAME", help="name of the component or the experiment, and of its file"),
+            option("--table", type=Path, metavar="FILE", help="table of a new experiment, from which kinds of columns and family are guessed"),
+            option("--formula", metavar="TEXT", help="formula of its glm, such as 'y ~ x + (1 | site)'"),
         ),
     ),
     "init": Verb(

@@ -48,13 +48,14 @@ _FILES = {
 _FOLDERS = frozenset({"config", "data", "profiles", "results", "tests", "workflow"})
 
 
-def write_new(kind: str, name: str, root: Path) -> list[Path]:
+def write_new(kind: str, name: str, root: Path, text: str = "") -> list[Path]:
     """Write the files of a new component or experiment and return their paths, relative to `root`.
 
     Args:
         kind: one of `KINDS`.
         name: name of the component or the experiment, and of its file.
         root: folder of the project.
+        text: text of an experiment; that of the template by default.
 
     Raises:
         ConfigError: the name is invalid or a file exists already; nothing was written.
@@ -79,14 +80,25 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
     if not home.is_dir():
         raise ConfigError(f"{home.relative_to(root)}: no such folder", "run this in the folder of the project")
     texts = ((file, (_TEMPLATES / template).read_text(encoding="utf-8")) for template, file in planned)
-    _write(root, {file: _fill(kind, name, text, package).encode() for file, text in texts})
+    _write(root, {file: (text or _fill(kind, name, example, package)).encode() for file, example in texts})
     return [file for _, file in planned]
 
 
 def run_new(arguments: argparse.Namespace) -> int:
     """Write the files and print their paths and the next steps; return the exit code."""
-    for path in write_new(arguments.kind, arguments.name, Path()):
-        print(f"{path}: written")
+    table, formula, text, lines = arguments.table, arguments.formula, "", list[str]()
+    if (table is None) != (formula is None) or (table is not None and arguments.kind != "experiment"):
+        raise ConfigError(
+            "--table and --formula describe a new experiment together",
+            'for example bayesmesh new experiment flats --table flats.csv --formula "price ~ area"',
+        )
+    if table is not None:
+        # Readers of tables take time to import.
+        from bayesmesh.operations.scaffold.experiment import guess_experiment
+
+        text, lines = guess_experiment(_spoken(arguments.name), table, formula)
+    paths = write_new(arguments.kind, arguments.name, Path(), text)
+    print("\n".join([*(f"{path}: written" for path in paths), *lines]))
     package = find_package(Path()) if arguments.kind != "experiment" else ""
     print(
         _next_steps_in_project(arguments.kind, arguments.name, package)
@@ -235,13 +247,17 @@ def _own_import_last(text: str, module: str) -> str:
     return f"{others[: used[-1].end()]}\n{line}{others[used[-1].end() :]}"
 
 
+def _spoken(name: str) -> str:
+    return re.sub(r"[_-]+", " ", name).strip().capitalize()
+
+
 def _class_name(kind: str, name: str) -> str:
     return "".join(map(str.capitalize, name.split("_"))) + kind.capitalize()
 
 
 def _fill(kind: str, name: str, text: str, package: str = "") -> str:
     """Replace the names of the example by those of the new component."""
-    spoken = re.sub(r"[_-]+", " ", name).strip().capitalize()
+    spoken = _spoken(name)
     if kind == "experiment":
         return text.replace("New experiment", f'"{spoken}"')
     example, own = f"New{kind.capitalize()}", _class_name(kind, name)
@@ -326,7 +342,7 @@ def _is_installed(package: str) -> bool:
 
 def _contents(name: str, package: str) -> dict[Path, bytes]:
     """Return path -> content of all files."""
-    spoken = re.sub(r"[_-]+", " ", name).strip().capitalize()
+    spoken = _spoken(name)
     words = {"new_project": package, "New project": spoken, "bayesmesh==VERSION": f"bayesmesh=={__version__}"}
     pattern = re.compile("|".join(map(re.escape, words)))
     found = {}
