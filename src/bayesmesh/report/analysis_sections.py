@@ -57,7 +57,10 @@ def describe_analyses(layout: ExperimentLayout, analyses: Iterable[RequestedAnal
     Raises:
         UserError: see `build_analyses`.
     """
-    cells = [_show("cell", each, layout, str, _failed_cell) for each in analyses]
+    cells = [
+        _show("cell", each, layout, str, lambda analysis, problem: f"{analysis.pretty_name}: failed ({problem})")
+        for each in analyses
+    ]
     return ", ".join(cell for cell in cells if cell)
 
 
@@ -107,7 +110,3 @@ def _failed_section(analysis: AnalysisDeclaration, problem: str) -> Section:
     )
     number = KeyNumber(f"Section {analysis.pretty_name}", "failed", problem, "fail")
     return Section(text.format(problem, analysis.section_file.name), [number])
-
-
-def _failed_cell(analysis: AnalysisDeclaration, problem: str) -> str:
-    return f"{analysis.pretty_name}: failed ({problem})"

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,7 +23,6 @@ from bayesmesh.report.times import (
     sampling_seconds,
     work_seconds,
 )
-from bayesmesh.store.records.checked import read_checked
 
 MAX_JOBS = 24
 
@@ -108,15 +106,6 @@ def _sentence(time: TimeSpent) -> str:
         else ""
     )
     return ", ".join(parts) + "." + rate + missing
-
-
-def read_facts(path: Path | None) -> list[Fact]:
-    """Return the content of a JSON file with its own digest as names and values; empty if the file is absent.
-
-    Raises:
-        StoreError: the file is damaged.
-    """
-    return list_facts(read_checked(path)) if path is not None and path.exists() else []
 
 
 def dump_settings(config: Mapping[str, object]) -> str:

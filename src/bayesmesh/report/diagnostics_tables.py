@@ -10,7 +10,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.analyses.figures.documents import Row, read_csv, read_table
+from bayesmesh.analyses.figures.documents import read_csv, read_table
+from bayesmesh.diagnostics.gates.messages import place_of
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
@@ -110,16 +111,14 @@ def read_least_efficient(path: Path, most: int) -> list[dict[str, Any]]:
     numbers = ("ess_quantile", "quantile", "ess_local", "interval")
     rows = read_csv(path, ("variable", "index", "label", *numbers))
     found: list[dict[str, Any]] = [
-        {"label": _label(r), **{name: r.number(name) for name in (*numbers, "nested_r_hat")}} for r in rows
+        {
+            "label": place_of(*map(row.text, ("variable", "index", "label"))),
+            **{name: row.number(name) for name in (*numbers, "nested_r_hat")},
+        }
+        for row in rows
     ]
     known = [row for row in found if math.isfinite(row["ess_quantile"]) and math.isfinite(row["ess_local"])]
     return heapq.nsmallest(most, known, key=lambda row: min(row["ess_quantile"], row["ess_local"]))
-
-
-def _label(row: Row) -> str:
-    """Return the label of a coordinate; see `Coordinate.label`."""
-    variable, inside = row.text("variable"), row.text("label") or ",".join(map(str, _index(row.text("index"))))
-    return f"{variable}[{inside}]" if inside else variable
 
 
 def _index(text: str) -> tuple[int, ...]:

@@ -22,12 +22,12 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
     >>> describe_setup({**config, "kernel": {"name": "nuts"}, "sampling": {"seed": 3}}, {"training_rows": 1200})
     'Model glm, y ~ x · data table (a.csv), 1,200 rows · kernel nuts · seed 3'
     """
-    model, data, kernel, sampling = (_part(config, key) for key in ("model", "data", "kernel", "sampling"))
+    model, data, kernel, sampling = (part(config, key) for key in ("model", "data", "kernel", "sampling"))
     files, rows = data.get("files"), counts.get("training_rows")
     named = [str(each) for each in files[:1]] if isinstance(files, Sequence) and not isinstance(files, str) else []
     more = f" and {len(files) - 1} more" if named and isinstance(files, Sequence) and len(files) > 1 else ""
     of = [
-        ", ".join(str(part) for part in (model.get("name"), model.get("formula")) if part),
+        ", ".join(str(each) for each in (model.get("name"), model.get("formula")) if each),
         f"{data.get('source') or ''}{f' ({named[0]}{more})' if named else ''}",
         str(kernel.get("name") or ""),
         str(sampling.get("seed", "")),
@@ -40,7 +40,8 @@ def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -
     return " · ".join(f"{word} {text}" for word, text in parts if text)
 
 
-def _part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
+def part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """Return a block of a configuration, or of other nested values; empty without it."""
     found = config.get(key)
     return found if isinstance(found, Mapping) else {}
 
@@ -90,7 +91,7 @@ def say_search(verdict: Verdict, config: Mapping[str, object]) -> str:
         verdict: verdict on the experiment.
         config: whole configuration of the experiment.
     """
-    initial = _part(_part(config, "sampling"), "initial")
+    initial = part(part(config, "sampling"), "initial")
     start = _STARTS.get(str(initial.get("method")), "from their initial points")
     chains = f"The {_counted(verdict.num_chains, 'chain')} started {start}"
     if initial.get("method") in ("zero", "laplace", "file", "model"):

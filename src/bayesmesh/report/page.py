@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.files import write_text
 from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
-from bayesmesh.report.background import build_timing, dump_settings, list_facts, read_facts, tabulate_facts
+from bayesmesh.report.background import build_timing, dump_settings, list_facts, tabulate_facts
 from bayesmesh.report.convergence import NUM_WORST, build_convergence
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.draws import DrawReader
@@ -23,7 +23,7 @@ from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.report.learned.choice import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
-from bayesmesh.report.opening import describe_setup, say_scope, say_search
+from bayesmesh.report.opening import describe_setup, part, say_scope, say_search
 from bayesmesh.report.provenance import Project, build_repeat
 from bayesmesh.report.rendering import render
 from bayesmesh.report.stopping import build_stopping
@@ -66,6 +66,7 @@ def write_page(
         StoreError: posterior, verdict or summary is missing, or any file is damaged; the message names it.
         UserError: see `build_analyses`.
     """
+    manifest = read_checked(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
     reader = DrawReader(layout.posterior)
     attributes, description = reader.attributes, reader.description
     verdict = _named_gates(read_verdict(layout.verdict), description.names)
@@ -89,7 +90,7 @@ def write_page(
         caption=caption,
         experiment=layout.experiment,
         verdict=verdict,
-        setup=describe_setup(config, _counts(data_manifest)),
+        setup=describe_setup(config, {**part(manifest, "source"), **part(manifest, "counts")}),
         facts_of_model=[*description.facts.items()],
         sentence=opening.read_aloud(verdict),
         scope=f"{say_scope(verdict, coordinates)} {say_search(verdict, config)}",
@@ -106,9 +107,9 @@ def write_page(
         stopping=build_stopping(layout, config),
         analyses=shown,
         timing=build_timing(time),
-        data=read_facts(data_manifest),
+        data=list_facts(manifest),
         config=dump_settings(config),
-        **build_repeat(layout, config, data_manifest, attributes, project, declarations),
+        **build_repeat(layout, config, manifest, attributes, project, declarations),
         origin=list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
         identity=str(attributes.get("identity", "")),
         **_describe_programs(layout),
@@ -124,13 +125,6 @@ def _named_gates(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
         name, bracket, entry = gate.where.partition("[")
         gates.append(gate.model_copy(update={"where": names.get(name, name) + bracket + entry}))
     return verdict.model_copy(update={"gates": tuple(gates)})
-
-
-def _counts(data_manifest: Path | None) -> Mapping[str, object]:
-    """Return the counts of the shard stage and facts from the source; empty without their manifest."""
-    manifest = read_checked(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
-    parts = (manifest.get("source"), manifest.get("counts"))
-    return {name: value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:

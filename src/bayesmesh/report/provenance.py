@@ -17,8 +17,8 @@ import yaml
 
 from bayesmesh.config.declarations import AnalysisDeclaration
 from bayesmesh.files import hash_file
+from bayesmesh.report.opening import part
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.records.checked import read_checked
 from bayesmesh.store.records.jobs import read_record, record_file
 
 MOST_SECONDS = 10.0
@@ -140,7 +140,7 @@ def _ask_git(project: Path, *question: str) -> str:
 def build_repeat(
     layout: ExperimentLayout,
     config: Mapping[str, object],
-    data_manifest: Path | None,
+    data: Mapping[str, object],
     origin: Mapping[str, object],
     project: Project,
     analyses: Iterable[AnalysisDeclaration],
@@ -150,7 +150,7 @@ def build_repeat(
     Args:
         layout: files of the experiment; the line of an absent one is left out.
         config: whole configuration of the experiment.
-        data_manifest: manifest of the shard stage, or None.
+        data: manifest of the shard stage; empty without one.
         origin: attributes of the posterior.
         project: project in which the page is written.
         analyses: declarations of the requested analyses.
@@ -164,9 +164,7 @@ def build_repeat(
     """
     record = record_file(layout.results, layout.experiment, "diagnose")
     diagnosed = read_record(record) if record.exists() else None
-    data = read_checked(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
-    sampling, found = config.get("sampling"), origin.get("versions")
-    versions = {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    versions = {name: str(value) for name, value in part(origin, "versions").items()}
     device = str(origin.get("device", ""))
     locks = project.locks_for(device)
     facts = {
@@ -174,8 +172,8 @@ def build_repeat(
         "Date of the verdict": diagnosed and diagnosed.written_at,
         "Machine of the verdict": diagnosed and diagnosed.machine,
         "Device of the chains": device,
-        "Mesh of devices": _mesh(origin.get("mesh")),
-        "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,
+        "Mesh of devices": ", ".join(f"{axis} {size}" for axis, size in part(origin, "mesh").items()),
+        "Seed": part(config, "sampling").get("seed"),
         "Repository": project.repository,
         "Commit of the project when this page was written": project.commit,
         "Versions": ", ".join(f"{name} {value}" for name, value in versions.items()),
@@ -190,11 +188,6 @@ def build_repeat(
         "repeat": [(name, str(value)) for name, value in facts.items() if value not in (None, "")],
         "files": _files(layout, analyses),
     }
-
-
-def _mesh(found: object) -> str:
-    """Return the sizes of the axes of a device mesh, as text; empty if the posterior records none."""
-    return ", ".join(f"{axis} {size}" for axis, size in found.items()) if isinstance(found, Mapping) else ""
 
 
 class Step(NamedTuple):
@@ -265,8 +258,7 @@ def _get(repository: str, commit: str, note: str) -> Step:
 
 def _data_files(config: Mapping[str, object]) -> str:
     """Return the names of the data files as the experiment gives them; empty if it gives none."""
-    data = config.get("data")
-    found = data.get("files") if isinstance(data, Mapping) else None
+    found = part(config, "data").get("files")
     return (
         ", ".join(map(str, found)) if isinstance(found, Sequence) and not isinstance(found, str) else str(found or "")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
 from bayesmesh.errors import StoreError
+from bayesmesh.report.opening import part
 from bayesmesh.store.chains.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.layout import ExperimentLayout, group_name
 from bayesmesh.store.records.checked import read_checked
@@ -41,10 +42,10 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> di
     Raises:
         StoreError: a manifest is damaged.
     """
-    sampling = config.get("sampling")
-    if not isinstance(sampling, Mapping) or sampling.get("stop") is None:
+    sampling = part(config, "sampling")
+    if sampling.get("stop") is None:
         return None
-    names = [group_name(group) for group in range(int(sampling.get("chain_groups", 1)))]
+    names = [group_name(group) for group in range(cast(int, sampling.get("chain_groups", 1)))]
     stops = {name: _read(layout, name) for name in names if layout.sampled(name).exists()}
     found = {name: stop for name, stop in stops.items() if stop is not None}
     if not found:

@@ -16,10 +16,10 @@ from bayesmesh.report.comparison.quantities import (
     measure_quantity,
     quantity_texts,
     read_coordinates,
-    shown_scales,
 )
 from bayesmesh.report.comparison.scores import compare_experiments, find_output
 from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.rendering import render
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
@@ -47,19 +47,17 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     rows: dict[str, dict[str, Any]] = {name: {**read_index_row(layout.results, page)} for name, page in pages.items()}
     finished = [name for name, row in rows.items() if row["verdict"] not in (NO_VERDICT, "damaged")]
     summaries = {name: read_coordinates(ExperimentLayout(layout.results, name)) for name in finished}
+    readers = {name: DrawReader(ExperimentLayout(layout.results, name).posterior) for name in finished}
     wanted = _choose(layout.sweep, sweep.quantities, summaries)
     found = {
-        name: [
-            measure_quantity(ExperimentLayout(layout.results, name), summary[label]) if label in summary else None
-            for label in wanted
-        ]
+        name: [measure_quantity(readers[name], summary[label]) if label in summary else None for label in wanted]
         for name, summary in summaries.items()
     }
     keys = list(dict.fromkeys(key for settings in sweep.members.values() for key in settings))
     for name, row in rows.items():
         settings = sweep.members[name]
         row["settings"] = [value_text(settings[key]) if key in settings else "" for key in keys]
-        scales = shown_scales(ExperimentLayout(layout.results, name)) if name in found else {}
+        scales = readers[name].description.scales if name in readers else {}
         row["quantities"] = [quantity_texts(each, scales) for each in found.get(name, [None] * len(wanted))]
     write_text(layout.table, _table(rows, keys, wanted, found))
     shown = list(rows.values())

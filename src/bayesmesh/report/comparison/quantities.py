@@ -56,22 +56,17 @@ def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
     return {each.label: each for each in read_summary(layout.summary, num_summaries)}
 
 
-def measure_quantity(layout: ExperimentLayout, coordinate: Coordinate) -> Quantity:
+def measure_quantity(reader: DrawReader, coordinate: Coordinate) -> Quantity:
     """Return a quantity with quantiles of its draws; NaN if it has no stored draws or a draw is not finite.
 
     Raises:
         StoreError: the posterior is damaged.
     """
-    draws = DrawReader(layout.posterior).coordinate(coordinate)
+    draws = reader.coordinate(coordinate)
     if draws is None or not np.isfinite(draws).all():
         return Quantity(coordinate, math.nan, math.nan)
     low, high = np.quantile(draws, INTERVAL)
     return Quantity(coordinate, float(low), float(high))
-
-
-def shown_scales(layout: ExperimentLayout) -> Mapping[str, float]:
-    """Return latent or summary -> factor from the unit of ``summary.csv`` to that of the experiment's own page."""
-    return DrawReader(layout.posterior).description.scales
 
 
 def quantity_texts(quantity: Quantity | None, scales: Mapping[str, float]) -> tuple[str, str]:
@@ -79,7 +74,7 @@ def quantity_texts(quantity: Quantity | None, scales: Mapping[str, float]) -> tu
 
     Args:
         quantity: the quantity, in the unit of ``summary.csv``; None if the experiment lacks it.
-        scales: see `shown_scales`.
+        scales: latent or summary -> factor from the unit of ``summary.csv`` to that of the experiment's own page.
     """
     if quantity is None:
         return formats.NOT_RECORDED, ""
@@ -109,16 +104,17 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
     if len(ready) < len(layouts) or len(layouts) > MOST_EXPERIMENTS:
         return None
     known = [read_coordinates(layout) for layout in ready]
+    readers = [DrawReader(layout.posterior) for layout in ready]
     labels: dict[str, int] = {}
-    for layout, coordinates in zip(ready, known, strict=True):
-        findings, _ = choose_findings([*coordinates.values()], DrawReader(layout.posterior).attributes)
+    for reader, coordinates in zip(readers, known, strict=True):
+        findings, _ = choose_findings([*coordinates.values()], reader.attributes)
         for label in (item.label for each in findings for item in each.coordinates):
             labels[label] = labels.get(label, 0) + 1
     common = [label for label, count in labels.items() if count > 1]
     rows = {
         label: [
-            quantity_texts(measure_quantity(layout, of[label]), scales) if label in of else ("", "")
-            for layout, of, scales in zip(ready, known, map(shown_scales, ready), strict=True)
+            quantity_texts(measure_quantity(reader, of[label]), reader.description.scales) if label in of else ("", "")
+            for reader, of in zip(readers, known, strict=True)
         ]
         for label in common[:MOST_SHARED]
     }

@@ -128,7 +128,12 @@ def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
     """
     found: dict[str, dict[str, Path]] = {}
     for each in layouts:
-        paths = _outputs(each, POINTWISE) or [pointwise_of(each)]
+        paths = _outputs(each, POINTWISE)
+        if not paths:
+            raise ConfigError(
+                f"experiment '{each.experiment}' has no scores by row in {each.folder}",
+                "add `loo: {}` to the experiment and run it again: its draws stay",
+            )
         current = [path for path in paths if _is_current(each, path)] or paths
         found[each.experiment] = {path.parent.name: path for path in current}
     for folder in next(iter(found.values()), {}):
@@ -145,18 +150,3 @@ def find_output(layout: ExperimentLayout, output: str) -> Path | None:
 
 def _outputs(layout: ExperimentLayout, output: str) -> list[Path]:
     return sorted(layout.folder.glob(f"*/{output}"))
-
-
-def pointwise_of(layout: ExperimentLayout) -> Path:
-    """Return the path of an experiment's pointwise scores.
-
-    Raises:
-        ConfigError: it has none; the remedy names an analysis that writes them.
-    """
-    path = find_output(layout, POINTWISE)
-    if path is None:
-        raise ConfigError(
-            f"experiment '{layout.experiment}' has no scores by row in {layout.folder}",
-            "add `loo: {}` to the experiment and run it again: its draws stay",
-        )
-    return path

@@ -12,6 +12,7 @@ from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.analyses.figures.formats import natural_order
 from bayesmesh.analyses.figures.sections import Section
 from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.opening import part
 from bayesmesh.store.layout import SHOWN
 
 BESIDE = ("log_density", "log_likelihood")
@@ -156,8 +157,7 @@ def choose_outcomes(sections: Sequence[Section], config: Mapping[str, object]) -
     found = next((each.by_column for each in sections if each.by_column is not None), None)
     if found is None:
         return None
-    model = config.get("model")
-    formula = model.get("formula") if isinstance(model, Mapping) else None
+    formula = part(config, "model").get("formula")
     if isinstance(formula, str) and "~" in formula:
         outcome, _, terms = formula.partition("~")
         places = {

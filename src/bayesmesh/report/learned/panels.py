@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import INK, MUTED, Panel, draw, series, tip
 from bayesmesh.report.learned.estimates import Estimate
+from bayesmesh.store.posterior.coordinates import choose_coordinates
 
 NUM_POINTS = 128
 """Number of points at which a density is drawn."""
@@ -146,7 +147,7 @@ def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
     kept = [each for each in estimates if math.isfinite(each.low) and math.isfinite(each.high)]
     ordered = sorted(kept, key=lambda each: each.item.mean)
     # More lines than pixels would only make the file large.
-    chosen = [ordered[n] for n in np.unique(np.linspace(0, len(ordered) - 1, 400).round().astype(int))]
+    chosen = [ordered[n] for n in choose_coordinates(len(ordered), 400)]
     at = np.linspace(0, 100, len(chosen))
     low, mean, high, truth = np.array([(e.low, e.item.mean, e.high, e.truth) for e in chosen]).reshape(-1, 4).T
     references = {each.reference for each in kept if each.reference is not None}
