@@ -28,6 +28,7 @@ from bayesmesh.diagnostics.convergence import (
 )
 from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_table
 from bayesmesh.diagnostics.gates.chains import Movement, NonFinite
+from bayesmesh.diagnostics.gates.messages import place_of
 from bayesmesh.diagnostics.gates.modes import ModeStays
 from bayesmesh.diagnostics.gates.populations import as_populations, compare_populations
 from bayesmesh.diagnostics.gates.precision import EdgeDraws
@@ -78,8 +79,8 @@ class Names(NamedTuple):
 
     def places(self) -> list[str]:
         """Return full names, such as ``b_species[elm]``."""
-        pairs = zip(self.labels, self.indices, strict=True)
-        return [f"{self.variable}[{label or index}]" if label or index else self.variable for label, index in pairs]
+        pairs = zip(self.indices, self.labels, strict=True)
+        return [place_of(self.variable, index, label) for index, label in pairs]
 
 
 def name_coordinates(group: zarr.Group, name: str, array: zarr.Array, positions: Int[np.ndarray, " n"]) -> Names:

@@ -14,7 +14,7 @@ import pandas as pd
 from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.convergence import LEVEL, within, worst_position
 from bayesmesh.diagnostics.energy import Energies
-from bayesmesh.diagnostics.gates.messages import WORDINGS
+from bayesmesh.diagnostics.gates.messages import WORDINGS, place_of
 from bayesmesh.diagnostics.gates.populations import OF_ALL_CHAINS
 from bayesmesh.diagnostics.verdict import GateResult
 
@@ -74,8 +74,7 @@ def evaluate_gates(
     is_prior, table = len(assessed) < len(table), assessed
     sd = table["sd"].to_numpy(np.float64)
     reasons = [_reason(value) for value in sd]
-    names = zip(*(table[key].astype(str) for key in ("variable", "index", "label")), strict=True)
-    places = [f"{name}[{label or index}]" if label or index else name for name, index, label in names]
+    places = [*map(place_of, *(table[key].astype(str) for key in ("variable", "index", "label")))]
     statistics = {name: table[name].to_numpy(np.float64) for name in ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")}
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics["mcse_mean"] = statistics["mcse_mean"] / sd
@@ -89,7 +88,7 @@ def evaluate_gates(
     results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
     if gates.divergences.isolated == "warn":
         results = [_allow_isolated(result, energies.share_of_draws) for result in results]
-    results = [_with_edge(result) for result in results]
+    results = [_noted(result, _HAS_EDGE, hint="") if has_edge(result) else result for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     r_hat = _allow_for_chance(results[0], statistics["r_hat"], is_explained, places)
     if is_prior:
@@ -105,15 +104,17 @@ def put_first(found: Iterable[GateResult | None], results: Iterable[GateResult])
     """
     first = [gate for gate in found if gate is not None]
     cause = next((gate.name for gate in first if gate.beyond_draws), None)
-    return first + [gate if cause is None else _defer(gate, cause) for gate in results]
+    return first + [
+        _defer(gate, cause, "this follows") if cause is not None and gate.name in OF_ALL_CHAINS else gate
+        for gate in results
+    ]
 
 
-def _defer(result: GateResult, cause: str) -> GateResult:
-    """Replace the remedy of a missed gate on all chains by the gate that found the cause; return others unchanged."""
-    if result.name not in OF_ALL_CHAINS or result.verdict == "pass":
-        return result
-    follows = f"this follows from the gate '{cause}', whose remedy comes first"
-    return result.model_copy(update={"notes": (follows,), "hint": "", "follows": cause})
+def _defer(result: GateResult, cause: str, words: str) -> GateResult:
+    """Replace the remedy of a missed gate by the gate that found the cause."""
+    note = f"{words} from the gate '{cause}', whose remedy comes first"
+    changed = {"notes": (note,), "hint": "", "follows": cause}
+    return result if result.verdict == "pass" else result.model_copy(update=changed)
 
 
 def defer_to_rounding(results: Iterable[GateResult], cause: str) -> list[GateResult]:
@@ -121,9 +122,7 @@ def defer_to_rounding(results: Iterable[GateResult], cause: str) -> list[GateRes
 
     Such a density is rough: trajectories diverge, and chains stop at different points without there being any modes.
     """
-    note = f"this may follow from the gate '{cause}', whose remedy comes first"
-    changed = {"notes": (note,), "hint": "", "follows": cause}
-    return [each if each.verdict == "pass" else each.model_copy(update=changed) for each in results]
+    return [_defer(each, cause, "this may follow") for each in results]
 
 
 def _noted(result: GateResult, note: str, **changed: object) -> GateResult:
@@ -142,10 +141,10 @@ def _without_constant_likelihood(table: pd.DataFrame) -> pd.DataFrame:
     return table[~said] if np.any(moves) else table
 
 
-def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateResult:
+def _allow_isolated(result: GateResult, share_of_draws: float) -> GateResult:
     """Turn a missed gate on divergences into a warning if they are isolated; return other results unchanged."""
     is_missed = result.name == "divergences" and result.verdict != "pass"
-    if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
+    if not is_missed or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
     return _noted(result, _ALLOWED, verdict="warn")
 
@@ -153,11 +152,6 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
 def has_edge(result: GateResult) -> bool:
     """Return whether a result is the missed gate on divergences, with most trajectories divergent."""
     return result.name == "divergences" and result.value > MOST_DIVERGENT and result.verdict != "pass"
-
-
-def _with_edge(result: GateResult) -> GateResult:
-    """Add the likely cause to the gate on divergences if most trajectories diverge; return other results unchanged."""
-    return _noted(result, _HAS_EDGE, hint="") if has_edge(result) else result
 
 
 def withdraw_isolated(result: GateResult) -> GateResult:

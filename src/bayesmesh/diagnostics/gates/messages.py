@@ -59,6 +59,15 @@ def missed_gate(
     )  # fmt: skip
 
 
+def place_of(variable: str, index: str, label: str) -> str:
+    """Return the name of a coordinate, by its label if it has one.
+
+    >>> place_of("mean", "", ""), place_of("b", "0,1", ""), place_of("b", "0,1", "elm,x")
+    ('mean', 'b[0,1]', 'b[elm,x]')
+    """
+    return f"{variable}[{label or index}]" if label or index else variable
+
+
 def without_kernel(advice: Sequence[str], kernel: str) -> list[str]:
     """Return the pieces of advice that do not name the kernel in use.
 

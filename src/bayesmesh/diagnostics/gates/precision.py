@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from bayesmesh.diagnostics.gates.messages import missed_gate
+from bayesmesh.diagnostics.gates.messages import missed_gate, place_of
 from bayesmesh.diagnostics.verdict import GateResult, Outcome
 from bayesmesh.store.layout import MOST_ROUNDED
 
@@ -117,8 +117,7 @@ def resolution_gate(table: pd.DataFrame, names: Collection[str]) -> GateResult |
     if values[worst] <= WIDEST:
         return None
     row = stored.iloc[worst]
-    position = str(row["label"] or row["index"])
-    place = f"{row['variable']}[{position}]" if position else str(row["variable"])
+    place = place_of(*(str(row[key]) for key in ("variable", "index", "label")))
     told = (
         f"draws of {place} vary by {row['sd']:.2g}, less than the steps of {steps[worst]:.2g} in float32 at {row['mean']:.6g}"
         f"; {(num := int((values > WIDEST).sum()))} of {len(values)} values miss{'es' * (num == 1)} the limit of one step per standard deviation"
