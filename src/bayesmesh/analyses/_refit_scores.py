@@ -53,9 +53,7 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
         StoreError: the shards do not say which rows were left out.
     """
     model, spec, shards = refit.bound
-    rows = shards.left_out()
-    if rows is None:
-        raise StoreError(f"{shards.path}: does not say which rows were left out", "run the shard stage again")
+    rows = left_out_rows(shards)
     likelihood = RowLikelihood(key, model, spec, refit.posterior, block_bytes)
     scored: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     joint, relative = np.zeros((2, refit.posterior.num_chains, refit.posterior.num_draws))
@@ -70,6 +68,18 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
     return RefitRows(
         refit.name, rows, elpd, mcse, outcome, sum_mcse, (total, error), likelihood.num_draws, refit.verdict
     )
+
+
+def left_out_rows(shards: Shards) -> np.ndarray:
+    """Return the numbers of the rows that a refit leaves out, within the training rows of the whole experiment.
+
+    Raises:
+        StoreError: the shards do not say which rows were left out.
+    """
+    rows = shards.left_out()
+    if rows is None:
+        raise StoreError(f"{shards.path}: does not say which rows were left out", "run the shard stage again")
+    return rows
 
 
 def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:

@@ -135,9 +135,6 @@ def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     probabilities, label = root.get("probabilities"), root.get("label")
     if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array):
         raise StoreError(f"{path}: no array 'probabilities' or 'label'", "run the average stage again")
-    if probabilities.ndim != 2:
-        problem = f"'probabilities' should have the axes row and class, found the shape {probabilities.shape}"
-        raise StoreError(f"{path}: {problem}", "run the average stage again")
     if probabilities.size > MAX_PREDICTIONS:
         return None
     return read_part(probabilities).astype(np.float64), read_part(label)
@@ -302,19 +299,11 @@ def read_mistakes(path: Path, probabilities: np.ndarray, labels: np.ndarray) -> 
     counts = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(counts, (labels, probabilities.argmax(axis=1)), 1)
     beside = counts - np.diag(np.diag(counts))
-    rows = [
-        _class_row(name, of_class, number) for number, (name, of_class) in enumerate(zip(names, counts, strict=True))
-    ]
+    total = counts.sum(axis=1)
+    right = np.divide(np.diag(counts), total, out=np.full(num_classes, np.nan), where=total > 0)
+    ends = np.stack([right, *wilson(right, np.maximum(total, 1))], axis=1).tolist()
+    rows = [ClassRow(name, tuple(row), *each) for name, row, each in zip(names, counts.tolist(), ends, strict=True)]
     return Mistakes(names, rows, int(beside.max(initial=0)), _cases(group, probabilities, labels, names))
-
-
-def _class_row(name: str, counts: np.ndarray, number: int) -> ClassRow:
-    total = int(counts.sum())
-    if not total:
-        return ClassRow(name, tuple(map(int, counts)), math.nan, math.nan, math.nan)
-    right = counts[number] / total
-    low, high = wilson(np.asarray(right), np.asarray(total))
-    return ClassRow(name, tuple(map(int, counts)), float(right), float(low), float(high))
 
 
 def _cases(group: zarr.Group, probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> list[Case]:

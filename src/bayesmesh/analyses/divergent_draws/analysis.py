@@ -26,7 +26,7 @@ from bayesmesh.analyses.options import DivergentDrawsOptions as Options
 from bayesmesh.diagnostics.ranks import average_ranks
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
-from bayesmesh.store.posterior.coordinates import named_coordinates
+from bayesmesh.store.posterior.coordinates import choose_coordinates, named_coordinates
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Posterior
 
 
@@ -206,10 +206,8 @@ def _pairs(
 
 def _kept(is_divergent: Bool[np.ndarray, " draw"], most: int) -> np.ndarray:
     """Return the numbers of the draws in the figures: at most `most` of each kind, evenly spaced."""
-    chosen = []
-    for of_kind in (np.flatnonzero(~is_divergent), np.flatnonzero(is_divergent)):
-        chosen.append(of_kind[np.unique(np.linspace(0, len(of_kind) - 1, min(most, len(of_kind))).round().astype(int))])
-    return np.concatenate(chosen)
+    kinds = np.flatnonzero(~is_divergent), np.flatnonzero(is_divergent)
+    return np.concatenate([kind[choose_coordinates(len(kind), most)] for kind in kinds])
 
 
 FEWEST_DIVERGENT = 5

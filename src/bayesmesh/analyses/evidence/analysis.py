@@ -39,11 +39,11 @@ class Evidence(Analysis):
         """Show the estimates with their errors, and whether they agree."""
         estimates = read_evidence(files["evidence.csv"])
         best, doubts = best_estimate(estimates), disagreements(estimates)
-        rows = [(METHODS.get(each.method, each.method), each) for each in estimates]
+        rows = [(METHODS[each.method], each) for each in estimates]
         body = render(Path(__file__).with_name("section.html"), sentences=sentences(estimates), rows=rows)
         if best is None:
             return Section(body, [KeyNumber("Log evidence", "not known", "", "warn")], doubts=doubts)
-        number = KeyNumber("Log evidence", _text(best), f"nats, {METHODS.get(best.method, best.method)}")
+        number = KeyNumber("Log evidence", _text(best), f"nats, {METHODS[best.method]}")
         return Section(body, [number], doubts=doubts)
 
     def cell(self, files: Mapping[str, Path]) -> str:
@@ -77,7 +77,7 @@ def disagreements(estimates: Sequence[Estimate]) -> list[str]:
         if abs(gap) <= AGREE * error or (method == "prior" and gap < 0):
             continue
         size = f"{formats.fixed(abs(gap), 2)} ± {formats.fixed(error, 2)} nats"
-        name = METHODS.get(method, method)
+        name = METHODS[method]
         said = f"The log evidence from {name} is {size} {'above' if gap > 0 else 'below'} that from the draws (bridge sampling)"
         if gap > 0:
             said += f": these draws may lack about {formats.share(1 - math.exp(-gap), 0)} of the posterior mass, for example a mode that no chain met."
@@ -95,10 +95,10 @@ def sentences(estimates: Sequence[Estimate]) -> list[str]:
     else:
         said = [
             f"The log evidence (the log of the mean likelihood under the prior) is {_text(best)} nats "
-            f"({METHODS.get(best.method, best.method)})."
+            f"({METHODS[best.method]})."
         ]
     for each in estimates:
-        name = METHODS.get(each.method, each.method).capitalize()
+        name = METHODS[each.method].capitalize()
         if each.problem:
             said.append(f"{name}: {each.problem}.")
         elif not each.error <= MOST_ERROR:

@@ -64,7 +64,8 @@ def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options,
     """
     jax.config.update("jax_enable_x64", True)
     check_evidence(bound)
-    found = [_bridged(bound, posterior, options), tempered_evidence(posterior), _from_prior(bound, options)]
+    density = LogDensity(bound)
+    found = [_bridged(density, posterior, options), tempered_evidence(posterior), _from_prior(density, options)]
     digest = outcome_digest(bound)
     estimates = [each._replace(digest=digest) for each in found if each is not None]
     write_evidence(path, estimates)
@@ -76,8 +77,7 @@ def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options,
     )
 
 
-def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estimate:
-    density = LogDensity(bound)
+def _bridged(density: LogDensity, posterior: Posterior, options: Options) -> Estimate:
     positions = density.positions(posterior, density.draws_in_memory(options.draws))
     # A draw is left out of all chains at once, so that chains stay equally long.
     is_finite = np.isfinite(positions).all(axis=(0, 2))
@@ -98,9 +98,8 @@ def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estim
     return Estimate("bridge", *found, kept[..., 0].size, num_left_out, "", problem)
 
 
-def _from_prior(bound: BoundModel, options: Options) -> Estimate | None:
+def _from_prior(density: LogDensity, options: Options) -> Estimate | None:
     """Return the mean likelihood at draws of the prior, which do not depend on the modes that chains met; None if too few count."""
-    density = LogDensity(bound)
     positions = density.prior_positions(density.draws_in_memory(options.draws), options.seed)
     log_likelihood = density.log_likelihood(positions)
     log_likelihood[~np.isfinite(log_likelihood)] = -np.inf

@@ -14,6 +14,7 @@ import numpy as np
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import read_part
+from bayesmesh.store.posterior.coordinates import choose_coordinates
 from bayesmesh.store.posterior.reader import Posterior
 
 READ_BYTES = 384 * 2**20
@@ -53,8 +54,7 @@ def choose_runs(num_draws: int, run: int, num_runs: int) -> list[slice]:
     [slice(0, 8, None), slice(48, 56, None), slice(96, 100, None)]
     """
     count = math.ceil(num_draws / run)
-    chosen = np.unique(np.linspace(0, count - 1, min(num_runs, count)).round().astype(int))
-    return [slice(int(i) * run, min(num_draws, (int(i) + 1) * run)) for i in chosen]
+    return [slice(i * run, min(num_draws, (i + 1) * run)) for i in choose_coordinates(count, num_runs).tolist()]
 
 
 def read_factors(
@@ -86,7 +86,7 @@ def read_factors(
     )
     runs = choose_runs(posterior.num_draws, run, max(1, read_bytes // run_bytes))
     total = posterior.num_chains * sum(each.stop - each.start for each in runs)
-    kept = np.unique(np.linspace(0, total - 1, min(max_draws, total)).round().astype(int))
+    kept = choose_coordinates(total, max_draws)
     found = {}
     for name, array in arrays.items():
         of_user = (slice(user, user + 1),) if user is not None and name in USER_LATENTS else ()

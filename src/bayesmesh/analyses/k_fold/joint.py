@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayesmesh.analyses._draw_blocks import outcomes_of
-from bayesmesh.analyses._refit_scores import log_mean_density
+from bayesmesh.analyses._refit_scores import left_out_rows, log_mean_density
 from bayesmesh.analyses.base import BoundModel, Subject, draw_shapes, unsuitable
 from bayesmesh.analyses.k_fold.tables import Fold, write_tables
 from bayesmesh.analyses.options import KFoldOptions as Options
@@ -180,14 +180,8 @@ def score_whole_folds(
     chain = [*refits.values(), subject]
     # The rows that stay and the fold together: all rows, or for a series the rows of the next refit.
     larger = chain[1:] if is_series else [subject] * len(refits)
-    folds, rows = [], []
-    for refit, other in zip(refits.values(), larger, strict=True):
-        left_out = refit.bound.shards.left_out()
-        if left_out is None:
-            path = refit.bound.shards.path
-            raise StoreError(f"{path}: does not say which rows were left out", "run the shard stage again")
-        rows.append(left_out)
-        folds.append(_score(refit, other, len(left_out)))
+    rows = [left_out_rows(refit.bound.shards) for refit in refits.values()]
+    folds = [_score(*each) for each in zip(refits.values(), larger, map(len, rows), strict=True)]
     digest, is_discrete = _outcomes(subject.bound, np.sort(np.concatenate(rows)))
     scores = RowScores(
         np.array([fold.joint_elpd for fold in folds]), digest, is_discrete,

@@ -7,7 +7,6 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -61,15 +60,16 @@ def leave_out_rows(
     # Columns of statistics follow the order in which the model reads rows.
     column = np.argsort(shards.source_rows())
     known = column[np.concatenate([np.zeros(0, np.int64), *(each.row for each in exact)])]
-    left_out, outcome, together = _score_left_out(
+    left_out, outcome, error, is_apart = _score_left_out(
         likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched, known)
     )
     for each in exact:
         check_outcomes(KEY, model, each.row, each.outcome, outcome[each.row])
     left_out = _with_refits(left_out, exact) if exact else left_out
     assert left_out.mcse is not None
-    alone = float(np.linalg.norm(left_out.mcse[together.is_apart]))
-    left_out = dataclasses.replace(left_out, sum_mcse=math.hypot(together.error, alone))
+    # The score of a row without a good Pareto k may come from other draws.
+    alone = float(np.linalg.norm(left_out.mcse[is_apart]))
+    left_out = dataclasses.replace(left_out, sum_mcse=math.hypot(error, alone))
     held_out = score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     shapes = (posterior.array("posterior", name).shape[2:] for name in posterior.latents)
@@ -77,19 +77,6 @@ def leave_out_rows(
     write_sums(files["loo.csv"], sums)
     high = f"{sums['num_high_k']:.0f} of {sums['num_rows']:.0f} rows with Pareto k above {sums['good_k']:.2f}"
     return f"elpd {sums['elpd']:.1f} ± {sums['elpd_se']:.1f}, {high}"
-
-
-class Together(NamedTuple):
-    """The Monte Carlo error of a sum over rows that share draws.
-
-    Attributes:
-        error: of the sum over the rows with a good Pareto k, in nats.
-        is_apart: (row,) whether a row is not among them; its score may come from other draws, so its error is added
-            separately.
-    """
-
-    error: float
-    is_apart: np.ndarray
 
 
 Repair = Callable[[Float[np.ndarray, "statistic row"]], Int[np.ndarray, " repaired"]]
@@ -121,8 +108,12 @@ def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
 
 def _score_left_out(
     likelihood: RowLikelihood, shards: Shards, repair: Repair
-) -> tuple[RowScores, np.ndarray, Together]:
-    """Return the scores and the outcomes of all rows, in the order of the data, and the error of the sum of scores."""
+) -> tuple[RowScores, np.ndarray, float, np.ndarray]:
+    """Return the scores and the outcomes of all rows, in the order of the data, and how well their sum is known.
+
+    The last two are the Monte Carlo error of the sum over the rows with a good Pareto k, which share draws, in nats, and
+    whether a row is not among them.
+    """
     parts, outcomes, influence = [], [], None
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
@@ -143,7 +134,7 @@ def _score_left_out(
     is_ordered = bool(np.isfinite(pit).any())
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
     scores = RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order])
-    return scores, outcome, Together(error_of_influence(influence), is_apart[order])
+    return scores, outcome, error_of_influence(influence), is_apart[order]
 
 
 def error_of_influence(influence: Float[np.ndarray, "chain draw"] | None) -> float:

@@ -268,17 +268,6 @@ def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
     return [name, observed, float(simulated.mean()), float(low), float(high)]
 
 
-def _bounded(made: np.ndarray, model: Model) -> np.ndarray:
-    """Return simulated outcomes between bounds whose fourth powers are finite.
-
-    Raises:
-        ConfigError: one is not a number.
-    """
-    if np.isnan(made).any():
-        raise unsuitable(KEY, f"model {type(model).__name__} simulates outcomes that are not numbers")
-    return np.clip(made.astype(np.float64), -LARGEST, LARGEST)
-
-
 def _is_log_less_skewed(outcome: np.ndarray) -> bool:
     """Return whether positive outcomes differ by factors and are skewed in their middle, and their logs much less.
 
@@ -365,7 +354,10 @@ class _Simulator:
         self._program = jax.jit(self._of_chunk)
         self._centre, self._scale = survey.centre, survey.scale
         self._sums: list[np.ndarray] = []
-        predictive = self._predict_some(survey.rows)
+        # The predictive distribution of two rows at the first draw.
+        some = {k: jnp.asarray(v[:2]) for k, v in survey.rows.rows.items()}
+        with asking_model(KEY, model, list(some)):
+            predictive = model.predict(draws.align(draws.first_draw(), survey.rows.entries[:2]), some)
         self._num_classes = _num_classes(predictive)
         self._kind: Kind = kind_of(survey.dtype, survey.smallest, survey.largest, is_class=self._num_classes > 0)
         if isinstance(predictive, tfp.distributions.Bernoulli):
@@ -377,13 +369,6 @@ class _Simulator:
         if columns is not None:
             made = np.concatenate([*self._made(survey.rows, num_repeats=1)])
             self._residuals = Residuals(self._kind, columns, made, self._num_classes, terms)
-
-    def _predict_some(self, block: RowsOfBlock) -> Predictive:
-        """Return the predictive distribution of two rows at the first draw."""
-        draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
-        some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
-        with asking_model(KEY, self._model, list(some)):
-            return self._model.predict(draw, some)
 
     def _of_chunk(self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array) -> jax.Array:
         """Return simulated outcomes, (draw, row, ...)."""
@@ -405,7 +390,13 @@ class _Simulator:
             number = np.uint32(((block.start * num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
             made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
             made = in_unit(self._unit, made)
-            yield made if self._is_of_prior or made.dtype.kind != "f" else _bounded(made, self._model)
+            if made.dtype.kind == "f" and not self._is_of_prior:
+                if np.isnan(made).any():
+                    name = type(self._model).__name__
+                    raise unsuitable(KEY, f"model {name} simulates outcomes that are not numbers")
+                # Fourth powers of outcomes must be finite.
+                made = np.clip(made.astype(np.float64), -LARGEST, LARGEST)
+            yield made
 
     def add(self, block: RowsOfBlock) -> bool:
         """Add the rows of a block; return False, and add nothing, if outcomes taken for binary are not."""

@@ -92,11 +92,7 @@ def compare_errors(scores: Sequence[Row]) -> str:
     """Return sentences on the error of the posterior average beside every other prediction, by intervals."""
     average = _average(scores)
     ranked = formats.ranked_by_interval(
-        (
-            NAMES.get(row["prediction"], str(row["prediction"])),
-            row["rmse_less_average_low"],
-            row["rmse_less_average_high"],
-        )
+        (NAMES[row["prediction"]], row["rmse_less_average_low"], row["rmse_less_average_high"])
         for row in scores
         if row["prediction"] != AVERAGE
     )
@@ -134,7 +130,7 @@ def describe_coverage(coverage: Sequence[Row]) -> list[str]:
 def _score_table(scores: Sequence[Row]) -> list[dict[str, str]]:
     return [
         {
-            "prediction": NAMES.get(row["prediction"], str(row["prediction"])),
+            "prediction": NAMES[row["prediction"]],
             **{f"{score.upper()}": _with_interval(row, score, 4) for score in ("rmse", "mae")},
             "RMSE less that of the average": "" if row["prediction"] == AVERAGE else _with_interval(row, "rmse_less_average", 4),
         }

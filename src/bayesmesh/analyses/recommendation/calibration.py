@@ -61,14 +61,6 @@ class Calibration(NamedTuple):
     covered_logits: np.ndarray
 
 
-class _Fold(NamedTuple):
-    """Sums over the draws of a run for the users and films of a fold."""
-
-    probability: np.ndarray
-    counts: np.ndarray
-    logits: np.ndarray
-
-
 def calibrate(
     draws: FactorDraws, watched: np.ndarray, prior_scale: float, seed: int, true_logits: np.ndarray | None = None
 ) -> Calibration:
@@ -94,23 +86,24 @@ def calibrate(
             continue
         probed = hidden[:LOGITS_OF_USER] if true_logits is not None else hidden[:0]
         parts = _predict(draws, watched[mine], prior_scale, hidden, probed, seed)
-        probability[np.ix_(mine, hidden)] = sum(part.probability for part in parts) / draws.num_draws
-        counts = np.concatenate([part.counts for part in parts])
-        pit[mine] = randomised_pit(counts, watched[np.ix_(mine, hidden)].sum(axis=1), generator)
+        totals, counts, logits = zip(*parts, strict=True)
+        probability[np.ix_(mine, hidden)] = sum(totals) / draws.num_draws
+        num_watched = watched[np.ix_(mine, hidden)].sum(axis=1)
+        pit[mine] = randomised_pit(np.concatenate(counts), num_watched, generator)
         if true_logits is not None:
-            logits = np.concatenate([part.logits for part in parts])
-            covered[mine] = covered_share(logits, true_logits[np.ix_(mine, probed)])
+            covered[mine] = covered_share(np.concatenate(logits), true_logits[np.ix_(mine, probed)])
     is_hidden = fold_of_user[:, None] == fold_of_film
     return Calibration(bin_cells(probability, watched, is_hidden), pit, covered)
 
 
 def _predict(
     draws: FactorDraws, watched: np.ndarray, prior_scale: float, hidden: np.ndarray, probed: np.ndarray, seed: int
-) -> list[_Fold]:
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return for each run of draws: the sum of the probabilities of hidden cells, counts of watched ones, and logits."""
     observed = np.setdiff1d(np.arange(watched.shape[1]), hidden)
     known = watched[:, observed]
 
-    def work(run: range) -> _Fold:
+    def work(run: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         total = np.zeros((len(watched), len(hidden)), np.float64)
         counts, logits = [], []
         for folded in fold_in_run(draws, run, known, prior_scale, observed):
@@ -120,7 +113,7 @@ def _predict(
             generator = np.random.default_rng([seed, 1, folded.place])
             counts.append((generator.random(chance.shape, np.float32) < chance).sum(axis=1))
             logits.append(found[:, probed])
-        return _Fold(total, np.stack(counts), np.stack(logits))
+        return total, np.stack(counts), np.stack(logits)
 
     return over_draws(draws.num_draws, work)
 

@@ -33,6 +33,7 @@ from bayesmesh.analyses.recommendation.scores import (
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.posterior.coordinates import choose_coordinates
 from bayesmesh.store.posterior.reader import BLOCK_BYTES, Chunks, Posterior, iterate_chunks
 
 ACCUMULATOR_BYTES = 256 * 2**20
@@ -94,7 +95,7 @@ def score_held_out(
     users = np.flatnonzero(np.diff(hidden.indptr))
     step = max(1, ACCUMULATOR_BYTES // (num_films * np.dtype(dtype).itemsize))
     cutoff = min(cutoff, num_films)
-    single = _single_draws(posterior.num_chains * posterior.num_draws)
+    single = set(choose_coordinates(posterior.num_chains * posterior.num_draws, NUM_SINGLE_DRAWS).tolist())
     information = self_information(popularity, shards.num_rows)
     # Made once for all tiles of users.
     programs = jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff))
@@ -267,7 +268,7 @@ def score_unseen(
     information = self_information(popularity, num_users)
     cutoff = min(cutoff, len(popularity))
     tile = max(1, SUM_BYTES // (4 * len(popularity) * NUM_RUNS))
-    single = _single_draws(draws.num_draws)
+    single = set(choose_coordinates(draws.num_draws, NUM_SINGLE_DRAWS).tolist())
     pieces, accepted = [], []
     for some in np.split(scored, range(tile, len(scored), tile)):
         given, is_hidden = unseen.given[some] > 0, hidden_matrix(unseen.hidden, some, len(popularity))
@@ -296,10 +297,6 @@ def score_unseen(
         })  # fmt: skip
         accepted.append(np.sum(acceptances, axis=0) / draws.num_draws)
     return UnseenScores(join_users(pieces), np.concatenate(accepted))
-
-
-def _single_draws(total: int) -> set[int]:
-    return set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
 
 
 def hidden_matrix(hidden: Interactions, users: Sequence[int] | np.ndarray, num_films: int) -> np.ndarray:

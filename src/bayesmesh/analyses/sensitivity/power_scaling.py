@@ -59,14 +59,12 @@ def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path
     log_prior, log_likelihood = density.log_prior_of_latents(flat), density.log_likelihood(flat)
     is_used = np.isfinite(log_prior) & np.isfinite(log_likelihood)
     stride = max(1, -(-posterior.num_chains * posterior.num_draws // most))
-    if is_used.sum() < MIN_DRAWS:
-        found = [Sensitive(name, np.nan, np.nan) for name, _ in _quantities(posterior, options.quantities, stride)]
-    else:
-        weights = [_weights(values[is_used]) for values in (log_prior, log_likelihood)]
-        found = [
-            Sensitive(name, *(_sensitivity(draws.ravel()[is_used], each) for each in weights))
-            for name, draws in _quantities(posterior, options.quantities, stride)
-        ]
+    is_enough = is_used.sum() >= MIN_DRAWS
+    weights = [_weights(values[is_used]) if is_enough else [] for values in (log_prior, log_likelihood)]
+    found = [
+        Sensitive(name, *(_sensitivity(draws.ravel()[is_used], each) for each in weights))
+        for name, draws in _quantities(posterior, options.quantities, stride)
+    ]
     write_text(path, render_csv(Sensitive._fields, found))
 
 
@@ -87,7 +85,7 @@ def _weights(log_values: Float[np.ndarray, " draw"]) -> list[Float[np.ndarray, "
 
 
 def _sensitivity(draws: Float[np.ndarray, " draw"], weights: list[Float[np.ndarray, " draw"]]) -> float:
-    if not np.isfinite(draws).all() or np.ptp(draws) == 0:
+    if not weights or not np.isfinite(draws).all() or np.ptp(draws) == 0:
         return float("nan")
     alone = [each[None] for each in (draws, *weights)]
     return float(array_stats.power_scale_sense(alone[0], alone[1], alone[2], *POWERS))
