@@ -19,7 +19,14 @@ from bayesmesh.workflow.flow import STAGES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
-FUNCTIONS = ("bayesmesh:sample", "bayesmesh:open", "bayesmesh:verdict", "bayesmesh:compare")
+FUNCTIONS = (
+    "bayesmesh:sample",
+    "bayesmesh:open",
+    "bayesmesh:verdict",
+    "bayesmesh:compare",
+    "bayesmesh:predict",
+    "bayesmesh:recommend",
+)
 CLASSES = (
     "bayesmesh.notebook.result:Result", "bayesmesh.notebook.result:ShownVerdict", "bayesmesh.notebook.comparison:ShownComparison",
     "bayesmesh.models.base:Model",

@@ -130,6 +130,7 @@ VERBS = {
             option("--table", required=True, metavar="FILE", help="new rows, with the columns of the experiment's table"),
             option("--output", metavar="FILE", help="CSV file to write; NAME-predicted.csv beside the table by default"),
             option("--interval", type=float, default=0.9, metavar="P", help="probability of the intervals, 0.9 by default"),
+            option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
             option("--new-levels", action="store_true", help="draw the effects of groups that the experiment did not have from their population"),
         ),
     ),

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bayesmesh.notebook.comparison import ShownComparison
     from bayesmesh.notebook.films import ShownFilms
     from bayesmesh.notebook.result import Result, ShownVerdict
@@ -122,6 +124,37 @@ def compare(
 
     feature = None if by is None else Feature(str(getattr(by, "name", None) or "by"), np.asarray(by))
     return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared], feature))
+
+
+def predict(
+    result: Result | str | Path,
+    table: pd.DataFrame,
+    *,
+    interval: float = 0.9,
+    new_levels: bool = False,
+    results: str | Path = "results",
+) -> pd.DataFrame:
+    """Predict the outcome of new rows from the stored posterior of a table's experiment, as `bayesmesh predict` does.
+
+    Args:
+        result: a result, the name of an experiment, or its folder.
+        table: new rows, with the columns of the experiment's table; that of the outcome may be absent.
+        interval: probability of the intervals.
+        new_levels: whether groups may have levels that the experiment did not have; their effects are drawn from their population.
+        results: folder of results, for a name.
+
+    Returns:
+        A data frame with the index of `table`; docs/how-to/prediction.md lists the columns.
+
+    Raises:
+        ConfigError: nothing is stored under the name, its source is not a table, or its model does not predict single rows.
+        DataError: the new table does not fit; the message names the row.
+        StoreError: a result is damaged or altered.
+    """
+    from bayesmesh.notebook.predictions import predictions_for
+    from bayesmesh.notebook.result import layout_of
+
+    return predictions_for(layout_of(result, Path(results)), table, interval, new_levels=new_levels)
 
 
 def recommend(

@@ -48,7 +48,7 @@ _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _WARNING = re.compile(r"^\d\d:\d\d:\d\d warning: (.*)$", re.MULTILINE)
 """A log line that a reader of the results should know about."""
 
-_ERRORS = {
+ERRORS = {
     cls.exit_code: cls
     for cls in (ConfigError, DataError, DeviceError, StoreError, PeerError, SamplingError, NotFinished)
 }
@@ -217,8 +217,8 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
         said: output of the job.
     """
     found = last_error(said)
-    if found is not None and code in _ERRORS | {UserError.exit_code: UserError}:
-        return _ERRORS.get(code, UserError)(
+    if found is not None and code in ERRORS | {UserError.exit_code: UserError}:
+        return ERRORS.get(code, UserError)(
             found.message.replace(f"config/experiments/{name}.yaml", "bayesmesh.sample"), found.remedy
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = Path(arguments.table)
     if not table.exists():
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
-    layout = ExperimentLayout(Path("results"), arguments.experiment)
+    layout = ExperimentLayout(arguments.results, arguments.experiment)
     job = find_spec(layout)
     if job.data.source != "table":
         raise ConfigError(

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
+import bayesmesh as bm
 from bayesmesh.cli import main
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
@@ -67,6 +68,20 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
         return spec
 
     return train
+
+
+def test_a_notebook_predicts_a_data_frame_as_the_verb_does(trained: Callable[..., Job]) -> None:
+    trained({"formula": "y ~ x + (1 | site)"}, normal_latents())
+    frame = pd.DataFrame({"x": [1.0, 9.0], "site": ["bonn", "aachen"]}, index=[7, 8])
+    frame.to_csv("new.csv")
+    assert main(["predict", "old", "--table", "new.csv", "--interval", "0.5"]) == 0
+    found = bm.predict("old", frame, interval=0.5)
+    pd.testing.assert_frame_equal(found, pd.read_csv("new-predicted.csv").drop(columns="row").set_index(frame.index))
+    frame.loc[8, "site"] = "berlin"
+    with pytest.raises(DataError, match="the table, row 2: 'site' is 'berlin'") as raised:
+        bm.predict("old", frame)
+    assert "new_levels=True" in raised.value.remedy
+    assert np.isfinite(bm.predict("old", frame, new_levels=True)).all(axis=None)
 
 
 def normal_latents() -> dict[str, np.ndarray]:
