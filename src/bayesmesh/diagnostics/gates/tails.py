@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from bayesmesh.diagnostics.gates.messages import missed_gate
+from bayesmesh.diagnostics.psis import fit_tail
 from bayesmesh.diagnostics.verdict import GateResult
 
 LIMIT = 0.7
@@ -82,13 +83,11 @@ def _pareto_k(values: Float[np.ndarray, " draw"]) -> float:
     Reference:
         Vehtari et al. 2024, "Pareto smoothed importance sampling", arXiv:1507.02646, section 3.
     """
-    if min(values.size // 5, int(3 * values.size**0.5)) < _FEWEST:
+    length = min(values.size // 5, int(3 * values.size**0.5))
+    if length < _FEWEST:
         return -np.inf
-    from arviz_stats.base import array_stats  # half a second that posteriors without such draws need not wait for
-
-    try:
-        k = float(array_stats.pareto_khat(values[None], r_eff=1.0, tail="right"))
-    except ValueError:
-        # All values of the tail are equal.
+    largest = np.sort(np.partition(values, values.size - length - 1)[values.size - length - 1 :])
+    excess = largest[1:] - largest[0]
+    if excess[int(length / 4 + 0.5) - 1] <= excess[0]:
         return -np.inf
-    return -np.inf if np.isnan(k) else k
+    return float(fit_tail(excess[None])[0][0])
