@@ -220,7 +220,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     os.kill(second, signal.SIGKILL)
     said, _ = running.communicate(timeout=300)
     assert running.returncode not in (0, 75), said
-    assert "process 0 of 2: a device or another process has gone" in said
+    assert "process 0 of 2: a device or another process was lost" in said
     assert time.monotonic() - begun < LEAVE_SECONDS, "nobody waits for one who is dead"
     assert len(films.markers()) < DRAWS / SEGMENT, "it was to be killed in the middle"
 
