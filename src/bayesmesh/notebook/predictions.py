@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bayesmesh.errors import UserError, last_error
+from bayesmesh.errors import ConfigError, UserError, last_error
 from bayesmesh.notebook.data import write_given
 from bayesmesh.notebook.stages import ERRORS, job_environment
 from bayesmesh.store.layout import ExperimentLayout, NotebookLayout
@@ -20,6 +20,13 @@ def predictions_for(
     layout: ExperimentLayout, table: pd.DataFrame, interval: float, *, new_levels: bool
 ) -> pd.DataFrame:
     """Return the predictions of the verb `predict` for the rows of a table; see `bayesmesh.predict`."""
+    if not isinstance(table, pd.DataFrame):
+        raise ConfigError(
+            f"table: expected a pandas data frame, found {type(table).__name__}",
+            "for a file, pass pandas.read_csv(file)",
+        )
+    if not (isinstance(interval, int | float) and 0 < interval < 1):
+        raise ConfigError(f"interval={interval!r}: expected a probability between 0 and 1", "write 0.9, for example")
     with tempfile.TemporaryDirectory() as folder:
         file, output = write_given(table, Path(folder)), Path(folder, "predicted.csv")
         words = [
@@ -46,4 +53,16 @@ def predictions_for(
         for line in done.stderr.splitlines():
             if "may be wrong" in line:
                 warnings.warn(line.partition(" ")[2], stacklevel=3)
-        return pd.read_csv(output).drop(columns="row").set_index(table.index)
+        return read_predictions(output).drop(columns="row").set_index(table.index)
+
+
+def read_predictions(path: Path) -> pd.DataFrame:
+    """Return the table that the verb writes; classes whose names are not all whole numbers keep their text, such as `01` or `None`."""
+    names = pd.read_csv(path, nrows=0).columns
+    frame = pd.read_csv(
+        path, dtype={names[1]: str}, keep_default_na=False, na_values={name: [""] for name in names[2:]}
+    )
+    is_class = names[2].startswith("probability[")
+    if not is_class or frame[names[1]].str.fullmatch(r"0|[1-9]\d*").all():
+        frame[names[1]] = pd.to_numeric(frame[names[1]])
+    return frame

@@ -73,11 +73,14 @@ def warn_of_failure(layout: ExperimentLayout, consequence: str) -> None:
 
 
 def refuse_overwriting_data(job: Job, output: Path) -> None:
-    """Refuse to write the file of ``--output`` over one of the experiment's data.
+    """Refuse to write the file of ``--output`` over one of the experiment's data, of the results or of the configuration.
 
     Raises:
         ConfigError: it is one of them.
     """
+    for folder in (job.layout.results, Path("config")):
+        if output.exists() and output.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"--output {output}: exists in {folder}", "name another file, outside of this folder")
     for key, patterns in job.input_files().patterns.items():
         for pattern in patterns:
             # A file that is gone cannot be overwritten.

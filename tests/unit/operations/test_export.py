@@ -109,6 +109,7 @@ def test_only_finished_results_are_exported(capsys: pytest.CaptureFixture[str]) 
     assert "did you mean 'old'?" in refusal("odl")
     Path("old.csv").write_text("y\n1\n")
     assert "--output old.csv: this is the file to read" in refusal("old", "--output", "old.csv")
+    assert f"--output {LAYOUT.verdict}: exists in results" in refusal("old", "--output", str(LAYOUT.verdict))
     metadata = LAYOUT.posterior / "posterior" / "mu" / "zarr.json"
     metadata.write_text(metadata.read_text() + " ")
     assert "has been altered" in refusal()

@@ -35,7 +35,7 @@ def guess_experiment(title: str, table: Path, formula: str) -> tuple[str, list[s
         ConfigError: the formula cannot be read, or names a column that the table does not have.
         DataError: the table is missing or cannot be read; the message names file and row.
     """
-    if not table.exists():
+    if not table.is_file():
         others = [str(each) for each in table.parent.glob(f"*{table.suffix}")]
         raise DataError(f"--table {table}: no such file", suggest(str(table), others))
     data: dict[str, Any] = {"source": "table", "files": str(table)}
@@ -47,11 +47,14 @@ def guess_experiment(title: str, table: Path, formula: str) -> tuple[str, list[s
     with tempfile.TemporaryDirectory() as folder:
         about = TableReader(options).spool(Path(folder))
         spool, columns = Spool(Path(folder), about["numbers"], about["codes"]), about["columns"]
+        num_read = about["counts"]["read"]
         left_out = {name: "names the rows" if INDEX.fullmatch(name) else "lacks values" for name in about["left_out"]}
         others = [name for name in columns if name not in {*left_out, *(options.needed or ())}]
-        useless = {name: why for name in others if (why := _why_useless(name, columns[name], spool))}
+        useless = {name: why for name in others if (why := _why_useless(name, columns[name], spool, num_read))}
         left_out |= useless
         with locating(str(table)):
+            # First with all columns, so that an error suggests those that lack values too.
+            parse_formula(formula, [*columns, *about["left_out"]])
             terms = parse_formula(formula, [name for name in columns if name not in left_out])
         family, why = _guess_family(terms.outcome, columns, spool)
     groups = {each.group for each in terms.groups if columns[each.group]["kind"] != "category"}
@@ -81,17 +84,28 @@ def _kind(about: Mapping[str, Any], *, is_group: bool) -> str:
     return f"category of {len(about['levels']):,} levels" if about["kind"] == "category" else about["kind"]
 
 
-def _why_useless(name: str, about: Mapping[str, Any], spool: Spool) -> str:
-    """Return why a column that the formula does not name is not data, as the end of a sentence; empty if it may be."""
+def _why_useless(name: str, about: Mapping[str, Any], spool: Spool, num_read: int) -> str:
+    """Return why a column that the formula does not name is not data, as the end of a sentence; empty if it may be.
+
+    Args:
+        name: of the column.
+        about: its description.
+        spool: the rows that were kept.
+        num_read: number of rows of the table, of which some may have been dropped.
+    """
     if not FIELD_NAME.fullmatch(name):
         return "has a name that no field can have"
     if about["kind"] == "category":
         return "has another text in every row" if len(about["levels"]) == spool.num_rows > 1 else ""
-    first = spool.read(name, 0, 1)[0]
-    numbers_rows = first in (0, 1) and all(
-        np.array_equal(spool.read(name, start, stop), first + np.arange(start, stop)) for start, stop in spool.blocks()
-    )
-    return "numbers the rows" if numbers_rows else ""
+    first, last = spool.read(name, 0, 1)[0], -np.inf
+    for start, stop in spool.blocks():
+        steps = np.diff(spool.read(name, start, stop), prepend=last)
+        last = spool.read(name, stop - 1, stop)[0]
+        if not (steps[np.isfinite(steps)] % 1 == 0).all() or (steps <= 0).any():
+            return ""
+    # Whole numbers that rise by 1 for each row of the table, from 0 or 1; those of dropped rows are absent.
+    is_number = first % 1 == 0 and first >= 0 and last <= num_read and last - first < num_read
+    return "numbers the rows" if is_number else ""
 
 
 def _guess_family(outcome: Factor, columns: Mapping[str, Mapping[str, Any]], spool: Spool) -> tuple[str, str]:

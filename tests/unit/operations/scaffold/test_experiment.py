@@ -63,8 +63,15 @@ def test_the_file_has_what_the_experiment_needs_and_runs(capsys: pytest.CaptureF
 
 def test_rows_are_dropped_for_values_that_the_formula_needs(capsys: pytest.CaptureFixture[str]) -> None:
     assert write("height ~ girth") == 0
-    assert "trees.csv: 57 rows, after dropping 3 without a value of the formula" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "trees.csv: 57 rows, after dropping 3 without a value of the formula" in said
+    assert "left out: 'id', which numbers the rows" in said, "also without the rows that are dropped"
     assert load_experiment(FILE).data.missing == "drop"  # type: ignore[attr-defined]
+
+
+def test_a_misspelt_column_is_suggested_though_it_lacks_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert write("height ~ gitrh") == 2
+    assert "did you mean 'girth'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
