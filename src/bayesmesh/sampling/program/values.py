@@ -57,10 +57,7 @@ _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, "spread": DATA_AXIS, None
 def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
     """Return the sharding of every array of a tree from the `Axes` declared in its place.
 
-    Axes in place of a tuple apply to each of its arrays.
-
-    Raises:
-        ValueError: an array has fewer axes than are declared.
+    Axes in place of a tuple apply to each of its arrays. The checks of a kernel compare their number with that of its arrays.
     """
 
     def one(shape: jax.ShapeDtypeStruct | None, declared: Axes) -> NamedSharding | None:
