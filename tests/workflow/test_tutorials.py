@@ -11,24 +11,16 @@ from typing import Any
 
 import pytest
 
-TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
+from tool_modules import load_tool
 
-
-def shown(page: str, language: str) -> str:
-    """Return the first block of a language on a page."""
-    text = (TUTORIALS / f"{page}.md").read_text(encoding="utf-8")
-    return text.partition(f"```{language}\n")[2].partition("```")[0]
-
-
-PAGES = {"flats": "csv-to-decision", "flats-towns": "hierarchical-model", "flats-sweep": "sweep"}
-"""Experiment -> the page that shows its file."""
+gallery = load_tool("gallery")
 
 
 def lay_out_tutorials(workspace: Any) -> None:
     """Write the table and the experiments of the tutorials."""
-    subprocess.run([sys.executable, "-c", shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
-    for name, page in PAGES.items():
-        workspace.experiment(name).write_text(shown(page, "yaml"), encoding="utf-8")
+    subprocess.run([sys.executable, "-c", gallery.shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
+    for name, page in gallery.EXPERIMENTS.items():
+        workspace.experiment(name).write_text(gallery.shown(page, "yaml"), encoding="utf-8")
 
 
 def test_the_first_tutorial_runs_and_the_others_are_planned(fresh: Any, tmp_path: Path) -> None:
@@ -37,7 +29,7 @@ def test_the_first_tutorial_runs_and_the_others_are_planned(fresh: Any, tmp_path
     done = workspace.snakemake("--cores", "2", "flats")
     assert done.returncode == 0, done.stderr[-4000:]
     assert re.search(r"^flats +pass +refuted", workspace.run("bayesmesh.cli", "status").stdout, re.MULTILINE)
-    planned = workspace.snakemake("-n", *PAGES)
+    planned = workspace.snakemake("-n", *gallery.EXPERIMENTS)
     assert planned.returncode == 0, planned.stderr[-4000:]
     # The towns, and the three members of the sweep; the table is read already.
     assert re.search(r"^sample +4$", planned.stdout, re.MULTILINE)
@@ -47,10 +39,10 @@ def test_the_first_tutorial_runs_and_the_others_are_planned(fresh: Any, tmp_path
 @pytest.mark.nightly
 def test_a_table_leads_to_predictions(fresh: Any, tmp_path: Path) -> None:
     workspace = fresh(tmp_path / "copy")
-    subprocess.run([sys.executable, "-c", shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
+    subprocess.run([sys.executable, "-c", gallery.shown("csv-to-decision", "python")], cwd=workspace.root, check=True)
     pages = {"flats": "csv-to-decision", "flats-towns": "hierarchical-model", "flats-sweep": "sweep"}
     for name, page in pages.items():
-        workspace.experiment(name).write_text(shown(page, "yaml"))
+        workspace.experiment(name).write_text(gallery.shown(page, "yaml"))
     done = workspace.snakemake("--cores", "2", *pages)
     assert done.returncode == 0, done.stderr[-4000:]
     status = workspace.run("bayesmesh.cli", "status").stdout

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 import pandas as pd
 
 from bayesmesh.errors import ConfigError, UserError, last_error
 from bayesmesh.notebook.data import write_given
-from bayesmesh.notebook.stages import ERRORS, job_environment
+from bayesmesh.notebook.stages import ERRORS, job_environment, pass_on_warnings
 from bayesmesh.store.layout import ExperimentLayout, NotebookLayout
 
 
@@ -28,18 +27,9 @@ def predictions_for(
     if not (isinstance(interval, int | float) and 0 < interval < 1):
         raise ConfigError(f"interval={interval!r}: expected a probability between 0 and 1", "write 0.9, for example")
     with tempfile.TemporaryDirectory() as folder:
-        file, output = write_given(table, Path(folder)), Path(folder, "predicted.csv")
-        words = [
-            "predict",
-            layout.experiment,
-            "--results",
-            str(layout.results),
-            "--table",
-            file,
-            "--output",
-            str(output),
-        ]
-        words += ["--interval", str(interval), *(["--new-levels"] if new_levels else [])]
+        file, output = write_given(table.reset_index(drop=True), Path(folder)), Path(folder, "predicted.csv")
+        words = ["predict", layout.experiment, "--results", str(layout.results), "--table", file]
+        words += ["--output", str(output), "--interval", str(interval), *(["--new-levels"] if new_levels else [])]
         done = subprocess.run(
             [sys.executable, "-m", "bayesmesh.cli", *words],
             env=job_environment([str(NotebookLayout(layout.results).code.absolute())]), capture_output=True, text=True, check=False,
@@ -50,9 +40,7 @@ def predictions_for(
             )
             remedy = found.remedy.replace("--new-levels", "new_levels=True")
             raise ERRORS.get(done.returncode, UserError)(found.message.replace(file, "the table"), remedy)
-        for line in done.stderr.splitlines():
-            if "may be wrong" in line:
-                warnings.warn(line.partition(" ")[2], stacklevel=3)
+        pass_on_warnings(done.stderr)
         return read_predictions(output).drop(columns="row").set_index(table.index)
 
 

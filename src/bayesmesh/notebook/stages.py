@@ -132,8 +132,8 @@ class StageRunner:
                         idle = running if self._is_shared else []
                 finally:
                     # Warnings of jobs that are not run again are in their logs.
-                    for planned in jobs:
-                        pass_on_warnings(planned.job.log)
+                    for log in (planned.job.log for planned in jobs):
+                        pass_on_warnings(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
 
     def _run_together(self, name: str, jobs: Sequence[Planned], processes: Sequence[JobProcess]) -> None:
         for planned, process in zip(jobs, processes, strict=True):
@@ -178,9 +178,8 @@ def _errors(name: str, jobs: Sequence[Planned], ended: Sequence[JobProcess]) -> 
             yield error_of(planned, name, process.returncode, process.printed)
 
 
-def pass_on_warnings(log: Path) -> None:
-    """Warn, at the caller's line outside this package, for each line of a job's log that begins with ``warning:``."""
-    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+def pass_on_warnings(said: str) -> None:
+    """Warn, at the caller's line outside this package, for each line of a job's output that begins with ``warning:``."""
     for warning in _WARNING.findall(said):
         warnings.warn(warning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
 

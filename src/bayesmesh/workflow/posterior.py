@@ -68,7 +68,7 @@ def warn_of_failure(layout: ExperimentLayout, consequence: str) -> None:
         consequence: what this means for what is made of the posterior.
     """
     if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
-        message = "the verdict on the chains of '%s' is fail: %s. %s says why"
+        message = "warning: the verdict on the chains of '%s' is fail: %s. %s says why"
         _log.warning(message, layout.experiment, consequence, layout.folder / "report.html")
 
 

@@ -32,9 +32,8 @@ def test_an_error_is_that_of_the_job(planned: Planned) -> None:
     assert type(error_of(planned, "mine", 75, said)) is NotFinished
 
 
-def test_warnings_of_a_job_are_those_of_the_call(tmp_path: Path) -> None:
+def test_warnings_of_a_job_are_those_of_the_call() -> None:
     said = "10:00:00 fetch data\n10:00:01 warning: 'x' is odd\n10:00:01 data: a warning: no line of its own\n"
-    (log := tmp_path / "fetch.log").write_text(said)
     with pytest.warns(UserWarning, match="^'x' is odd$") as caught:
-        pass_on_warnings(log)
+        pass_on_warnings(said)
     assert [Path(each.filename) for each in caught] == [Path(__file__)]

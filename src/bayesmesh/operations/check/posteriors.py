@@ -99,6 +99,11 @@ def find_checked(name: str, experiment: str | None, scratch: Path) -> Checked:
         )
     settings = asked.analysis_settings(name).model_dump() if name in asked.requested_analyses() else {}
     analysis_class, options = resolve("analysis", name, settings)
+    if isinstance(options, Refits) and options.left_out() and not asked.named_experiments(name):
+        raise ConfigError(
+            f"experiment '{experiment}': does not request {name}, which reads refits of the experiment",
+            f"add the key `{name}: {{}}` to it, and run `snakemake {experiment}`",
+        )
     others = {other: _of_job(plan.job("assemble", other)) for other in asked.named_experiments(name)}
     # Data and model, even if an analysis reads the posterior alone: its `check` gets them.
     return Checked(
