@@ -47,6 +47,10 @@ CodeName = Annotated[str, Field(pattern=CODE_PATTERN), _IsCode()]
 """``module:attribute``: a function of the user's own package; its file is part of the component's code."""
 
 
+NameOrCode = Annotated[str, _IsCode()]
+"""A name that this package gives, or ``module:attribute`` of the user's own package."""
+
+
 class Settings(BaseModel):
     """A block of the configuration: immutable; unknown keys and values of another type are errors.
 
@@ -140,7 +144,7 @@ def code_names(options: type[Settings], values: Mapping[str, object]) -> Iterato
     [('function', 'mine:arma')]
     """
     for name in _marked(options, _IsCode):
-        if isinstance(value := values.get(name), str):
+        if isinstance(value := values.get(name), str) and ":" in value:
             yield name, value
 
 

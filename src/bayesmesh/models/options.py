@@ -5,12 +5,15 @@ The class of `some_name` is `SomeNameOptions`.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bayesmesh.config.prior_texts import PriorText
-from bayesmesh.config.settings import Argument, CodeName, Settings
+from bayesmesh.config.settings import CODE_PATTERN, Argument, CodeName, NameOrCode, Settings, does_not_fit
+from bayesmesh.errors import suggest
 
 
 class GaussianOptions(Settings):
@@ -19,6 +22,12 @@ class GaussianOptions(Settings):
     prior_scale: Argument[float] = Field(
         1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data."
     )
+
+
+_FAMILIES = Path(__file__).with_name("glm") / "families"
+
+FAMILIES = tuple(sorted(p.stem for p in _FAMILIES.glob("*.py") if p.stem != "base" and p.stem[0] != "_"))
+"""Names of the families of `glm`: its files."""
 
 
 class GlmOptions(Settings):
@@ -32,21 +41,17 @@ class GlmOptions(Settings):
         "with `||` for uncorrelated ones.",
         examples=["y ~ x + (1 | site)"],
     )
-    family: Literal[
+    family: NameOrCode = Field(
         "normal",
-        "student_t",
-        "bernoulli",
-        "binomial",
-        "poisson",
-        "negative_binomial",
-        "gamma",
-        "categorical",
-        "ordinal",
-    ] = Field(
-        "normal",
-        description="Distribution of the outcome. The linear predictor is the mean, its logit (bernoulli, binomial), "
-        "its log (poisson, negative_binomial, gamma), log odds against the first level (categorical), or cumulative "
-        "logits (ordinal).",
+        description="Distribution of the outcome, or `module:attribute` of a family of your own. The linear predictor is "
+        "the mean, its logit (such as bernoulli), its log (such as poisson), log odds against the first level "
+        "(categorical), or cumulative logits (ordinal).",
+        json_schema_extra={"anyOf": [{"enum": list(FAMILIES)}, {"pattern": CODE_PATTERN}]},
+    )
+    link: str | None = Field(
+        None,
+        description="Link between the mean and the linear predictor, where the family has several; by default, its first.",
+        examples=["probit"],
     )
     priors: dict[str, PriorText] = Field(
         {},
@@ -87,6 +92,12 @@ class GlmOptions(Settings):
         "`auto`, the largest one with at least 1,000 levels.",
         examples=["site"],
     )
+
+    @model_validator(mode="after")
+    def _check_family(self) -> GlmOptions:
+        if self.family not in FAMILIES and not re.fullmatch(CODE_PATTERN, self.family):
+            raise does_not_fit("family", f"unknown family '{self.family}'", suggest(self.family, FAMILIES))
+        return self
 
 
 class HiddenMarkovOptions(Settings):

@@ -25,7 +25,7 @@ from bayesmesh.analyses.predictive_checks.quantities import Kind, p_value, quant
 from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.analyses.predictive_checks.section import fit_check
 from bayesmesh.config.declarations import declared
-from bayesmesh.models.glm.description import REMEDIES
+from bayesmesh.models.glm.families.base import family_of
 from bayesmesh.report.fit_mark import FitMark, mark_fit
 from bayesmesh.store.posterior.description import ModelDescription
 from bayesmesh.store.scores import RowScores
@@ -288,7 +288,7 @@ def criticise(case: Case, y: np.ndarray, columns: Columns, generator: np.random.
         pit = np.clip(statistics[4], 0, 1)
         scores = RowScores(statistics[0], "", False, NUM_DRAWS // 3, *statistics[1:4], pit)
         checks += fit_checks(summarise(scores, None), (), share_inside(scores))
-    own = {"bias": "", **REMEDIES.get(case.family, {})}
+    own = {"bias": "", **family_of(case.family).remedies}
     return mark_fit(checks, [declared("loo"), declared("predictive_checks")], ModelDescription(remedies=own))
 
 

@@ -19,7 +19,7 @@ from bayesmesh.config.prior_texts import parse_prior
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import HostRows, ReadBlocks
 from bayesmesh.models.glm.design import Columns, latent_name
-from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.formula import KEY, Formula
 
 _log = logging.getLogger("bayesmesh")
@@ -40,26 +40,28 @@ LEAST_SPREAD = 0.01
 """Variance of the outcome, as a share of its mean square, below which its products keep too few digits for a verdict."""
 
 
-def check_terms(formula: Formula, columns: Sequence[Columns], family: str) -> None:
+def check_terms(formula: Formula, columns: Sequence[Columns], family: Family) -> None:
     """Reject terms that a family does not take, that would share a name, or of which there are none.
 
     Args:
         formula: formula of the model.
         columns: its population-level columns, by term.
-        family: name of the family.
+        family: family of the outcome.
 
     Raises:
         ConfigError: a categorical outcome has effects of groups, two groups would share all effects, or nothing is left to
             estimate.
     """
-    if family == "categorical" and formula.groups:
+    if family.output_shape(2) and formula.groups:
         remedy = "use another family, or a column for each level"
         raise ConfigError(f"{KEY}: a categorical outcome takes no effects of groups", remedy)
     names = [latent_name(each.group) for each in formula.groups]
     if doubled := [name for i, name in enumerate(names) if name in names[:i]]:
         raise ConfigError(f"{KEY}: the effects of two groups are called '{doubled[0]}'", "rename a column of groups")
-    if not (columns or formula.has_intercept or formula.groups or FAMILIES[family].parameters):
-        problem = f"{KEY}: nothing is left to estimate: no intercept, no term, and no parameter of the family {family}"
+    if not (columns or formula.has_intercept or formula.groups or family.parameters):
+        problem = (
+            f"{KEY}: nothing is left to estimate: no intercept, no term, and no parameter of the family {family.name}"
+        )
         raise ConfigError(problem, f"write a term, or an intercept: {formula.outcome.text} ~ 1")
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from bayesmesh.models.base import DataSpec, Latents, Variable
 from bayesmesh.models.glm.design import Columns
-from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.formula import Factor
 from bayesmesh.models.glm.rows import Plan
 
@@ -57,7 +57,7 @@ class Original(NamedTuple):
         return found
 
 
-def original_of(plan: Plan, spec: DataSpec, family: str) -> Original | None:
+def original_of(plan: Plan, spec: DataSpec, family: Family) -> Original | None:
     """Return the map to coefficients in the units of the table; None if no column of the formula was standardised.
 
     A factor that is a transform stays a transform of standardised numbers, as its label says. For an ordinal outcome, the
@@ -65,7 +65,7 @@ def original_of(plan: Plan, spec: DataSpec, family: str) -> Original | None:
     """
     parts = _in_one_order([part for columns in plan.columns for part in _expand(columns, spec)])
     about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
-    is_changed = about is not None and _is_standardised(about) and FAMILIES[family].is_in_unit
+    is_changed = about is not None and _is_standardised(about) and family.is_in_unit
     shift, scale = (about.mean, about.scale) if about is not None and is_changed else (0.0, 1.0)
     if not is_changed and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
         return None

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from bayesmesh.models._latents import Maps
 from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
-from bayesmesh.models.glm.families import Family
+from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.rows import Plan
 
 Levels = Float[Array, "level effect"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,98 +12,27 @@ from bayesmesh.models.base import Axis, DataSpec, Shown
 from bayesmesh.models.glm.checks import named
 from bayesmesh.models.glm.coefficients import NAME, SIGMA, Original
 from bayesmesh.models.glm.design import Columns, latent_name, levels_of
-from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
+from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 from bayesmesh.models.glm.formula import KEY, Factor
 from bayesmesh.models.glm.priors import find_conflicts
 from bayesmesh.models.glm.rows import Plan
-
-
-class _Words(NamedTuple):
-    """A family in words; ``{y}`` stands for the outcome, ``{one}`` for its second level or 1, ``{first}`` for its first.
-
-    Attributes:
-        family: its name.
-        link: meaning of the predictor.
-        unit: unit of the predictor.
-        scale, of: how changes of predictors act; see `bayesmesh.store.posterior.description.Effects`.
-    """
-
-    family: str
-    link: str
-    unit: str
-    scale: str
-    of: str
-
-
-_LOG = (
-    "log: the predictor is the log of the mean of {y}",
-    "on the scale of the log of the mean",
-    "ratio",
-    "the mean of {y}",
-)
-_MEAN = ("in the unit of {y}", "difference", "the mean of {y}")
-
-_WORDS: Mapping[str, _Words] = {
-    "normal": _Words("normal, with the same standard deviation sigma for all rows", "identity: the predictor is the mean of {y}", *_MEAN),
-    "student_t": _Words("Student's t, with scale sigma and nu degrees of freedom", "identity: the predictor is the centre of {y}", "in the unit of {y}", "difference", "the centre of {y}"),
-    "bernoulli": _Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}"),
-    "binomial": _Words("binomial", "logit: the predictor is the log odds of a success", "in log odds", "ratio", "the odds of a success"),
-    "poisson": _Words("Poisson, whose variance is its mean", *_LOG),
-    "negative_binomial": _Words("negative binomial, with variance mean + mean² / shape", *_LOG),
-    "gamma": _Words("gamma, with variance mean² / shape", *_LOG),
-    "categorical": _Words("categorical", "log odds of each level against {first}", "in log odds", "ratio", "the odds of {level} against {first}"),
-    "ordinal": _Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}"),
-}  # fmt: skip
 
 _MEANS = (
     "Look for what the formula lacks: a predictor, a curve such as `I(x^2)`, an interaction such as `x:z`, or effects of a "
     "group such as `(1 | group)`."
 )
-_HEAVIER = "Try `family: student_t`, which has heavier tails, so that outliers do not pull the estimates."
-_LOG_OUTCOME = (
-    "Try `log(y)` as the outcome, or `family: gamma`: the outcomes are positive, and their logs are much less skewed."
-)
-_COUNTS = (
-    "Try `family: negative_binomial`, or `poisson` if counts scatter little: the outcomes are whole numbers from 0."
-)
-_UNEVEN = "Transform the outcome, or write a `numpyro` or `pymc` model whose scale depends on predictors: here it is the same in all rows."
-_TRANSFORM = "No family here has a distribution of this shape. Transform the outcome, or look for predictors and groups that the formula lacks."
-_COUNTS_ABOVE_0 = (
-    "Model zeros apart: whether the outcome is 0 with `family: bernoulli`, and the rows above 0 by themselves."
-)
-_LARGEST = "If there is a largest possible count, try `family: binomial` with the key `trials`."
-_BOUNDED = f"No family of counts here scatters less than a Poisson distribution. {_LARGEST}"
-_ZEROS_OR_BOUNDED = f"If many outcomes are 0: {_COUNTS_ABOVE_0[0].lower()}{_COUNTS_ABOVE_0[1:]} {_LARGEST}"
-_MORE_SCATTER = "Try `family: negative_binomial`, which has a parameter for the scatter, and more zeros and heavier tails at the same mean."
-_OWN_SCATTER = "Look for predictors and groups that the formula lacks, and for single rows that differ from all others."
-_LOG_HEAVIER = "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."
-_ROWS = "Try effects of rows, `(1 | row)` with a column that numbers the rows: they let rows scatter more than a binomial distribution."
-_BINARY = "Use `family: bernoulli`: all outcomes are 0 or 1."
-
-REMEDIES: Mapping[str, Mapping[str, str]] = {
-    "normal": {"binary": _BINARY, "counts": _COUNTS, "skewed": _LOG_OUTCOME, "tails": _HEAVIER, "wide": _HEAVIER, "narrow": _TRANSFORM, "uneven": _UNEVEN, "shape": _TRANSFORM},
-    "student_t": {"binary": _BINARY, "counts": _COUNTS, "skewed": _LOG_OUTCOME, "tails": _TRANSFORM, "wide": _TRANSFORM, "narrow": _TRANSFORM, "uneven": _UNEVEN, "shape": _TRANSFORM},
-    "gamma": {"skewed": _LOG_HEAVIER, "tails": _LOG_HEAVIER, "wide": _LOG_HEAVIER, "narrow": _OWN_SCATTER, "uneven": _OWN_SCATTER, "shape": _LOG_HEAVIER},
-    "poisson": {"binary": _BINARY, "narrow": _MORE_SCATTER, "zeros": _MORE_SCATTER, "tails": _MORE_SCATTER, "uneven": _MORE_SCATTER, "wide": _BOUNDED, "shape": _OWN_SCATTER},
-    "negative_binomial": {"binary": _BINARY, "narrow": _OWN_SCATTER, "zeros": _COUNTS_ABOVE_0, "tails": _OWN_SCATTER, "uneven": _OWN_SCATTER, "wide": _ZEROS_OR_BOUNDED, "shape": _OWN_SCATTER},
-    "binomial": {"narrow": _ROWS, "zeros": _ROWS, "tails": _ROWS, "uneven": _ROWS, "wide": _OWN_SCATTER, "shape": _OWN_SCATTER},
-}  # fmt: skip
-"""Family -> way in which predictions are wrong -> what to try; what to try for a bias is the same for all families.
-
-Never the family itself, and no key that it does not have.
-"""
 
 
-def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Shown]:
+def shown_of(plan: Plan, family: Family, original: Original | None) -> Sequence[Shown]:
     """Return the findings for the page: coefficients in the units of the table, the family's parameters, groups.
 
     Args:
         plan: plan of the model.
-        family: name of the family.
+        family: family of the outcome.
         original: coefficients in the units of the table, where those of the columns differ.
     """
     found: list[Shown] = []
-    unit = _WORDS[family].unit.format(y=plan.formula.outcome.text)
+    unit = family.words.unit.format(y=plan.formula.outcome.text)
     if original is not None:
         found.append(Shown(NAME, f"Coefficients, {unit}, for one unit of a column in the table", 0.0, ("intercept",)))
     else:
@@ -125,14 +54,14 @@ def shown_of(plan: Plan, family: str, original: Original | None) -> Sequence[Sho
     return found
 
 
-def describe(plan: Plan, options: Any, spec: DataSpec, original: Original | None) -> dict[str, object]:
+def describe(plan: Plan, family: Family, options: Any, spec: DataSpec, original: Original | None) -> dict[str, object]:
     """Return the parts of a `bayesmesh.store.posterior.description.ModelDescription`.
 
     Args:
-        plan, options, spec: plan and options of the model, and description of its data.
+        plan, family, options, spec: plan, family and options of the model, and description of its data.
         original: coefficients in the units of the table, where those of the columns differ.
     """
-    words, scale = _WORDS[options.family], 1.0 if original is None else original.scale
+    words, scale = family.words, 1.0 if original is None else original.scale
     y = plan.formula.outcome.text
     levels = levels_of(spec.variables, plan.formula.outcome) or ("0", "1")
     names = {"y": y, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}
@@ -141,9 +70,13 @@ def describe(plan: Plan, options: Any, spec: DataSpec, original: Original | None
     link = words.link.format(**names) + (f", per unit of {exposure}" if exposure else "")
     effects = {group.effects: scale for group in plan.groups} | {group.sd: scale for group in plan.groups}
     return {
-        "facts": {"Family": words.family, "Link": link, "Priors": "; ".join(_priors(plan, options, spec, original))}
+        "facts": {
+            "Family": words.family,
+            "Link": link,
+            "Priors": "; ".join(_priors(plan, family, options, spec, original)),
+        }
         | _unused(plan, spec)
-        | _collinear(plan, options.family, spec),
+        | _collinear(plan, family, spec),
         "meanings": {
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
             "which are spread evenly over the data",
@@ -155,16 +88,19 @@ def describe(plan: Plan, options: Any, spec: DataSpec, original: Original | None
             if latent_name(each.name) != each.name
         },
         "scales": effects if scale != 1 else {},
-        "warnings": [*(f"{KEY}: {remark}" for remark in plan.formula.remarks), *find_conflicts(plan, options, spec)],
+        "warnings": [
+            *(f"{KEY}: {remark}" for remark in plan.formula.remarks),
+            *find_conflicts(plan, family, options, spec),
+        ],
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan, spec, original)]},
-        "remedies": {"bias": _MEANS, **_remedies(plan, options)},
+        "remedies": {"bias": _MEANS, **_remedies(plan, family)},
     }
 
 
-def _remedies(plan: Plan, options: Any) -> dict[str, str]:
+def _remedies(plan: Plan, family: Family) -> dict[str, str]:
     """Return the remedies of the family, with the outcome's own name."""
     y = plan.formula.outcome.text
-    return {each: text.replace("log(y)", f"log({y})") for each, text in REMEDIES.get(options.family, {}).items()}
+    return {each: text.replace("log(y)", f"log({y})") for each, text in family.remedies.items()}
 
 
 def _unused_columns(plan: Plan, spec: DataSpec) -> list[str]:
@@ -184,12 +120,12 @@ _BY_THE_PRIOR = 1e-4
 """Information about a direction of coefficients, as a share of that of the default prior, below which it is taken as none."""
 
 
-def _collinear(plan: Plan, family: str, spec: DataSpec) -> dict[str, str]:
+def _collinear(plan: Plan, family: Family, spec: DataSpec) -> dict[str, str]:
     """Return a remark on columns that are combinations of others; empty if the data distinguish all of them."""
     if not plan.columns or "root" not in spec.arrays:
         return {}
     root = np.asarray(spec.arrays["root"])
-    unit = float(spec.constants["outcome_scale"]) if FAMILIES[family].is_in_unit else 1.0
+    unit = float(spec.constants["outcome_scale"]) if family.is_in_unit else 1.0
     variances, directions = np.linalg.eigh(root @ root.T)
     free = directions[:, (DEFAULT_SCALE * unit) ** 2 / variances - 1 < _BY_THE_PRIOR]
     labels = [*(["intercept"] if plan.has_intercept else []), *(each for c in plan.columns for each in c.labels)]
@@ -246,15 +182,15 @@ def _doubling(factor: Factor) -> float:
     return logs.get(name, 0.0) if factor.text.replace("`", "") == f"{name}({factor.names[0]})" else 0.0
 
 
-def _priors(plan: Plan, options: Any, spec: DataSpec, original: Original | None) -> Iterator[str]:
+def _priors(plan: Plan, family: Family, options: Any, spec: DataSpec, original: Original | None) -> Iterator[str]:
     """Yield the priors in words; default priors are in the unit of the outcome."""
-    family, given = FAMILIES[options.family], options.priors
+    given = options.priors
     outcome_scale, constants = float(spec.constants["outcome_scale"]), spec.constants
     shift, scale = (0.0, 1.0) if original is None else (original.shift, original.scale)
     unit = outcome_scale * scale if family.is_in_unit else 1.0
     as_given = f" in standard deviations of {plan.formula.outcome.text}" if scale != 1 else ""
     if plan.has_intercept:
-        centre = family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+        centre = family.to_predictor(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
         default = f"normal({shift + scale * centre:.3g}, {DEFAULT_SCALE * unit:.3g})"
         written = f"{given['intercept']}{as_given}" if "intercept" in given else default
         yield f"intercept {written} at the means of the columns"
@@ -266,10 +202,10 @@ def _priors(plan: Plan, options: Any, spec: DataSpec, original: Original | None)
         others = "other coefficients" if any(name in given for name in plan.parts) else "coefficients"
         yield f"{others} normal(0, {DEFAULT_SCALE * unit:.3g}) for one standard deviation of their column"
     for name in plan.parameters:
-        if name not in given and "{rate}" in family.parameters[name]:
+        if name not in given and "{rate}" in family.parameters[name].prior:
             yield f"{name} exponential with mean {outcome_scale * scale:.3g}"
         else:
-            yield f"{name} {given.get(name, family.parameters[name])}" + (as_given if name == "sigma" else "")
+            yield f"{name} {given.get(name, family.parameters[name].prior)}" + (as_given if name == "sigma" else "")
     for group in plan.groups:
         key = group.sd if group.sd in given else "sd"
         sizes = ", ".join(f"{unit / size:.3g}" for size in group.sizes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bayesmesh.models.base import HostRows, ReadBlocks
 from bayesmesh.models.glm.design import Group
-from bayesmesh.models.glm.families import DEFAULT_SCALE, Family
+from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 
 _ITERATIONS = 40
 """Iterations of expectation-maximisation; the cost of each grows with the number of levels, not with that of rows."""

@@ -29,7 +29,7 @@ from bayesmesh.models.glm.coefficients import original_of
 from bayesmesh.models.glm.condensed import ROOT, Layout
 from bayesmesh.models.glm.description import axes_of, describe, shown_of
 from bayesmesh.models.glm.design import latent_name
-from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.families.base import family_of
 from bayesmesh.models.glm.priors import GlmPrior, make_prior
 from bayesmesh.models.glm.rows import ROLES, Plan, make_plan, prepare_table, with_roles
 from bayesmesh.models.options import GlmOptions as Options
@@ -51,9 +51,9 @@ class Glm(Model):
     def __init__(self, options: Settings, spec: DataSpec) -> None:
         super().__init__(options, spec)
         own = self.options
-        self.family = FAMILIES[own.family]
+        self.family = family_of(own.family, own.link)
         self.plan: Plan = make_plan(own, spec)
-        self.original = original_of(self.plan, spec, own.family)
+        self.original = original_of(self.plan, spec, self.family)
         local = self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
 
@@ -72,11 +72,11 @@ class Glm(Model):
 
     def shown(self) -> Sequence[Shown]:
         """Return coefficients in the units of the table, parameters of the family, and group effects."""
-        return shown_of(self.plan, self.options.family, self.original)
+        return shown_of(self.plan, self.family, self.original)
 
     def described(self) -> Mapping[str, object]:
         """Return family, link, priors, the unit of effects, the effects of changes in predictors, and alternatives."""
-        return describe(self.plan, self.options, self.spec, self.original)
+        return describe(self.plan, self.family, self.options, self.spec, self.original)
 
     @property
     def has_unit_scale(self) -> bool:
@@ -86,7 +86,7 @@ class Glm(Model):
 
     def prior(self, data_spec: DataSpec) -> Prior:
         """Return the priors by name; those that are not given are scaled to the data."""
-        return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)
+        return GlmPrior(make_prior(self.plan, self.family, self.options, data_spec), self.plan, self.family, data_spec)
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor, (rows,), or (rows, level - 1) for a categorical outcome."""

@@ -25,7 +25,7 @@ from bayesmesh.models._priors import distribution_of, has_location, scaled, spli
 from bayesmesh.models.base import Bijector, DataSpec, Latents
 from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.design import Columns, Group
-from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
+from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 from bayesmesh.models.glm.formula import KEY
 from bayesmesh.models.glm.rows import Plan
 
@@ -91,14 +91,14 @@ def _is_of_all_positive(distribution: Any) -> bool:
     return isinstance(distribution, _POSITIVE)
 
 
-def make_prior(plan: Plan, options: Any, spec: DataSpec) -> dict[str, Any]:
+def make_prior(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[str, Any]:
     """Return latent -> distribution, in the dtype of `spec`.
 
     Raises:
         ConfigError: a name is not one of the model's, or a text is not a valid prior for it.
     """
     _check_names(plan, options.priors)
-    maker = _Maker(plan, options, spec)
+    maker = _Maker(plan, family, options, spec)
     parts: dict[str, Any] = {}
     if plan.has_intercept:
         parts["intercept"] = maker.intercept()
@@ -124,9 +124,9 @@ def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
 class _Maker:
     """Makes the distributions of one model."""
 
-    def __init__(self, plan: Plan, options: Any, spec: DataSpec) -> None:
+    def __init__(self, plan: Plan, family: Family, options: Any, spec: DataSpec) -> None:
         self._plan, self._given, self._spec, self._dtype = plan, options.priors, spec, spec.dtype
-        self._family = FAMILIES[options.family]
+        self._family = family
         self._outcome_scale = float(spec.constants["outcome_scale"])
         self._unit = self._outcome_scale if self._family.is_in_unit else 1.0
         if "coefficients" in self._given:
@@ -143,7 +143,9 @@ class _Maker:
             location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
             return scaled(prior.family, location, scale, self._plan.output_shape, *degrees)
         constants = self._spec.constants
-        location = self._family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+        location = (
+            self._family.to_predictor(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+        )
         shape = self._plan.output_shape
         return scaled("normal", self._array(location), self._array(DEFAULT_SCALE * self._unit), shape)
 
@@ -180,7 +182,7 @@ class _Maker:
 
     def parameter(self, name: str) -> tfp.distributions.Distribution:
         """Return the prior of a parameter of the family."""
-        text = self._given.get(name, self._family.parameters[name].format(rate=1 / self._outcome_scale))
+        text = self._given.get(name, self._family.parameters[name].prior.format(rate=1 / self._outcome_scale))
         prior = parse_prior(text if name != "baseline" else self._over_levels(text), f"key 'model.priors.{name}'")
         if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or has_location(prior.family):
             wanted = (
@@ -237,7 +239,7 @@ def _effects(group: Group, latents: Latents, num_levels: int) -> tfp.distributio
     return tfd.Independent(tfd.Normal(jnp.zeros((num_levels, 1), sd.dtype), sd[None]), 2)
 
 
-def find_conflicts(plan: Plan, options: Any, spec: DataSpec) -> list[str]:
+def find_conflicts(plan: Plan, family: Family, options: Any, spec: DataSpec) -> list[str]:
     """Return a warning of coefficients whose default priors forbid what the data say, if there are any.
 
     If a prior N(0, s^2) holds, a least-squares value with standard error e is distributed as N(0, s^2 + e^2) before the data
@@ -248,7 +250,7 @@ def find_conflicts(plan: Plan, options: Any, spec: DataSpec) -> list[str]:
     if not plan.columns or "coefficients" in options.priors or "least_squares" not in spec.arrays:
         return []
     width, found = len(plan.sd), []
-    unit = float(spec.constants["outcome_scale"]) if FAMILIES[options.family].is_in_unit else 1.0
+    unit = float(spec.constants["outcome_scale"]) if family.is_in_unit else 1.0
     estimates, errors = np.asarray(spec.arrays["least_squares"])[:, -width:].reshape(2, width, -1)
     distances = np.abs(estimates) / np.hypot(DEFAULT_SCALE * unit, errors)
     for columns, part in zip(plan.columns, plan.parts.values(), strict=True):

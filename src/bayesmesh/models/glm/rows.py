@@ -28,7 +28,7 @@ from bayesmesh.models.glm.design import (
     levels_of,
     make_columns,
 )
-from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
+from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
 from bayesmesh.models.glm.fit import fit, fit_levels
 from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
 from bayesmesh.models.glm.moments import Moments, moments_of
@@ -111,7 +111,7 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     reader = make_reader(options, spec, spec.source_fields)
     mean, sd = reader.moments(spec.constants)
     num_levels = int(spec.constants.get("outcome_levels", 0))
-    output_shape = (num_levels - 1,) if options.family == "categorical" else ()
+    output_shape = reader.family.output_shape(num_levels)
     blocks: dict[str, list[int]] = {}
     for i, name in enumerate(each.name for each in reader.columns for _ in each.labels):
         blocks.setdefault(block_of(options.priors, name), []).append(i)
@@ -154,6 +154,7 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         ConfigError: the formula does not fit the columns, or an option does not fit the formula.
     """
     options = with_roles(options, spec)
+    family = family_of(options.family, options.link)
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
     named = _named(options)
@@ -166,30 +167,29 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
             how = "a category" if about.kind == "category" else "standardised"
             raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
-    if named["exposure"] is not None and options.family not in LOG_LINKS:
+    if named["exposure"] is not None and family.link != "log":
         raise ConfigError(
-            f"key 'model.exposure': the predictor of the family {options.family} is not a log of a mean",
-            f"use it with {', '.join(LOG_LINKS)}",
+            f"key 'model.exposure': the predictor of the family {family.name} is not a log of a mean",
+            "use it with a family of a log link, such as poisson",
         )
-    if (options.family == "binomial") != (options.trials is not None):
+    if family.has_trials != (options.trials is not None):
         problem = (
-            "the binomial family needs the number of trials"
+            f"the family {family.name} needs the number of trials"
             if options.trials is None
-            else "only the binomial family has trials"
+            else f"the family {family.name} has no trials"
         )
         raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
     formula = parse_formula(options.formula, list(fields))
     source = Source(fields, spec.variables, spec.labels)
     check_numbers(source.variables, formula.outcome)
-    family = FAMILIES[options.family]
     if family.takes_levels:
         checks.check_kind(formula.outcome.text, options.family, spec.variables)
-    has_intercept = formula.has_intercept or options.family == "ordinal"
+    has_intercept = formula.has_intercept or family.is_ordered
     columns = make_columns(source, formula.terms, has_intercept=has_intercept)
     if (number := sum(len(each.labels) for each in columns)) > MOST_COLUMNS:
         largest = max(columns, key=lambda each: len(each.labels))
         raise ConfigError(f"{KEY}: {number:,} columns, of which '{largest.name}' has {len(largest.labels):,}", f"use effects of groups for many levels: (1 | {largest.name})")  # fmt: skip
-    checks.check_terms(formula, columns, options.family)
+    checks.check_terms(formula, columns, family)
     names = {g.group for g in formula.groups}
     centred = options.centred if isinstance(options.centred, tuple) else ()
     for key, given in (("centred", centred), ("local_group", (options.local_group,))):
@@ -252,7 +252,7 @@ class Reader(NamedTuple):
     @property
     def has_constant(self) -> bool:
         """Whether there is an intercept, or cutpoints in its place."""
-        return self.formula.has_intercept or self.options.family == "ordinal"
+        return self.formula.has_intercept or self.family.is_ordered
 
     def moments(self, constants: Mapping[str, float | int]) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of the columns, from the constants of the prepared data."""
@@ -323,7 +323,7 @@ class Reader(NamedTuple):
     ) -> Condensed | None:
         """Return rows that each stand for many, see `condensed`; None if they are not fewer."""
         groups = self.groups(constants)
-        if self.options.family == "normal":
+        if self.family.name == "normal":
             layout = Layout(self.formula.has_intercept, self.num_columns, groups)
             return condense_normal(layout, read_fields, num_rows, arrays["location"])
         local = next((group for group in groups if group.is_local), None)
@@ -412,7 +412,7 @@ class Reader(NamedTuple):
             raise ConfigError(f"{KEY}: '{name}' has one level", "use another outcome")
         if not levels:
             checks.check_codes(name, seen, number)
-        elif self.options.family == "ordinal":
+        elif self.family.is_ordered:
             checks.check_order(name, self.source.variables[name])
         return {"outcome_levels": number}
 
@@ -428,7 +428,7 @@ class Reader(NamedTuple):
             raise ConfigError(f"{KEY}: the outcome '{name}' has several numbers in a row", "name a column")
         trials = self._trials(rows)
         levels = levels_of(self.source.variables, self.formula.outcome)
-        if levels and not self.family.takes_levels and not (self.options.family == "bernoulli" and len(levels) == 2):
+        if levels and not self.family.takes_levels and not (self.family.name == "bernoulli" and len(levels) == 2):
             raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
         possible = self.family.fits(y, trials)
         if not possible.all():

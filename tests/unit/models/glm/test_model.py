@@ -263,7 +263,7 @@ def test_effects_of_groups(bar: str, local: bool) -> None:
         ("growth ~ (1 | age)", {}, "are read as numbers"),
         ("I(0 * growth) ~ age", {}, r"the outcome 'I\(0 \* growth\)' has the same value, 0, in all rows"),
         ("stage ~ age", {"family": "binomial"}, "needs the number of trials"),
-        ("growth ~ age", {"trials": "plots"}, "only the binomial family has trials"),
+        ("growth ~ age", {"trials": "plots"}, "the family normal has no trials"),
         ("growth ~ age", {"weights": "growth"}, r"training row \d+: the weight is -"),
         ("growth ~ age", {"offset": "mas"}, "key 'model.offset': no column 'mas' in the data"),
         ("growth ~ age", {"centred": ["site"]}, "key 'model.centred': 'site' has no effects"),

@@ -1,0 +1,1 @@
+"""Families of outcomes: one file each, whose name is the family's in a configuration."""

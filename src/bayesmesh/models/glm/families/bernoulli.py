@@ -1,0 +1,38 @@
+"""Outcomes 0 or 1."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.models.base import Predictive, Rows
+from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, working_shares
+
+tfd = tfp.distributions
+
+
+class Bernoulli(Family):
+    """0 or 1, with the logit of the probability of 1 as the predictor."""
+
+    links = ("logit",)
+    needs = "0 or 1, or a category of two levels"
+    words = Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}")  # fmt: skip
+
+    def to_predictor(self, mean: float) -> float:
+        return math.log(mean / (1 - mean)) if 0 < mean < 1 else 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        return (y == 0) | (y == 1)
+
+    def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return rows["outcome"].astype(eta.dtype) * eta - jax.nn.softplus(eta)
+
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return working_shares(y, trials, eta)
+
+    def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
+        return tfd.Bernoulli(logits=eta)

@@ -1,0 +1,46 @@
+"""Counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import special
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.models.base import Predictive, Rows
+from bayesmesh.models.glm import densities
+from bayesmesh.models.glm.families import _texts as texts
+from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, is_count, working_counts
+
+tfd = tfp.distributions
+
+
+class Poisson(Family):
+    """Counts, with the log of the mean as the predictor."""
+
+    links = ("log",)
+    needs = "whole numbers from 0"
+    words = Words("Poisson, whose variance is its mean", *texts.LOG)  # fmt: skip
+    remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "narrow": texts.MORE_SCATTER, "zeros": texts.MORE_SCATTER, "tails": texts.MORE_SCATTER, "uneven": texts.MORE_SCATTER, "wide": texts.BOUNDED, "shape": texts.OWN_SCATTER}  # fmt: skip
+
+    def to_predictor(self, mean: float) -> float:
+        return math.log(mean) if mean > 0 else 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        return is_count(y)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        return special.xlogy(y, y) - y - special.gammaln(y + 1)
+
+    def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return densities.poisson(rows["outcome"].astype(eta.dtype), eta)
+
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return working_counts(y, eta)
+
+    def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
+        return tfd.Poisson(log_rate=eta.astype(float))
