@@ -25,6 +25,7 @@ FUNCTIONS = (
     "bayesmesh:verdict",
     "bayesmesh:compare",
     "bayesmesh:predict",
+    "bayesmesh:effects",
     "bayesmesh:recommend",
 )
 CLASSES = (

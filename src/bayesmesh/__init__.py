@@ -2,11 +2,11 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from bayesmesh.notebook.calls import compare, open, predict, recommend, sample, verdict
+    from bayesmesh.notebook.calls import compare, effects, open, predict, recommend, sample, verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["compare", "open", "predict", "recommend", "sample", "verdict"]
+__all__ = ["compare", "effects", "open", "predict", "recommend", "sample", "verdict"]
 
 
 def __getattr__(name: str) -> object:

@@ -54,15 +54,42 @@ _FOR_ONE_USER = (
     option("--output", metavar="FILE", help="also write the list, as .csv or .json"),
 )  # fmt: skip
 
+_EFFECTS = (
+    option("--predictions", action="store_true", help="list the expected outcome, or the probability of each level"),
+    option("--comparisons", nargs="+", metavar="COLUMN[=STEP]", help="compare the outcome at two values of a column: x, x=10, x=sd, x=20,60, site=pairwise; all predictors by default"),
+    option("--slopes", nargs="+", metavar="COLUMN", help="derivative of the outcome with respect to a number"),
+    option("--at", nargs="+", metavar="COLUMN=VALUE,...", help="values of columns at which effects are evaluated"),
+    option("--rows", choices=("typical", "observed"), help="values of the other columns: means and most frequent levels, the default with --at; or those of each row, averaged"),
+    option("--each-row", action="store_true", help="list every row instead of averages"),
+    option("--by", nargs="+", metavar="COLUMN", help="average within the levels of these categories"),
+    option("--measure", choices=("difference", "ratio", "log_ratio", "odds_ratio", "log_odds_ratio"), help="what comparisons make of two averages, difference by default"),
+    option("--scale", choices=("outcome", "predictor"), help="expected outcomes, the default, or linear predictors"),
+    option("--group-effects", choices=("included", "zero"), help="effects of each row's group, the default, or none"),
+    option("--interval", type=float, metavar="P", help="probability of the intervals, 0.9 by default"),
+    option("--draws", type=positive, metavar="N", help="most draws to use, evenly spaced, 4000 by default"),
+    option("--cells", type=Path, metavar="FILE", help="average over the rows of this table in place of the training rows: poststratification"),
+    option("--weight", metavar="COLUMN", help="column of the cells with their sizes"),
+    option("--settings", type=Path, metavar="FILE", help="YAML file with keys of `effects` of an experiment, in place of options"),
+    option("--output", type=Path, metavar="FILE", help="CSV file to write; the table is printed by default"),
+    option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
+)  # fmt: skip
+
 OF_STAGES: dict[str, tuple[Option, ...]] = {
     **dict.fromkeys(("fetch", "shard", "report"), ()),
     "diagnose": (CORES,),
     "compile": (CORES, GPUS, PROCESSES, _LATER),
     "sample": (CORES, GPUS, PROCESSES, _GROUP),
     "recommend": (CORES, GPUS, *_FOR_ONE_USER),
+    "effects": (CORES, GPUS, *_EFFECTS),
     "analyse": (CORES, GPUS, _ANALYSIS),
 }
 """Stage -> options besides the common ones; other stages compute on the devices of one process."""
+
+ASKED = {
+    "recommend": "the same as --experiment EXPERIMENT",
+    "effects": "experiment whose stored posterior to use, with the options below",
+}
+"""Stage that also answers a question about a stored posterior, by a module of its name -> help of its positional argument."""
 
 VERBS = {
     # Before the parser, because options are Snakemake's: see `main`.
@@ -156,14 +183,13 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for stage in (*STAGES, "analyse"):
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
-        for_user = stage == "recommend"
-        run = "workflow.stages.recommend:run" if for_user else "workflow.stages.command:run"
+        run = f"workflow.stages.{stage if stage in ASKED else 'command'}:run"
         verb = _add_verb(verbs, stage, Verb(help_of(stage), run, options))
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
         which.add_argument("--experiment", metavar="NAME", help="specification from config/experiments/NAME.yaml")
-        if for_user:
-            which.add_argument("name", nargs="?", metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT")
+        if stage in ASKED:
+            which.add_argument("name", nargs="?", metavar="EXPERIMENT", help=ASKED[stage])
     for name, about in VERBS.items():
         _add_verb(verbs, name, about)
     return parser

@@ -5,7 +5,7 @@ The class of `some_name` is `SomeNameOptions`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -36,6 +36,50 @@ class DivergentDrawsOptions(Settings):
     drawn: int = Field(
         1000, ge=10, le=20_000, description="Maximum number of draws without divergence in the figures, evenly spaced."
     )
+
+
+class EffectsOptions(Settings):
+    """Effects of predictors on the outcome: predictions, comparisons and slopes, at values or averaged, with intervals."""
+
+    predictions: bool = Field(False, description="Predict the expected outcome, or the probability of each level.")
+    comparisons: tuple[str, ...] | dict[str, float | int | str | list[float | int | str]] = Field(
+        (),
+        description="Columns whose effect is compared between two values, as a list or with a step each. Of a number: the "
+        "distance from its value, 1 by default; `sd` or `2sd` around its mean; `iqr` or `minmax`; or two values as "
+        "`[1, 2]`. Of a category: `reference` (each level with the first, the default), `sequential`, `pairwise` or two "
+        "levels. All predictors if neither predictions, comparisons nor slopes are asked for.",
+        examples=[{"age": 10, "site": "pairwise"}],
+    )
+    slopes: tuple[str, ...] = Field(
+        (), description="Columns of numbers whose derivative dY/dX is computed.", examples=[["age"]]
+    )
+    at: dict[str, list[float | int | str]] = Field(
+        {},
+        description="Values of columns at which effects are evaluated, all combinations of them.",
+        examples=[{"age": [20, 40, 60], "site": ["a"]}],
+    )
+    rows: Literal["typical", "observed"] | None = Field(
+        None,
+        description="Values of the other columns: `typical` for numbers at their mean and categories at their most "
+        "frequent level, the default with `at`; `observed` for those of each training row, the default without.",
+        examples=["observed"],
+    )
+    average: bool = Field(True, description="Average over observed rows within each draw; otherwise list every row.")
+    by: tuple[str, ...] = Field(
+        (), description="Categories within whose levels observed rows are averaged.", examples=[["site"]]
+    )
+    measure: Literal["difference", "ratio", "log_ratio", "odds_ratio", "log_odds_ratio"] = Field(
+        "difference", description="What comparisons make of the two averages."
+    )
+    scale: Literal["outcome", "predictor"] = Field(
+        "outcome",
+        description="Expected values, or probabilities of levels, in the unit of the outcome; or linear predictors.",
+    )
+    group_effects: Literal["included", "zero"] = Field(
+        "included", description="Whether effects of groups are those of each row's level, or 0."
+    )
+    interval: float = Field(0.9, gt=0, lt=1, description="Probability of the intervals, with equal tails.")
+    draws: int = Field(4000, ge=4, le=1_000_000, description="Maximum number of draws to use, evenly spaced.")
 
 
 class EvidenceOptions(Settings):

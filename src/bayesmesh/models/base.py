@@ -322,6 +322,14 @@ class Model(ABC):
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the predictive distribution of each row's outcome, a TFP distribution with batch shape (rows, ...)."""
 
+    def linear_predictor(self, latents: Latents, inputs: Rows) -> Float[Array, "rows ..."]:
+        """Return the linear predictor of each row, on whose scale effects can be computed."""
+        raise NotImplementedError(f"{type(self).__name__} has no linear predictor")
+
+    def interactions(self) -> Collection[tuple[str, ...]]:
+        """Return columns whose effects depend on each other, as the terms of a formula say; none by default."""
+        return ()
+
     def grouping_columns(self) -> Mapping[str, str]:
         """Return column -> latent with an entry for each of its levels, where a new level has a distribution given the others."""
         return {}

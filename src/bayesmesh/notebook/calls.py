@@ -157,6 +157,51 @@ def predict(
     return predictions_for(layout_of(result, Path(results)), table, interval, new_levels=new_levels)
 
 
+def effects(
+    result: Result | str | Path,
+    *,
+    predictions: bool = False,
+    comparisons: Sequence[str] | Mapping[str, object] = (),
+    slopes: Sequence[str] = (),
+    at: Mapping[str, Sequence[object]] | None = None,
+    by: Sequence[str] = (),
+    cells: pd.DataFrame | None = None,
+    weight: str | None = None,
+    results: str | Path = "results",
+    **settings: object,
+) -> pd.DataFrame:
+    """Compute effects of predictors from the stored posterior of a table's experiment, as `bayesmesh effects` does.
+
+    Args:
+        result: a result, the name of an experiment, or its folder.
+        predictions: whether to predict the expected outcome, or the probability of each level.
+        comparisons: columns to compare at two values, as a list or with a step each, such as ``{"age": 10, "site": "pairwise"}``;
+            all predictors if nothing is asked for.
+        slopes: columns of numbers whose derivative is computed.
+        at: column -> values at which effects are evaluated, with other columns at what is typical.
+        by: categories within whose levels rows are averaged.
+        cells: rows to average in place of the training rows, for poststratification.
+        weight: column of `cells` with their sizes.
+        results: folder of results, for a name.
+        **settings: other keys of ``effects``, such as ``measure="ratio"`` or ``average=False``; config/README.md lists them.
+
+    Returns:
+        A data frame with a line for each effect; docs/how-to/effects.md explains the columns.
+
+    Raises:
+        ConfigError: nothing is stored under the name, its source is not a table, or a setting does not fit the data.
+        DataError: the cells do not fit; the message names the row.
+        StoreError: a result is damaged or altered.
+    """
+    from bayesmesh.notebook.predictions import effects_for
+    from bayesmesh.notebook.result import layout_of
+
+    lists = {"slopes": slopes, "by": by}
+    given = {"predictions": predictions, "at": dict(at or {}), **{k: list(v) for k, v in lists.items()}, **settings}
+    given["comparisons"] = dict(comparisons) if isinstance(comparisons, Mapping) else list(comparisons)
+    return effects_for(layout_of(result, Path(results)), cells, weight, given)
+
+
 def recommend(
     result: Result | str | Path,
     user: object = None,

@@ -6,7 +6,7 @@ Columns are computed once on the host and standardised there; coefficients and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +126,15 @@ class Glm(Model):
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""
         return self.family.predict(self._predictor(latents, inputs), inputs, latents)
+
+    def linear_predictor(self, latents: Latents, inputs: Rows) -> Float[Array, "rows ..."]:
+        """Return the linear predictor of each row, in the unit in which the model reads the outcome."""
+        return self._predictor(latents, inputs)
+
+    def interactions(self) -> Collection[tuple[str, ...]]:
+        """Return the columns of each term with several of them."""
+        of_terms = (dict.fromkeys(n for factor in term for n in factor.names) for term in self.plan.formula.terms)
+        return {tuple(names) for names in of_terms if len(names) > 1}
 
     def grouping_columns(self) -> Mapping[str, str]:
         """Return the columns with group effects, except those that have coefficients as well."""

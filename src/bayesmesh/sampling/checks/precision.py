@@ -11,11 +11,11 @@ import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._traced_fields import fields_used
 from bayesmesh.models.base import HostRows, Model
 from bayesmesh.models.glm.moments import Moments, join_moments, moments_of
 from bayesmesh.sampling.density.log_density import row_shapes
 from bayesmesh.sampling.density.position import resize_local
-from bayesmesh.sampling.density.traced_fields import fields_used
 from bayesmesh.store.layout import MOST_ROUNDED
 
 _log = logging.getLogger("bayesmesh")

@@ -15,9 +15,9 @@ from bayesmesh.config.user_code import place_of
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.models._latents import align_local
+from bayesmesh.models._traced_fields import field_returned, fields_used
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.sampling.density.log_density import Target, device_dtype
-from bayesmesh.sampling.density.traced_fields import field_returned, fields_used
 
 MOST_ROUNDS = 1000
 """Most values of an outcome in which each value is predicted from those before it."""

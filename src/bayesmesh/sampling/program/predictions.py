@@ -9,22 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.models._latents import align_local
+from bayesmesh.models._predictive import class_probabilities, expectation
+from bayesmesh.models._traced_fields import fields_used
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
 from bayesmesh.sampling.checks.indices import find_rows_beyond, likelihood_of_rows
 from bayesmesh.sampling.density.log_density import device_dtype
-from bayesmesh.sampling.density.traced_fields import fields_used
 from bayesmesh.store.posterior.reader import Posterior, StoredDraws
 
 BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory at a time."""
 
 _KEY, _KEY_OF_LEVELS = 0, 1
-
-tfd = tfp.distributions
 
 
 class Summary(NamedTuple):
@@ -41,17 +39,6 @@ class Summary(NamedTuple):
     high: Float[np.ndarray, "row class"] | None
     outcome_low: Float[np.ndarray, " row"] | None
     outcome_high: Float[np.ndarray, " row"] | None
-
-
-def class_probabilities(predictive: Predictive) -> jax.Array | None:
-    """Return the probabilities of each row's classes, (row, class), or of outcome 1, (row, 1); None if the outcome is a number."""
-    if isinstance(predictive, tfd.Bernoulli):
-        return predictive.probs_parameter()[:, None]
-    if isinstance(predictive, tfd.Categorical):
-        return predictive.probs_parameter()
-    if isinstance(predictive, tfd.OrderedLogistic):
-        return jnp.exp(predictive.categorical_log_probs())
-    return None
 
 
 class Predictions:
@@ -110,7 +97,7 @@ class Predictions:
             return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
         simulated = predictive.sample(seed=key)
-        mean = _expectation(predictive)
+        mean = expectation(predictive)
         centre = simulated if mean is None else mean
         return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
 
@@ -144,7 +131,7 @@ class Predictions:
                     )
                 probabilities = class_probabilities(predictive)
                 found.append(0 if probabilities is None else probabilities.shape[1])
-                self._has_mean = probabilities is not None or _expectation(predictive) is not None
+                self._has_mean = probabilities is not None or expectation(predictive) is not None
                 return jnp.zeros(())
 
             jax.eval_shape(classes, shapes)
@@ -197,15 +184,6 @@ class Predictions:
         if not self._has_mean:
             low, high = None, None
         return Summary(mean, low, high, outcome_low, outcome_high)
-
-
-def _expectation(predictive: Predictive) -> jax.Array | None:
-    """Return the expectation of each row's outcome; None if the distribution does not know it."""
-    try:
-        found: jax.Array | None = getattr(predictive, "mean", lambda: None)()
-    except NotImplementedError:
-        return None
-    return found
 
 
 def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:

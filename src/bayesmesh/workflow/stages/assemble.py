@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import zarr
 
+from bayesmesh.analyses._outcome import find_outcome
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -70,7 +71,6 @@ from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.checks import check_derived
 from bayesmesh.workflow.stages.inputs import bind
-from bayesmesh.workflow.stages.outcome import find_outcome
 
 _SAMPLE = "run the sample stage again"
 

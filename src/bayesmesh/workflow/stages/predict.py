@@ -6,13 +6,14 @@ import argparse
 import csv
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from bayesmesh.analyses._outcome import Outcome, class_names, find_outcome
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
@@ -32,7 +33,6 @@ from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job, component_sources
 from bayesmesh.workflow.posterior import find_spec, refuse_overwriting_data, warn_of_failure
 from bayesmesh.workflow.stages.inputs import bind
-from bayesmesh.workflow.stages.outcome import Outcome, find_outcome
 
 _log = logging.getLogger("bayesmesh")
 
@@ -51,16 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not table.exists():
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
     layout = ExperimentLayout(arguments.results, arguments.experiment)
-    job = find_spec(layout)
-    if job.data.source != "table":
-        raise ConfigError(
-            f"experiment '{job.experiment}': its source is '{job.data.source}'", "predict needs a model of a table"
-        )
-    if job.data.replicates is not None:
-        raise ConfigError(
-            f"experiment '{job.experiment}': key 'data.replicates': its posterior is that of many datasets",
-            "predict with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
-        )
+    job = find_job(layout, arguments.verb)
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     refuse_overwriting(table, output)
     refuse_overwriting_data(job, output)
@@ -69,6 +60,25 @@ def run(arguments: argparse.Namespace) -> int:
         num_rows = predict_table(job, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
+
+
+def find_job(layout: ExperimentLayout, verb: str) -> Job:
+    """Return the settings of the posterior of one table.
+
+    Raises:
+        ConfigError: the experiment has no posterior, was not fitted to a table, or to many datasets.
+        StoreError: the posterior is damaged.
+    """
+    job = find_spec(layout)
+    if job.data.source != "table":
+        problem = f"experiment '{job.experiment}': its source is '{job.data.source}'"
+        raise ConfigError(problem, f"{verb} needs a model of a table")
+    if job.data.replicates is not None:
+        raise ConfigError(
+            f"experiment '{job.experiment}': key 'data.replicates': its posterior is that of many datasets",
+            f"use {verb} with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
+        )
+    return job
 
 
 def predict_table(job: Job, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False) -> int:
@@ -99,8 +109,8 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
         for column, number in added.items():
             _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
         predictions = Predictions(model, job.compute.dtype, posterior, probability, added, BLOCK_CELLS)
-        rows = _RowMaker(new, shards, table)
-        rows.check_absent(predictions, model, outcome.name)
+        rows = RowMaker(new, shards, table)
+        rows.check_absent(model, outcome.name, lambda: predictions.fields_used(*rows.make(0, 1, 1)))
         size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
         with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -134,7 +144,7 @@ def _check_finite(found: Summary, table: Path, start: int) -> None:
         raise DataError(problem, "check the row: its numbers may lie far outside of those of the experiment's table")
 
 
-class _RowMaker:
+class RowMaker:
     """Makes the fields that a model reads from the rows of a new table."""
 
     def __init__(self, new: NewRows, shards: Shards, path: Path) -> None:
@@ -142,10 +152,15 @@ class _RowMaker:
         # Fields that the table lacks, and that do not matter, have the values of a training row.
         self._absent = {k: v[0] for k, v in Shards(shards.path).read_rows(0, 1).items() if k not in new.fields}
 
-    def _raw(self, start: int, stop: int, size: int) -> dict[str, np.ndarray]:
-        chosen = np.minimum(np.arange(size), stop - start - 1)
-        rows = {name: np.asarray(values[start:stop])[chosen] for name, values in self._new.fields.items()}
-        return rows | {name: np.repeat(value[None], size, axis=0) for name, value in self._absent.items()}
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of the new table."""
+        return self._new.num_rows
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return rows as the source has them."""
+        rows = {name: np.asarray(values[start:stop]) for name, values in self._new.fields.items()}
+        return rows | {name: np.repeat(value[None], stop - start, axis=0) for name, value in self._absent.items()}
 
     def make(self, start: int, stop: int, size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return fields and entries of rows, padded to a number of rows by repeating the last one.
@@ -153,7 +168,8 @@ class _RowMaker:
         Raises:
             DataError: a field of a row is infinite or not a number, such as the logarithm of an exposure of 0.
         """
-        raw, group = self._raw(start, stop, size), self._shards.group_field
+        chosen, group = np.minimum(np.arange(size), stop - start - 1), self._shards.group_field
+        raw = {name: values[chosen] for name, values in self.read(start, stop).items()}
         entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
         # The check below names the row.
         with np.errstate(all="ignore"):
@@ -166,17 +182,20 @@ class _RowMaker:
                 raise DataError(problem, "correct the row: logarithms, and exposures, need numbers greater than 0")
         return made, entries
 
-    def check_absent(self, predictions: Predictions, model: Model, outcome: str) -> None:
+    def check_absent(self, model: Model, outcome: str, used: Callable[[], Collection[str]]) -> None:
         """Refuse a table without a column on which predictions depend.
+
+        Args:
+            model: the model.
+            outcome: field of the outcome.
+            used: returns the fields on which predictions depend, for a model that neither names them nor prepares fields.
 
         Raises:
             DataError: names the file and the column.
         """
         needed = model.prediction_fields()
-        if needed is None and isinstance(self._shards, PreparedShards):
-            needed = self._absent.keys() - {outcome}
         if needed is None:
-            needed = predictions.fields_used(*self.make(0, 1, 1))
+            needed = self._absent.keys() - {outcome} if isinstance(self._shards, PreparedShards) else used()
         for field in self._absent:
             if field in needed or field == self._shards.group_field:
                 raise self._error(self._new.absent.get(field, [field]))
@@ -205,13 +224,6 @@ def header(outcome: Outcome, num_classes: int) -> list[str]:
     names = class_names(outcome, num_classes)
     of_classes = [f"{what}[{name}]" for name in names for what in ("probability", "low", "high")]
     return ["row", outcome.name, *of_classes]
-
-
-def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
-    """Return the classes whose probabilities are given: for two classes, only the second."""
-    if num_classes == 1:
-        return (outcome.levels[1] if len(outcome.levels) == 2 else "1",)
-    return outcome.levels if len(outcome.levels) == num_classes else [str(i) for i in range(num_classes)]
 
 
 def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Iterator[list[Any]]:

@@ -13,18 +13,14 @@ from scipy.special import expit
 
 import bayesmesh as bm
 from bayesmesh.cli import main
-from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.data.sharding import shard
 from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import DataError
-from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.hashes import write_hashes
-from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.workflow.components import component_of
+from bayesmesh.store.arrays import open_group
 from bayesmesh.workflow.jobs import Job, make_job, write_spec
 from bayesmesh.workflow.stages.predict import predict_table
 from recording import record_as
+from stored_experiment import store_experiment
 
 NUM_ROWS, SHAPE = 60, (2, 150)
 
@@ -42,30 +38,9 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
         "y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": 3 - np.arange(NUM_ROWS) % 4,
         "most": np.full(NUM_ROWS, 3),
     }  # fmt: skip
-    pd.DataFrame(table).to_csv("old.csv", index=False)
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> Job:
-        config = {
-            "title": "Old", "data": {"source": "table", "files": "old.csv", **data}, "model": {"name": "glm", **model},
-            "kernel": {"name": "nuts"}, "compute": {"dtype": "float64"},
-        }  # fmt: skip
-        spec = make_job("assemble", "old", experiment_class().model_validate(config), "results")
-        source_class, options = component_of(spec, "source")
-        source = source_class(options)
-        spec.data_layout.records.mkdir(parents=True)
-        source.fetch(spec.data_layout.records)
-        shard(source.read(spec.data_layout.records), DataSettings(), spec.data_layout)
-        group = open_group(spec.layout.posterior, "w").create_group("posterior")
-        for name, values in latents.items():
-            write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
-        write_hashes(spec.layout.posterior, {})
-        outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
-        record_as(Path("results"), "old", "assemble", outputs, specification=spec.digest)
-        # The experiment has other settings by now, which count for nothing until it runs.
-        config["sampling"] = {"draws": 7}
-        for each in (make_job("assemble", "old", experiment_class().model_validate(config), "results"), spec):
-            write_spec(each)
-        return spec
+        return store_experiment(pd.DataFrame(table), model, latents, **data)
 
     return train
 

@@ -1,7 +1,8 @@
-"""Find the column that a model predicts."""
+"""Find the column that a model predicts, and the names of its classes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,8 +10,8 @@ import jax
 from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.views import PreparedShards
+from bayesmesh.models._traced_fields import field_returned
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.density.traced_fields import field_returned
 
 
 class Outcome(NamedTuple):
@@ -38,3 +39,10 @@ def find_outcome(model: Model, shards: Shards) -> Outcome:
         return Outcome("outcome", (), 0.0, 1.0)
     about = plain.variables.get(name, Variable("number"))
     return Outcome(name, about.levels, about.mean, about.scale)
+
+
+def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
+    """Return the classes whose probabilities are given: for two classes, only the second."""
+    if num_classes == 1:
+        return (outcome.levels[1] if len(outcome.levels) == 2 else "1",)
+    return outcome.levels if len(outcome.levels) == num_classes else [str(i) for i in range(num_classes)]

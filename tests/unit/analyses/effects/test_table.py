@@ -1,0 +1,235 @@
+"""Effects equal marginaleffects' definitions, evaluated by hand at the stored draws in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit, softmax
+
+from bayesmesh.analyses.effects.table import write_effects
+from bayesmesh.analyses.options import EffectsOptions
+from bayesmesh.errors import ConfigError
+from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.workflow.components import component_of
+from bayesmesh.workflow.stages.inputs import bind
+from stored_experiment import store_experiment
+
+CHAINS, DRAWS, ROWS = 2, 60, 40
+Frame = pd.DataFrame
+Mean = Callable[[Frame], np.ndarray]
+
+generator = np.random.default_rng(5)
+TABLE = pd.DataFrame({
+    "x": generator.normal(3, 2, ROWS), "z": generator.normal(-1, 1, ROWS),
+    "site": np.array(["a", "b", "c"])[np.arange(ROWS) % 3], "treated": np.arange(ROWS) % 2,
+    "hours": generator.uniform(1, 9, ROWS), "most": np.full(ROWS, 5),
+    "y": generator.normal(2, 1, ROWS), "positive": generator.gamma(2, 1, ROWS), "count": generator.poisson(2, ROWS) % 6,
+    "alive": np.array(["no", "yes"])[generator.integers(0, 2, ROWS)],
+    "grade": np.array(["bad", "fair", "good"])[np.arange(ROWS) // 2 % 3],
+})  # fmt: skip
+A_B = lambda frame: np.stack([frame.site == "b", frame.site == "c"], axis=1).astype(float)  # noqa: E731
+
+
+def random(*shape: int, size: float = 0.3, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0.4, size, (CHAINS, DRAWS, *shape))
+
+
+class Case:
+    """A model with its latents, and its expected outcome (draw, row, level) by hand."""
+
+    def __init__(
+        self, model: Mapping[str, Any], design: Callable[[Frame], np.ndarray], latents: Mapping[str, np.ndarray],
+        mean: Callable[[np.ndarray, Frame, Mapping[str, np.ndarray]], np.ndarray], **data: Any,
+    ) -> None:  # fmt: skip
+        self.model, self.design, self.latents, self.data = model, design, dict(latents), data
+        self.of_eta = mean
+
+    def eta(self, frame: Frame) -> np.ndarray:
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in self.latents.items()}
+        columns = self.design(frame) - self.design(TABLE).mean(axis=0)
+        eta = np.einsum("rc,dc...->dr...", columns, flat["coefficients"])
+        return eta + flat["intercept"][:, None] if "intercept" in flat else eta
+
+    def mean(self, frame: Frame) -> np.ndarray:
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in self.latents.items()}
+        found = self.of_eta(self.eta(frame), frame, flat)
+        return found if found.ndim == 3 else found[..., None]
+
+
+def plain(link: Callable[[np.ndarray], np.ndarray]) -> Any:
+    return lambda eta, frame, latents: link(eta)
+
+
+def cumulative(eta: np.ndarray, frame: Frame, latents: Mapping[str, np.ndarray]) -> np.ndarray:
+    up_to = np.cumsum(latents["baseline"], axis=1)[:, :-1]
+    cuts = np.log(up_to / (1 - up_to))
+    below = expit(cuts[:, None] - eta[..., None])
+    ends = [np.zeros_like(below[..., :1]), below, np.ones_like(below[..., :1])]
+    return np.diff(np.concatenate(ends, axis=-1), axis=-1)
+
+
+SIGMA = {"sigma": np.full((CHAINS, DRAWS), 0.7)}
+SHAPE = {"shape": np.full((CHAINS, DRAWS), 2.0)}
+GROUPS = {"sd_site": np.ones((CHAINS, DRAWS, 1)), "effects_site": random(3, 1, seed=9)}
+
+
+def of_groups(eta: np.ndarray, frame: Frame, latents: Mapping[str, np.ndarray]) -> np.ndarray:
+    codes = frame.site.map({"a": 0, "b": 1, "c": 2}).to_numpy()
+    return np.exp(eta + latents["effects_site"][:, codes, 0])
+
+
+CASES = {
+    "normal": Case(
+        {"formula": "y ~ x + site"}, lambda f: np.column_stack([f.x, A_B(f)]),
+        {"intercept": random(), "coefficients": random(3), **SIGMA}, plain(lambda eta: eta),
+    ),
+    "logit with interaction": Case(
+        {"formula": "alive ~ x * site", "family": "bernoulli"},
+        lambda f: np.column_stack([f.x, A_B(f), f.x.to_numpy()[:, None] * A_B(f)]),
+        {"intercept": random(), "coefficients": random(5)}, plain(expit),
+    ),
+    "Poisson with exposure": Case(
+        {"formula": "count ~ x + treated", "family": "poisson", "exposure": "hours"}, lambda f: f[["x", "treated"]].to_numpy(float),
+        {"intercept": random(), "coefficients": random(2)}, lambda eta, frame, _: np.exp(eta) * frame.hours.to_numpy(),
+    ),
+    "ordinal": Case(
+        {"formula": "grade ~ x + treated", "family": "ordinal"}, lambda f: f[["x", "treated"]].to_numpy(float),
+        {"coefficients": random(2), "baseline": softmax(random(3, seed=3), axis=-1)}, cumulative,
+        levels={"grade": ["bad", "fair", "good"]},
+    ),
+    "polynomial": Case(
+        {"formula": "y ~ x + I(x ** 2) + I(x ** 3)"}, lambda f: np.column_stack([f.x, f.x**2, f.x**3]),
+        {"intercept": random(), "coefficients": random(3), **SIGMA}, plain(lambda eta: eta),
+    ),
+    "gamma of a log": Case(
+        {"formula": "positive ~ log(hours) + z", "family": "gamma"}, lambda f: np.column_stack([np.log(f.hours), f.z]),
+        {"intercept": random(), "coefficients": random(2), **SHAPE}, plain(np.exp),
+    ),
+    "groups": Case(
+        {"formula": "count ~ x + (1 | site)", "family": "negative_binomial"}, lambda f: f[["x"]].to_numpy(),
+        {"intercept": random(), "coefficients": random(1), **SHAPE, **GROUPS}, of_groups,
+    ),
+    "categorical": Case(
+        {"formula": "grade ~ x + z", "family": "categorical"}, lambda f: f[["x", "z"]].to_numpy(),
+        {"intercept": random(2), "coefficients": random(2, 2, seed=4)},
+        lambda eta, frame, _: softmax(np.concatenate([np.zeros_like(eta[..., :1]), eta], axis=-1), axis=-1),
+    ),
+    "two numbers that interact": Case(
+        {"formula": "alive ~ x * z", "family": "bernoulli"}, lambda f: np.column_stack([f.x, f.z, f.x * f.z]),
+        {"intercept": random(), "coefficients": random(3)}, plain(expit),
+    ),
+    "binomial": Case(
+        {"formula": "count ~ x", "family": "binomial", "trials": "most"}, lambda f: f[["x"]].to_numpy(),
+        {"intercept": random(), "coefficients": random(1)}, lambda eta, frame, _: 5 * expit(eta),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Frame]:
+    """A function of a case and options to the table of effects."""
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+
+    def compute(case: Case, **options: Any) -> Frame:
+        if not found:
+            job = store_experiment(TABLE, case.model, case.latents, **case.data)
+            found["bound"] = bind(job, component_of(job, "model"))
+            found["posterior"] = open_posterior(job.layout.posterior)
+        write_effects(found["bound"], found["posterior"], EffectsOptions.model_validate(options), Path("effects.csv"))
+        return pd.read_csv("effects.csv", keep_default_na=False, dtype={"level": str})
+
+    return compute
+
+
+def check(found: Frame, draws: np.ndarray) -> None:
+    """Compare lines with draws, (draw, line)."""
+    assert len(found) == draws.shape[1]
+    np.testing.assert_allclose(found["mean"], draws.mean(axis=0), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found["sd"], draws.std(axis=0, ddof=1), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found["low"], np.quantile(draws, 0.05, axis=0), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found["high"], np.quantile(draws, 0.95, axis=0), rtol=1e-6, atol=1e-9)
+    assert (found["mcse_mean"] > 0).all()
+
+
+def first_number(case: Case) -> str:
+    return "hours" if "log(hours)" in case.model["formula"] else "x"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_averages_over_rows_are_those_of_the_definitions(name: str, effects: Callable[..., Frame]) -> None:
+    case, column = CASES[name], first_number(CASES[name])
+    high, low = (case.mean(TABLE.assign(**{column: TABLE[column] + step})).mean(axis=1) for step in (2, 0))
+    # A step far from that of the code under test, and Richardson's extrapolation.
+    step = 1e-3
+    up, down, up2, down2 = (case.mean(TABLE.assign(**{column: TABLE[column] + k * step})) for k in (1, -1, 2, -2))
+    slope = ((8 * (up - down) - (up2 - down2)) / (12 * step)).mean(axis=1)
+    found = effects(case, predictions=True, comparisons={column: 2}, slopes=[column], measure="ratio")
+    check(found, np.concatenate([case.mean(TABLE).mean(axis=1), high / low, slope], axis=1))
+
+
+@pytest.mark.parametrize("name", ["normal", "logit with interaction", "Poisson with exposure", "ordinal"])
+def test_values_that_are_given_leave_the_other_columns_at_what_is_typical(
+    name: str, effects: Callable[..., Frame]
+) -> None:
+    case = CASES[name]
+    typical = TABLE.iloc[[0, 0]].assign(x=[1.0, 4.0], site="a", treated=TABLE.treated.mean(), hours=TABLE.hours.mean())
+    found = effects(case, predictions=True, at={"x": [1, 4]})
+    check(found, case.mean(typical).reshape(CHAINS * DRAWS, -1))
+    assert (
+        found["x"].tolist() == sorted(2 * [1, 4])[:: 2 // (len(found) // 2)] if len(found) == 2 else [1] * 3 + [4] * 3
+    )
+
+
+def test_a_category_is_compared_by_reference_sequence_and_pairs_within_levels_of_another(
+    effects: Callable[..., Frame],
+) -> None:
+    case = CASES["normal"]
+    means = {site: case.mean(TABLE.assign(site=site)) for site in "abc"}
+    kept = [TABLE.treated.to_numpy() == level for level in (0, 1)]
+    found = effects(case, comparisons={"site": "pairwise"}, by=["treated"])
+    pairs = [means[b] - means[a] for a, b in ("ab", "ac", "bc")]
+    check(found, np.concatenate([pair[:, rows].mean(axis=1) for pair in pairs for rows in kept], axis=1))
+    assert found[["contrast", "treated"]].to_numpy().tolist() == [[c, t] for c in ("b - a", "c - a", "c - b") for t in (0, 1)]  # fmt: skip
+    assert effects(case, comparisons={"site": "sequential"})["contrast"].tolist() == ["b - a", "c - b"]
+    everything = effects(case)
+    assert everything["column"].tolist() == ["site", "site", "x"]
+
+
+def test_odds_ratios_are_those_of_averages_and_steps_follow_the_spread(effects: Callable[..., Frame]) -> None:
+    case = CASES["two numbers that interact"]
+    middle, half = TABLE.x.mean(), TABLE.x.std() / 2
+    low, high = (case.mean(TABLE.assign(x=middle + sign * half)).mean(axis=1) for sign in (-1, 1))
+    odds = high / (1 - high) / (low / (1 - low))
+    check(effects(case, comparisons={"x": "sd"}, measure="odds_ratio"), odds)
+    check(effects(case, comparisons={"x": "sd"}, measure="log_odds_ratio"), np.log(odds))
+    low, high = (case.mean(TABLE.assign(x=np.quantile(TABLE.x, q))).mean(axis=1) for q in (0.25, 0.75))
+    check(effects(case, comparisons={"x": "iqr"}), high - low)
+
+
+def test_single_rows_and_the_scale_of_the_predictor(effects: Callable[..., Frame]) -> None:
+    case = CASES["groups"]
+    check(effects(case, predictions=True, average=False), case.mean(TABLE)[..., 0])
+    slope = case.latents["coefficients"].reshape(-1, 1)
+    check(effects(case, comparisons=["x"], scale="predictor"), slope)
+    check(effects(case, predictions=True, group_effects="zero"), np.exp(case.eta(TABLE)).mean(axis=1, keepdims=True))
+
+
+def test_what_does_not_fit_is_answered_with_the_key(effects: Callable[..., Frame]) -> None:
+    case = CASES["normal"]
+    for options, text in (
+        ({"comparisons": ["X"]}, "'X' is not a column"),
+        ({"comparisons": {"site": "iqr"}}, "effects.comparisons"),
+        ({"comparisons": {"x": "far"}}, "effects.comparisons"),
+        ({"slopes": ["site"]}, "is a category"),
+        ({"at": {"site": ["q"]}}, "no level 'q'"),
+        ({"by": ["x"]}, "effects.by"),
+        ({"measure": "odds_ratio"}, "probabilities"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            effects(case, **options)
