@@ -57,10 +57,22 @@ def test_every_family_of_glm_has_the_density_that_its_likelihood_says(name: str,
     """In a process that computes in float64, as analyses do, also for an experiment in float32."""
     family = family_of(name)
     with jax.enable_x64(True):
-        latents = {"sigma": 1.2, "nu": 4.0, "shape": 3.0, "baseline": [0.2, 0.3, 0.5]}
+        latents = {
+            "sigma": 1.2,
+            "nu": 4.0,
+            "shape": 3.0,
+            "phi": 5.0,
+            "zi": 0.2,
+            "hu": 0.3,
+            "quantile": 0.6,
+            "cut_zero": -1.0,
+            "gap": 2.0,
+        }
+        latents |= {"baseline": [0.2, 0.3, 0.5]}
         draw = {key: jnp.asarray(value, dtype) for key, value in latents.items()}
         eta = jnp.full((2, 2) if name == "categorical" else 2, 0.3, dtype)
-        outcome = jnp.asarray([1, 1], jnp.int32 if family.is_discrete else dtype)
+        y = 0.4 if name in ("beta", "ordered_beta") else 1
+        outcome = jnp.asarray([y, y], jnp.int32 if family.is_discrete else dtype)
         trials = jnp.asarray([2, 3], jnp.int32)
         found = log_density_of(family.predict(eta, {"trials": trials}, draw), outcome)
         expected = family.log_density(eta, {"outcome": outcome, "trials": trials}, draw)

@@ -32,7 +32,7 @@ def shown_of(plan: Plan, family: Family, original: Original | None) -> Sequence[
         original: coefficients in the units of the table, where those of the columns differ.
     """
     found: list[Shown] = []
-    unit = family.words.unit.format(y=plan.formula.outcome.text)
+    unit = family.link_words.unit.format(y=plan.formula.outcome.text)
     if original is not None:
         found.append(Shown(NAME, f"Coefficients, {unit}, for one unit of a column in the table", 0.0, ("intercept",)))
     else:
@@ -61,7 +61,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec, original:
         plan, family, options, spec: plan, family and options of the model, and description of its data.
         original: coefficients in the units of the table, where those of the columns differ.
     """
-    words, scale = family.words, 1.0 if original is None else original.scale
+    words, scale = family.link_words, 1.0 if original is None else original.scale
     y = plan.formula.outcome.text
     levels = levels_of(spec.variables, plan.formula.outcome) or ("0", "1")
     names = {"y": y, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}

@@ -91,6 +91,14 @@ def _is_of_all_positive(distribution: Any) -> bool:
     return isinstance(distribution, _POSITIVE)
 
 
+_SUPPORTS = {
+    "log": "a prior of positive numbers, such as exponential(1)",
+    "logit": "a prior of numbers between 0 and 1, such as beta(1, 1)",
+    "identity": "a prior on the real line, such as normal(0, 1)",
+}
+"""Link of a parameter -> the priors that fit."""
+
+
 def make_prior(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[str, Any]:
     """Return latent -> distribution, in the dtype of `spec`.
 
@@ -184,12 +192,14 @@ class _Maker:
         """Return the prior of a parameter of the family."""
         text = self._given.get(name, self._family.parameters[name].prior.format(rate=1 / self._outcome_scale))
         prior = parse_prior(text if name != "baseline" else self._over_levels(text), f"key 'model.priors.{name}'")
-        if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or has_location(prior.family):
-            wanted = (
-                "dirichlet with one number, or one for each level"
-                if name == "baseline"
-                else "a prior of positive numbers, such as exponential(1)"
-            )
+        link = self._family.parameters[name].link
+        wanted = "dirichlet with one number, or one for each level" if name == "baseline" else _SUPPORTS[link]
+        fits = {
+            "log": not has_location(prior.family),
+            "logit": prior.family in ("beta", "uniform"),
+            "identity": has_location(prior.family),
+        }[link]
+        if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or not fits:
             raise self._misfit(name, wanted)
         made = distribution_of(prior, self._dtype)
         if name == "baseline" and made.event_shape != (self._plan.num_levels,):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +19,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Predictive, Rows
 
 Predictor = Float[Array, "rows ..."]
+
+Values = Float[Array, "..."]
 
 Parameters = Mapping[str, Array]
 """Parameter -> one number for all rows, or one for each."""
@@ -65,6 +68,7 @@ class Family(ABC):
         parameters: parameter -> its default prior and link.
         links: names of the links of the predictor; the first is the default.
         needs: requirement on the outcomes, in words.
+        instead: another family for outcomes that do not fit, in words.
         is_in_unit: whether the predictor has the unit of the outcome.
         is_discrete: whether outcomes are whole numbers.
         takes_levels: whether outcomes are the levels of a category.
@@ -77,6 +81,7 @@ class Family(ABC):
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     links: ClassVar[tuple[str, ...]] = ("identity",)
     needs: ClassVar[str]
+    instead: ClassVar[str] = ""
     is_in_unit: ClassVar[bool] = False
     is_discrete: ClassVar[bool] = True
     takes_levels: ClassVar[bool] = False
@@ -85,6 +90,15 @@ class Family(ABC):
 
     def __init__(self, link: str | None = None) -> None:
         self.link = link or self.links[0]
+
+    @property
+    def link_words(self) -> Words:
+        """The words, for the link."""
+        if self.link == self.links[0]:
+            return self.words
+        of = self.words.of.replace("odds", f"{self.link} of the probability")
+        text = f"{self.link}: the predictor is {of}"
+        return self.words._replace(link=text, unit=f"on the scale of the {self.link}", scale="difference", of=of)
 
     @property
     def name(self) -> str:
@@ -119,6 +133,25 @@ class Family(ABC):
     @abstractmethod
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         """Return the log density of each row, in nats, less `constant`."""
+
+    def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        """Return the log probability of an outcome of at most y, in nats."""
+        raise ConfigError(
+            f"key 'model.family': {self.name} has no distribution function here",
+            "use another family, or no censoring, truncation and rounding",
+        )
+
+    def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        """Return the log probability of an outcome above y, in nats."""
+        raise ConfigError(
+            f"key 'model.family': {self.name} has no distribution function here",
+            "use another family, or no censoring, truncation and rounding",
+        )
+
+    @property
+    def has_cdf(self) -> bool:
+        """Whether outcomes may be censored, truncated or rounded."""
+        return type(self).log_cdf is not Family.log_cdf
 
     @abstractmethod
     def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
@@ -175,6 +208,21 @@ def working_shares(y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) ->
 def is_count(y: np.ndarray) -> np.ndarray:
     """Return which numbers are whole and not negative."""
     return (y >= 0) & (y == np.floor(y))
+
+
+def working_positive(y: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and responses for a log link and standard deviations proportional to the means."""
+    eta = np.log(np.maximum(y, 1e-300)) if eta is None else np.clip(eta, -MOST_LOG, MOST_LOG)
+    return np.ones(len(y)), eta + y * np.exp(-eta) - 1
+
+
+class LogMean(Family):
+    """Outcomes whose predictor is the log of the mean."""
+
+    links = ("log",)
+
+    def to_predictor(self, mean: float) -> float:
+        return math.log(mean) if mean > 0 else 0.0
 
 
 class FamilyOfLevels(Family):

@@ -13,7 +13,8 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.models.base import Predictive, Rows
 from bayesmesh.models.glm import densities
 from bayesmesh.models.glm.families import _texts as texts
-from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Words
+from bayesmesh.models.glm.families._cdf import log_beta_below
+from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values, Words
 from bayesmesh.models.glm.families.poisson import Poisson
 
 tfd = tfp.distributions
@@ -45,6 +46,14 @@ class NegativeBinomial(Poisson):
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, parameters["shape"])
+
+    def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        shape, count = parameters["shape"], jnp.maximum(jnp.floor(y), 0) + 1
+        return jnp.where(y < 0, -jnp.inf, log_beta_below(shape, count, jax.nn.sigmoid(jnp.log(shape) - eta)))
+
+    def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        shape, count = parameters["shape"], jnp.maximum(jnp.floor(y), 0) + 1
+        return jnp.where(y < 0, 0.0, log_beta_below(count, shape, jax.nn.sigmoid(eta - jnp.log(shape))))
 
     def fixed_dispersion(self, estimate: float) -> float:
         # Rows vary more than their means imply; the excess is taken to be the same for all of them.

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.base import Predictive, Rows
 from bayesmesh.models.glm.families import _texts as texts
-from bayesmesh.models.glm.families.base import Family, Parameter, Parameters, Predictor, Words
+from bayesmesh.models.glm.families.base import Family, Parameter, Parameters, Predictor, Values, Words
 
 tfd = tfp.distributions
 
@@ -37,6 +38,12 @@ class Normal(Family):
         sigma = parameters["sigma"]
         z = (rows["outcome"] - eta) / sigma
         return -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
+
+    def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return log_ndtr((y - eta) / parameters["sigma"])
+
+    def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return log_ndtr((eta - y) / parameters["sigma"])
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(len(y)), y

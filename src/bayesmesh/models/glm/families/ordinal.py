@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._outcomes import cutpoints, log_mass
+from bayesmesh.models._outcomes import cutpoints
 from bayesmesh.models.base import Predictive, Rows
+from bayesmesh.models.glm.families._links import log_level
 from bayesmesh.models.glm.families.base import FamilyOfLevels, Parameter, Parameters, Predictor, Words
 
 tfd = tfp.distributions
 
 
 class Ordinal(FamilyOfLevels):
-    """A level of an ordered category, with cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor).
+    """A level of an ordered category, with cumulative probabilities: P(at most level k) = F(cutpoint k - predictor).
 
-    ``baseline`` holds the probabilities of the levels where the predictor is 0, from which the cutpoints follow.
+    ``baseline`` holds the probabilities of the levels where the predictor is 0, from which the cutpoints follow. F is the
+    logistic, the normal or the complementary log-log distribution function.
     """
 
     parameters: ClassVar[Mapping[str, Parameter]] = {"baseline": Parameter("dirichlet(1)")}
-    links = ("logit",)
+    links = ("logit", "probit", "cloglog")
     needs = "a category of two levels or more, in their order"
     words = Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}")  # fmt: skip
 
@@ -40,7 +43,11 @@ class Ordinal(FamilyOfLevels):
         return cutpoints(parameters["baseline"])
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
-        return log_mass(eta, parameters["baseline"], rows["outcome"].astype(jnp.int32))
+        return log_level(self.link, eta, parameters["baseline"], rows["outcome"].astype(jnp.int32))
 
     def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
-        return tfd.OrderedLogistic(self.cutpoints(parameters), eta)
+        if self.link == "logit":
+            return tfd.OrderedLogistic(self.cutpoints(parameters), eta)
+        levels = jnp.arange(parameters["baseline"].shape[0])
+        of_level = jax.vmap(lambda k: log_level(self.link, eta, parameters["baseline"], jnp.full(eta.shape, k)), 0, 1)
+        return tfd.Categorical(logits=of_level(levels))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
@@ -14,21 +14,18 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.models.base import Predictive, Rows
 from bayesmesh.models.glm import densities
 from bayesmesh.models.glm.families import _texts as texts
-from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, is_count, working_counts
+from bayesmesh.models.glm.families._cdf import log_gamma_above, log_gamma_below
+from bayesmesh.models.glm.families.base import LogMean, Parameters, Predictor, Values, Words, is_count, working_counts
 
 tfd = tfp.distributions
 
 
-class Poisson(Family):
+class Poisson(LogMean):
     """Counts, with the log of the mean as the predictor."""
 
-    links = ("log",)
     needs = "whole numbers from 0"
     words = Words("Poisson, whose variance is its mean", *texts.LOG)  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "narrow": texts.MORE_SCATTER, "zeros": texts.MORE_SCATTER, "tails": texts.MORE_SCATTER, "uneven": texts.MORE_SCATTER, "wide": texts.BOUNDED, "shape": texts.OWN_SCATTER}  # fmt: skip
-
-    def to_predictor(self, mean: float) -> float:
-        return math.log(mean) if mean > 0 else 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return is_count(y)
@@ -38,6 +35,12 @@ class Poisson(Family):
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return densities.poisson(rows["outcome"].astype(eta.dtype), eta)
+
+    def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return jnp.where(y < 0, -jnp.inf, log_gamma_above(jnp.maximum(jnp.floor(y), 0) + 1, jnp.exp(eta)))
+
+    def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
+        return jnp.where(y < 0, 0.0, log_gamma_below(jnp.maximum(jnp.floor(y), 0) + 1, jnp.exp(eta)))
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return working_counts(y, eta)

@@ -1,0 +1,14 @@
+"""Amounts that are often 0, otherwise log-normal."""
+
+from __future__ import annotations
+
+from bayesmesh.models.glm.families._zeros import Hurdle, hurdle_words
+from bayesmesh.models.glm.families.log_normal import LogNormal
+
+
+class HurdleLogNormal(Hurdle):
+    """0 with probability ``hu``, otherwise log-normal, with the mean of the log as the predictor."""
+
+    rest = LogNormal()
+    needs = "numbers from 0"
+    words = hurdle_words(LogNormal.words)
