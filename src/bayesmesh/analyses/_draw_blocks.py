@@ -31,7 +31,7 @@ from bayesmesh.store.posterior.reader import (
 CHUNK_CELLS = 2**19
 """Largest number of draws times rows in one call of a program."""
 
-_PRIOR_KEY = jax.random.key(5)
+_PRIOR_SEED = 5
 
 ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
 """Map the first row, and the row after the last, to the fields of these rows."""
@@ -192,7 +192,9 @@ class PriorDraws(DrawBlocks):
     def __init__(self, key: str, model: Model, spec: DataSpec, num_draws: int) -> None:
         self._key, self._model, self._spec, self.num_draws = key, model, spec, num_draws
         prior = model.prior(spec)
-        self._sample = jax.jit(jax.vmap(lambda number: prior.sample(seed=jax.random.fold_in(_PRIOR_KEY, number))))
+        self._sample = jax.jit(
+            jax.vmap(lambda number: prior.sample(seed=jax.random.fold_in(jax.random.key(_PRIOR_SEED), number)))
+        )
 
     def chunks(self) -> Chunks:
         """Return the draws in chunks of one size: position of the first, number that count, latents."""

@@ -23,6 +23,8 @@ SHOWN = "shown"
 """Attribute of the root: findings that the page shows, in the form of `bayesmesh.models.base.Shown`."""
 
 DESCRIBED = "described"
+CURVES = "effect_curves"
+"""Attribute of the posterior: the expected outcome along each predictor, see `bayesmesh.analyses.effects.curves`."""
 """Attribute of the root: the model's description of itself, a `bayesmesh.store.posterior.description.ModelDescription`."""
 
 LEVEL_ROWS = "level_rows"

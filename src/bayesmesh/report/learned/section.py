@@ -13,6 +13,7 @@ from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import Finding, choose_findings
+from bayesmesh.report.learned.curves import draw_curves
 from bayesmesh.report.learned.effects import ShownEffects, build_effects, meanings_of
 from bayesmesh.report.learned.estimates import (
     MOST_VALUES,
@@ -28,7 +29,7 @@ from bayesmesh.report.learned.estimates import (
 )
 from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
 from bayesmesh.report.learned.weights import WeightImages, draw_units, draw_weights
-from bayesmesh.store.layout import LEVEL_ROWS
+from bayesmesh.store.layout import CURVES, LEVEL_ROWS
 
 MOST_ROWS = 24
 """Largest number of coordinates that the table of a finding lists in full; for more, it lists the extremes."""
@@ -97,6 +98,7 @@ class Learned:
     Attributes:
         trust: warning about the numbers if the verdict calls for one; empty otherwise.
         effects: effects of changes in predictors, or None.
+        curves: the expected outcome along each predictor.
         findings: estimates under headings.
         units: weights of hidden units as images, or None.
         meanings: names and meanings of latents and summaries shown.
@@ -106,6 +108,7 @@ class Learned:
 
     trust: str
     effects: ShownEffects | None
+    curves: Sequence[Panel]
     findings: Sequence[ShownFinding]
     units: WeightImages | None
     meanings: Sequence[tuple[str, str]]
@@ -156,7 +159,14 @@ def build_learned(
     named = [item.variable for item in (*(one.item for each in kept for one in each.rows), *others[:MOST_OTHERS])]
     units = draw_units(reader, about.units, image_shape) if image_shape is not None else None
     return Learned(
-        trust(verdict), effects, kept, units, meanings_of(named, about.meanings), others[:MOST_OTHERS], len(others)
+        trust(verdict),
+        effects,
+        draw_curves(reader.attributes.get(CURVES)),
+        kept,
+        units,
+        meanings_of(named, about.meanings),
+        others[:MOST_OTHERS],
+        len(others),
     )
 
 

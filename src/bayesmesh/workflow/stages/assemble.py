@@ -18,6 +18,7 @@ import zarr
 
 from bayesmesh.analyses._outcome import find_outcome
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
+from bayesmesh.analyses.effects.curves import curves_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.views import ReplicatedShards
@@ -39,6 +40,7 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import (
     CHAIN,
     CHECKS,
+    CURVES,
     DATASET,
     DECLARED,
     DESCRIBED,
@@ -136,11 +138,14 @@ def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[st
             named |= _derive(job, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
+        with ledger.phase("derive", "effects of predictors"):
+            curves: JSON = [] if lead else _curves(bound, partial)
         said = {
             **_attributes(job, manifests),
             **_say(model, Shards(shards.path)),
             ROUNDED: _rounded(model, shards, data_spec),
             CHECKS: [] if lead else _possible_checks(checks, bound, partial),
+            CURVES: curves,
         }
         root.attrs.update(flatten(said))
         describe_groups(root, _start_of(processes))
@@ -170,6 +175,14 @@ def _possible_checks(checks: Mapping[str, Analysis], bound: BoundModel, folder: 
             analysis.check(bound, latents)
             found.append(name)
     return found
+
+
+def _curves(bound: BoundModel, folder: Path) -> JSON:
+    """Return the curves of a model that names its predictors and whose predictions have an expectation."""
+    if bound.model.prediction_fields() is not None:
+        with contextlib.suppress(ConfigError):
+            return curves_of(bound, open_posterior(folder))
+    return []
 
 
 def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:

@@ -11,10 +11,13 @@ import pandas as pd
 import pytest
 from scipy.special import expit, softmax
 
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.effects.curves import curves_of
 from bayesmesh.analyses.effects.table import write_effects
 from bayesmesh.analyses.options import EffectsOptions
 from bayesmesh.errors import ConfigError
-from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.report.learned.curves import draw_curves
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.stages.inputs import bind
 from stored_experiment import store_experiment
@@ -130,18 +133,20 @@ CASES = {
 }  # fmt: skip
 
 
+def stored(case: Case) -> tuple[BoundModel, Posterior]:
+    job = store_experiment(TABLE, case.model, case.latents, **case.data)
+    return bind(job, component_of(job, "model")), open_posterior(job.layout.posterior)
+
+
 @pytest.fixture
 def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Frame]:
     """A function of a case and options to the table of effects."""
     monkeypatch.chdir(tmp_path)
-    found: dict[str, Any] = {}
+    found: list[Any] = []
 
     def compute(case: Case, **options: Any) -> Frame:
-        if not found:
-            job = store_experiment(TABLE, case.model, case.latents, **case.data)
-            found["bound"] = bind(job, component_of(job, "model"))
-            found["posterior"] = open_posterior(job.layout.posterior)
-        write_effects(found["bound"], found["posterior"], EffectsOptions.model_validate(options), Path("effects.csv"))
+        found.extend(() if found else stored(case))
+        write_effects(*found, EffectsOptions.model_validate(options), Path("effects.csv"))
         return pd.read_csv("effects.csv", keep_default_na=False, dtype={"level": str})
 
     return compute
@@ -233,3 +238,28 @@ def test_what_does_not_fit_is_answered_with_the_key(effects: Callable[..., Frame
     ):
         with pytest.raises(ConfigError, match=text):
             effects(case, **options)
+
+
+def test_curves_of_the_page_follow_each_predictor_by_the_levels_of_one_it_interacts_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = CASES["logit with interaction"]
+    (curve,) = curves_of(*stored(case))
+    assert (curve["column"], curve["y"]) == ("x", "probability of yes")
+    assert [line["label"] for line in curve["series"]] == ["site = a", "site = b", "site = c"]
+    for line, site in zip(curve["series"], "abc", strict=True):
+        frame = pd.DataFrame({"x": curve["at"], "site": site})
+        np.testing.assert_allclose(line["mean"], case.mean(frame)[..., 0].mean(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(line["high"], np.quantile(case.mean(frame)[..., 0], 0.95, axis=0), rtol=1e-9)
+    assert "site = b" in draw_curves([curve])[0].svg
+
+
+def test_curves_of_an_ordinal_outcome_have_a_line_for_each_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_treated, of_x = curves_of(*stored(CASES["ordinal"]))
+    assert (of_treated["at"], of_treated["y"], len(of_x["at"])) == (["0", "1"], "probability", 25)
+    assert [line["label"] for line in of_x["series"]] == ["bad", "fair", "good"]
+    assert "bad" in draw_curves([of_treated])[0].svg
