@@ -24,7 +24,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import check_size, fetch, probe
 from bayesmesh.data.sources import gaussian
 from bayesmesh.data.sources.arrays import open_arrays
-from bayesmesh.data.tables.files import TableFile
+from bayesmesh.data.tables.formats import TableFile
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.records.checked import read_checked

@@ -19,7 +19,7 @@ from bayesmesh.data import base
 from bayesmesh.data.base import FIELD_NAME, Dataset, RowArray
 from bayesmesh.data.fetching import check_size
 from bayesmesh.data.sources.options import ArraysOptions as Options
-from bayesmesh.data.tables.files import without_twins
+from bayesmesh.data.tables.formats import without_twins
 from bayesmesh.errors import DataError, suggest
 from bayesmesh.store.arrays import create_array, open_group
 from bayesmesh.store.records.checked import read_checked, write_checked

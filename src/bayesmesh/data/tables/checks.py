@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayesmesh.data.tables.columns import EXACT, Kind, level_of
-from bayesmesh.data.tables.files import TableFile
+from bayesmesh.data.tables.formats import TableFile
 from bayesmesh.errors import DataError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.data.tables.columns import is_missing, level_of
-from bayesmesh.data.tables.files import TableFile
+from bayesmesh.data.tables.formats import TableFile
 from bayesmesh.data.tables.options import TableOptions
 from bayesmesh.data.tables.reader import TableReader
 from bayesmesh.data.tables.spool import Spool, fields_of

@@ -39,7 +39,7 @@ from bayesmesh.data.tables.columns import (
     to_numbers,
     without_missing,
 )
-from bayesmesh.data.tables.files import Block, TableFile, same_columns
+from bayesmesh.data.tables.formats import Block, TableFile, same_columns
 from bayesmesh.data.tables.options import ROLES, TableOptions
 from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
 from bayesmesh.data.tables.spool import Spool, SpoolWriter

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bayesmesh.data.tables import files
-from bayesmesh.data.tables.files import TableFile
+from bayesmesh.data.tables import formats
+from bayesmesh.data.tables.formats import TableFile
 from bayesmesh.errors import DataError
 
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 3.5], "town": ["Bonn", "Aachen, north", 'the "old" one']})
@@ -55,7 +55,7 @@ def test_a_broken_row_in_a_later_block_is_numbered_like_other_rows(
 ) -> None:
     path = tmp_path / "many.csv"
     path.write_text("x,y\n" + "1,2\n  \n" * 99 + '1,"2\n3"\n1,2,3\n', encoding="utf-8")
-    monkeypatch.setattr(files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 64)
     with pytest.raises(DataError, match="row 101: 3 cells"):
         cells(TableFile(path))
 
