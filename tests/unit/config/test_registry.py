@@ -56,7 +56,7 @@ def test_components_are_the_files_of_a_folder(kind: str, tmp_path: Path, monkeyp
 
 
 def test_options_are_known_without_jax() -> None:
-    """A source or an analysis may keep its Options in its own file; a model or a kernel, which imports JAX, may not."""
+    """Shared files of Options import no array library, and no component needs JAX for its Options."""
     code = (
         "import importlib, sys\nfrom bayesmesh.config.registry import PACKAGES, list_components, options_class\n"
         "for kind, package in PACKAGES.items():\n"
