@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
-from bayesmesh.workflow.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
+from bayesmesh.workflow.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, output_file, positive
 from bayesmesh.workflow.stop import exiting_on_signal
 
 _log = logging.getLogger("bayesmesh")
@@ -70,7 +70,7 @@ _EFFECTS = (
     option("--cells", type=Path, metavar="FILE", help="average over the rows of this table in place of the training rows: poststratification"),
     option("--weight", metavar="COLUMN", help="column of the cells with their sizes"),
     option("--settings", type=Path, metavar="FILE", help="YAML file with keys of `effects` of an experiment, in place of options"),
-    option("--output", type=Path, metavar="FILE", help="CSV file to write; the table is printed by default"),
+    option("--output", type=output_file, metavar="FILE", help="CSV file to write; the table is printed by default"),
     option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
 )  # fmt: skip
 
@@ -155,7 +155,7 @@ VERBS = {
         (
             option("experiment", metavar="EXPERIMENT", help="name of an experiment whose source is a table"),
             option("--table", required=True, metavar="FILE", help="new rows, with the columns of the experiment's table"),
-            option("--output", metavar="FILE", help="CSV file to write; NAME-predicted.csv beside the table by default"),
+            option("--output", type=output_file, metavar="FILE", help="CSV file to write; NAME-predicted.csv beside the table by default"),
             option("--interval", type=float, default=0.9, metavar="P", help="probability of the intervals, 0.9 by default"),
             option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
             option("--new-levels", action="store_true", help="draw the effects of groups that the experiment did not have from their population"),
@@ -166,7 +166,8 @@ VERBS = {
         (
             option("experiment", metavar="EXPERIMENT", help="name of an experiment with a verdict"),
             option("--format", choices=("netcdf", "parquet", "csv"), default="netcdf", help="netcdf, the default, has all groups; parquet and csv have one row per draw of a chain"),
-            option("--output", metavar="FILE", help="file to write; EXPERIMENT-posterior.nc, .parquet or .csv in the current folder by default"),
+            option("--output", type=output_file, metavar="FILE", help="file to write; EXPERIMENT-posterior.nc, .parquet or .csv in the current folder by default"),
+            option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
         ),
     ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),

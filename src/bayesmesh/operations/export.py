@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         StoreError: a result is damaged, or is not what its job wrote.
     """
     name, form, is_netcdf = arguments.experiment, arguments.format, arguments.format == "netcdf"
-    layout = ExperimentLayout(Path("results"), name)
+    layout = ExperimentLayout(arguments.results, name)
     job = find_finished(layout)
-    output = Path(arguments.output or f"{name}-posterior.{'nc' if is_netcdf else form}")
+    output = arguments.output or Path(f"{name}-posterior.{'nc' if is_netcdf else form}")
     refuse_overwriting_data(job, output)
     warn_of_failure(layout, "these draws may not represent the posterior")
     with atomic_path(output) as partial:

@@ -31,6 +31,13 @@ def positive(text: str) -> int:
     return number
 
 
+def output_file(text: str) -> Path:
+    """Return the path of a file to write; an empty name, such as that of an unset shell variable, is an error."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the file is empty; write one, or leave out this option")
+    return Path(text)
+
+
 LOG = option("--log", type=Path, help="also write the log to this file")
 CODE = option("--code", default="", help="code of the stage at planning")
 JOB = (LOG, CODE)

@@ -114,6 +114,10 @@ def test_only_finished_results_are_exported(capsys: pytest.CaptureFixture[str]) 
     metadata.write_text(metadata.read_text() + " ")
     assert "has been altered" in refusal()
     metadata.write_text(metadata.read_text()[:-1])
+    assert "other/old" in refusal("old", "--results", "other")
+    with pytest.raises(SystemExit):
+        main(["export", "old", "--output", ""])
+    assert "argument --output: the name of the file is empty" in capsys.readouterr().err
     LAYOUT.verdict.write_text(LAYOUT.verdict.read_text() + " ")
     assert "has been altered" in refusal()
     LAYOUT.verdict.unlink()

@@ -60,8 +60,16 @@ def write_new(kind: str, name: str, root: Path, text: str = "") -> list[Path]:
     Raises:
         ConfigError: the name is invalid or a file exists already; nothing was written.
     """
-    _check_name(kind, name)
     package = find_package(root) if kind != "experiment" else ""
+    planned = _plan_new(kind, name, root, package)
+    texts = ((file, (_TEMPLATES / template).read_text(encoding="utf-8")) for template, file in planned)
+    _write(root, {file: (text or _fill(kind, name, example, package)).encode() for file, example in texts})
+    return [file for _, file in planned]
+
+
+def _plan_new(kind: str, name: str, root: Path, package: str) -> list[tuple[str, Path]]:
+    """Return template and path of each file, none of which exists."""
+    _check_name(kind, name)
     if package and kind == "metric":
         raise ConfigError(
             "a metric belongs to the kernels of bayesmesh, and this is a project of your own",
@@ -79,9 +87,7 @@ def write_new(kind: str, name: str, root: Path, text: str = "") -> list[Path]:
     home = root / (package or planned[0][1].parent)
     if not home.is_dir():
         raise ConfigError(f"{home.relative_to(root)}: no such folder", "run this in the folder of the project")
-    texts = ((file, (_TEMPLATES / template).read_text(encoding="utf-8")) for template, file in planned)
-    _write(root, {file: (text or _fill(kind, name, example, package)).encode() for file, example in texts})
-    return [file for _, file in planned]
+    return planned
 
 
 def run_new(arguments: argparse.Namespace) -> int:
@@ -93,6 +99,8 @@ def run_new(arguments: argparse.Namespace) -> int:
             'for example bayesmesh new experiment flats --table flats.csv --formula "price ~ area"',
         )
     if table is not None:
+        # Before the table is read: the name may exist already.
+        _plan_new(arguments.kind, arguments.name, Path(), "")
         # Readers of tables take time to import.
         from bayesmesh.operations.scaffold.experiment import guess_experiment
 
@@ -150,9 +158,11 @@ def find_package(root: Path) -> str:
 def _next_steps(kind: str, name: str) -> str:
     """Return the next steps for the new files, as lines of text."""
     if kind == "experiment":
+        # The commands of a checkout are in its own environment.
+        tools, every = (".venv/bin/", "make run") if Path("src", "bayesmesh").is_dir() else ("", "snakemake")
         return (
-            f"next: edit it, preview the jobs with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
-            "Add it to `experiments` in config/config.yaml to include it in `make run`."
+            f"next: edit it, preview the jobs with `{tools}snakemake --dry-run {name}`, and run it with `{tools}bayesmesh run {name}`.\n"
+            f"Add it to `experiments` in config/config.yaml to include it in `{every}`."
         )
     used = {
         "source": f"data: {{source: {name}}}",
@@ -167,7 +177,7 @@ def _next_steps(kind: str, name: str) -> str:
         if kind == "kernel"
         else ""
     )
-    if kind in ("model", "kernel"):
+    if kind != "metric":
         other += f"Before you share it, move its class Options to src/bayesmesh/{FOLDERS[kind]}/options.py (docs/how-to/extending.md).\n"
     # `make new-model` installs what models need, and not the tools of the tests.
     tools = "" if importlib.util.find_spec("pytest") else "tools/bootstrap.sh dev && "

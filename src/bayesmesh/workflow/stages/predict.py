@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
     layout = ExperimentLayout(arguments.results, arguments.experiment)
     job = find_job(layout, arguments.verb)
-    output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
+    output = arguments.output or table.with_name(f"{table.stem}-predicted.csv")
     refuse_overwriting(table, output)
     refuse_overwriting_data(job, output)
     warn_of_failure(layout, "these predictions may be wrong")

@@ -111,4 +111,7 @@ def test_bad_input_is_an_error_with_its_remedy(capsys: pytest.CaptureFixture[str
     before = FILE.read_bytes()
     assert write("height ~ kind") != 0
     assert "exists already" in capsys.readouterr().err
+    # The name is checked before the table, which may take long to read.
+    assert main(["new", "experiment", "trees", "--table", "absent.csv", "--formula", "y ~ x"]) != 0
+    assert "exists already" in capsys.readouterr().err
     assert FILE.read_bytes() == before
