@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bayesmesh.cli import make_parser
-from bayesmesh.config.loading import load_experiment, load_file, load_run
+from bayesmesh.config.loading import load_experiment, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.flow import LATER, STAGES
 from bayesmesh_reproduction.settings import load_settings
@@ -28,7 +31,6 @@ FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.m
 PAGES = sorted([*(ROOT / name for name in FRONT_PAGES), *ROOT.glob("docs/**/*.md")])
 HOW_TO = ROOT / "docs" / "how-to"
 MODEL_PAGES = {HOW_TO / f"{name}.md" for name in ("formula", "models", "pymc-numpyro")}
-COMPONENT_PAGES = {HOW_TO / f"{name}.md" for name in ("extending", "add-kernel", "add-analysis")}
 RESULTS_PAGE = ROOT / "docs" / "reference" / "results.md"
 EXPERIMENTS_PAGE = ROOT / "docs" / "reference" / "experiments.md"
 EXAMPLE = "diabetes"
@@ -214,37 +216,76 @@ def test_python_compiles() -> None:
 # -- configurations ----------------------------------------------------------------------------------------------------
 
 
-def test_yaml_loads(tree: Path) -> None:
-    experiments, wrong = {}, list[str]()
+def test_yaml_is_planned(tree: Path) -> None:
+    """Every experiment that a page shows: all its jobs are planned, and `fetch` reads the files that it names."""
+    shown, wrong = {}, list[str]()
+    write_tables(tree)
     for number, block in enumerate(blocks("yaml")):
-        path = tree / "config" / f"shown-{number}.yaml"
-        path.write_text(configuration_of(block), encoding="utf-8")
-        if block.text.splitlines()[0] == "# config.yaml":
+        first, path = block.text.splitlines()[0], tree / "config" / f"shown-{number}.yaml"
+        if first == "# config.yaml":
+            path.write_text(block.text, encoding="utf-8")
             wrong += refusals(block, lambda path=path: load_run(path))
-        elif block.text.splitlines()[0] == "# reproduction.yaml":
+        elif first == "# reproduction.yaml":
             path.with_name("reproduction.yaml").write_text(block.text, encoding="utf-8")
             wrong += refusals(block, lambda path=path: load_settings(path.parent))
-        elif block.page in MODEL_PAGES | COMPONENT_PAGES:
-            experiments[str(path)] = block
         else:
-            wrong += refusals(block, lambda path=path: load_file(path))
-    # They name components and modules that only the copy has; one process loads them all.
-    assert len(experiments) > 5
-    said = run_in(tree, "-c", LOAD_EXPERIMENTS, *experiments)
-    refuse([*wrong, *(f"{describe(experiments[path])}: {why}" for path, why in json.loads(said))])
+            (tree / "config" / "experiments" / path.name).write_text(configuration_of(block), encoding="utf-8")
+            shown[path.stem] = block
+    assert len(shown) > 30
+    # They name components and modules that only the copy has; one process plans them all.
+    planned = json.loads(run_in(tree, "-c", PLAN, *shown).splitlines()[-1])
+    refuse([*wrong, *(f"{describe(shown[name])}: {why}" for name, why in planned["wrong"])])
+    assert {*planned["read"]} == {*TABLES}
 
 
-LOAD_EXPERIMENTS = """
+TABLES = {
+    "flats.csv": "price,area,town\n200,50,Bonn\n310,80,Aachen\n250,60,Bonn\n",
+    "data/flats.csv": "price,rooms,area_living,area_garden,town\n200,2,50,0,Bonn\n310,4,80,12,Aachen\n250,2,60,3,Bonn\n",
+    "data/flowers.parquet": "sepal_length,petal_length,colour,species\n5.1,1.4,blue,a\n6.2,4.5,white,b\n7.1,5.9,blue,c\n",
+    "data/rows.npz": "x,y\n0.1,0.2\n0.3,0.1\n0.2,0.5\n",
+    "trees.csv": "growth,age,mass,species,site\n2.1,10,30,oak,a\n1.2,20,50,elm,b\n1.7,15,45,oak,b\n",
+    "stars.csv": "reader,book,stars\nann,emma,4\nbob,ulysses,2\nann,ulysses,5\n",
+    "sites.csv": "height,width,site\n1.0,2.0,a\n1.5,2.5,a\n0.5,1.0,b\n",
+}
+"""Files of data that experiments on pages name, with rows for which the experiments are valid."""
+
+
+def write_tables(root: Path) -> None:
+    """Write them, in the format of their names."""
+    (root / "data").mkdir()
+    for name, text in TABLES.items():
+        table = pd.read_csv(io.StringIO(text))
+        if name.endswith(".npz"):
+            np.savez(root / name, measurements=table.to_numpy())
+        elif name.endswith(".parquet"):
+            table.to_parquet(root / name)
+        else:
+            table.to_csv(root / name, index=False)
+
+
+PLAN = """
 import json, pathlib, sys
-from bayesmesh.config.loading import load_experiment
-from bayesmesh.errors import ConfigError
-wrong = []
-for path in sys.argv[1:]:
+from bayesmesh.cli import main
+from bayesmesh.errors import UserError
+from bayesmesh.models.glm.formula import parse_formula
+from bayesmesh.workflow.plan import Plan
+def header(file):
+    return pathlib.Path(file).read_text().partition("\\n")[0].split(",")
+plan, wrong, read = Plan(asked=None), [], set()
+for shown in sys.argv[1:]:
     try:
-        load_experiment(pathlib.Path(path))
-    except ConfigError as error:
-        wrong.append((path, str(error)))
-print(json.dumps(wrong))
+        names = plan.sweeps[shown].members if shown in plan.sweeps else [shown]
+        jobs = plan.jobs(*names)
+        files = {name for each in jobs if each.job.stage == "fetch" for name in each.job.files.find()}
+        read |= files
+        if files and main(["fetch", "--experiment", next(iter(names))]):
+            wrong.append((shown, "fetch fails"))
+        for name in names if files else ():
+            if formula := getattr(plan.experiments[name].model, "formula", ""):
+                parse_formula(formula, next(map(header, files)))
+    except UserError as error:
+        wrong.append((shown, str(error)))
+print(json.dumps({"wrong": wrong, "read": sorted(read)}))
 """
 
 
