@@ -275,10 +275,11 @@ def shown(words: Sequence[str], answer: Answer) -> str:
     """Return what a command shows of results; empty for other jobs.
 
     That is the page that it wrote, or the table of `status` without ages and without what Slurm's queue answers, which may
-    change from one call to the next.
+    change from one call to the next, and without the rate, the median over the segments that are there.
     """
     if words[0] == "status":
-        return re.sub(r"\d+ (s|min|h|d) ago|^queue: .*\n\n?", "", answer.text, flags=re.MULTILINE)
+        text = re.sub(r"(\d+/\d+ +)[\d.]+", r"\1", answer.text)
+        return re.sub(r"\d+ (s|min|h|d) ago|^queue: .*\n\n?", "", text, flags=re.MULTILINE)
     page = {"index": RESULTS / "index.html", "report": RESULTS / words[-1] / "report.html"}.get(words[0])
     return page.read_text() if page else ""
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import read_bytes
 from bayesmesh.operations.verify_files import GROUP, Findings, check
 from bayesmesh.store.chains.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
@@ -130,7 +131,7 @@ def _chains_to_move(identity: Path, path: Path) -> list[Path]:
 def _text(path: Path) -> str:
     """Return the text of a record, damaged or not; empty if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bytes(path).decode("utf-8", "replace")
     except OSError:
         return ""
 

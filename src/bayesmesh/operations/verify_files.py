@@ -109,7 +109,7 @@ def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
     for path in layout.spec("any").parent.glob("[!.]*.json"):
         # An unreadable file is a damaged specification, which is reported elsewhere.
         with contextlib.suppress(OSError, ValueError):
-            stages.add(Job.model_validate_json(path.read_bytes()).stage)
+            stages.add(Job.model_validate_json(read_bytes(path)).stage)
     for stage in sorted(stage for stage in stages if ":" in stage):
         with contextlib.suppress(ConfigError):
             yield declared(stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_what_is_as_it_was_written_is_whole(layout: ExperimentLayout) -> None:
         f"toy/chains/{IDENTITY}/group-000/draws.zarr/sample_stats/diverging/c/0/0",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["emptied", "gone", "a folder", "a link to nothing", "a link to itself", "longer"])
+@pytest.mark.parametrize("kind", ["emptied", "gone", "a folder", "a link to nothing", "a link to itself", "a pipe", "longer"])
 def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str, kind: str) -> None:
     path = layout.results / name
     content = path.read_bytes()
@@ -85,6 +86,8 @@ def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str
         path.mkdir()
     elif kind.startswith("a link"):
         path.symlink_to("nowhere" if kind == "a link to nothing" else path.name)
+    elif kind == "a pipe":
+        os.mkfifo(path)
     elif kind != "gone":
         path.write_bytes(b"" if kind == "emptied" else content + b" ")
     assert any(str(path) in line for line in check(layout.results, "toy").damaged)
@@ -120,3 +123,15 @@ def test_results_outside_the_flow_are_compared_with_their_records(tmp_path: Path
     for path in files:
         path.write_text("b\n")
     assert [len(check(tmp_path, owner).damaged) for owner in list_owners(tmp_path)] == [1, 1, 1]
+
+
+def test_a_pipe_in_place_of_a_specification_is_named_and_not_waited_for(layout: ExperimentLayout) -> None:
+    layout.spec("any").parent.mkdir(exist_ok=True)
+    pipe = layout.spec("diagnose-0123456789ab")
+    os.mkfifo(pipe)
+    signal.alarm(20)
+    try:
+        found = check(layout.results, "toy")
+    finally:
+        signal.alarm(0)
+    assert any(f"{pipe}: cannot be read" in each for each in found.damaged)
