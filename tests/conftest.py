@@ -132,7 +132,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         path.unlink(missing_ok=True)
 
 
-collect_ignore = ["posteriors/make_table_reference.py"]
+collect_ignore = ["tabular/family_models.py", "tabular/make_reference.py", "tabular/written_out.py"]
 """A script for another environment, which does not import here."""
 
 LONGEST_FIRST = ("test_docs", "workflow", "chaos", "scaffold", "compile", "exact", "contract", "sampling", "browser")

@@ -10,8 +10,8 @@ import os
 import numpy as np
 import pytest
 
-from posteriors.simulated_tables import TABLES
-from posteriors.table_runs import compare, reference, sample_table
+from tabular.runs import Numbers, compare, reference, sample_table
+from tabular.simulated import TABLES
 
 ALWAYS = ("weighted",)
 NAMES = list(TABLES) if "BAYESMESH_NIGHTLY" in os.environ else ALWAYS
@@ -25,8 +25,8 @@ def test_means_and_deviations_are_those_of_the_reference(name: str) -> None:
     assert found.is_right, found
     quantity, (mean, sd, *errors) = max(known.items(), key=lambda item: item[1][1])
     # What is asked of draws can fail: a quarter of a standard deviation, or a fifth of it, is seen.
-    assert not compare(draws, {quantity: (mean + 0.25 * sd, sd, *errors)}).is_right
-    assert not compare(draws, {quantity: (mean, 1.2 * sd, *errors)}).is_right
+    assert not compare(draws, {quantity: Numbers(mean + 0.25 * sd, sd, *errors)}).is_right
+    assert not compare(draws, {quantity: Numbers(mean, 1.2 * sd, *errors)}).is_right
     assert all(np.isfinite(draws[each]).all() for each in known)
 
 

@@ -20,8 +20,8 @@ from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.formula import parse_formula
 from posteriors.judging import run
-from posteriors.simulated_tables import Table
-from posteriors.table_runs import case_of, named_draws
+from tabular.runs import case_of, named_draws
+from tabular.simulated import Table
 
 NUM_ROWS, NUM_GROUPS = 400, 30
 

@@ -19,7 +19,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     from posteriors import POSTERIORS
     from posteriors.judging import judge, sample
-    from posteriors.simulated_tables import TABLES
+    from tabular.simulated import TABLES
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -47,8 +47,8 @@ def main() -> None:
 
 def print_table(name: str, seed: int, dtype: str) -> None:
     """Sample a table and print its line: largest errors in standard errors, R-hat, effective draws, seconds of processor."""
-    from posteriors.simulated_tables import TABLES
-    from posteriors.table_runs import compare, reference, sample_table
+    from tabular.runs import compare, reference, sample_table
+    from tabular.simulated import TABLES
 
     begun = time.process_time()
     draws, gradients = sample_table(name, dtype, seed)

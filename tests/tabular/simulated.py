@@ -6,35 +6,13 @@ NumPy alone, because the references are made from the same columns without the p
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-Columns = Mapping[str, np.ndarray]
-
-
-class Table(NamedTuple):
-    """A table and a question about it.
-
-    Attributes:
-        make: its columns, from a generator of random numbers.
-        model: name in the registry.
-        options: of the model.
-        source: options of the source `table`, without the files.
-        form: ending of the files.
-        parts: number of files; with `key`, the column whose values are names of folders.
-        key: see above.
-    """
-
-    make: Callable[[Generator], Columns]
-    model: str
-    options: Mapping[str, Any]
-    source: Mapping[str, Any] = {}
-    form: str = "csv"
-    parts: int = 1
-    key: str | None = None
+from tabular.base import Columns, Table
+from tabular.families import FAMILY_TABLES
 
 
 def columns_of(name: str) -> Columns:
@@ -215,8 +193,9 @@ TABLES: dict[str, Table] = {
     "pilots": Table(_pilots, "glm", _glm("recovered ~ 1 + (1 | group) + (1 | scenario)", centred=["group", "scenario"]), form="jsonl"),
     "epilepsy": Table(_epilepsy, "glm", _glm("seizures ~ treated + visit + (1 | patient)", "poisson", local_group="patient"), {"types": {"visit": "number"}}, key="visit"),
     "election": Table(_election, "glm", _glm("bush ~ black + (1 | state) + (1 | school)", "bernoulli"), {"types": {"state": "category", "school": "category"}}),
-    "dugongs": Table(_dugongs, "log_density", {"function": "posteriors.own_functions:growth", "prior": {"top": "normal(2.5, 1)", "gap": "half_normal(2)", "rate": "beta(1, 1)", "sigma": "half_normal(1)"}}),
-    "lynx": Table(_lynx, "log_density", {"function": "posteriors.own_functions:autoregression", "prior": {"level": "normal(0, 2)", "lags": "normal(0, 1)[2]", "noise": "half_normal(2)"}}),
-    "eight schools": Table(_schools, "log_density", {"function": "posteriors.own_functions:schools", "prior": {"mean": "normal(0, 5)", "spread": "half_cauchy(5)", "standardised": "normal(0, 1)[8]"}, "axes": {"standardised": ["school"]}}),
+    "dugongs": Table(_dugongs, "log_density", {"function": "tabular.own_functions:growth", "prior": {"top": "normal(2.5, 1)", "gap": "half_normal(2)", "rate": "beta(1, 1)", "sigma": "half_normal(1)"}}),
+    "lynx": Table(_lynx, "log_density", {"function": "tabular.own_functions:autoregression", "prior": {"level": "normal(0, 2)", "lags": "normal(0, 1)[2]", "noise": "half_normal(2)"}}),
+    "eight schools": Table(_schools, "log_density", {"function": "tabular.own_functions:schools", "prior": {"mean": "normal(0, 5)", "spread": "half_cauchy(5)", "standardised": "normal(0, 1)[8]"}, "axes": {"standardised": ["school"]}}),
+    **FAMILY_TABLES,
 }  # fmt: skip
 """Name -> table."""

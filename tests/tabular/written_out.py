@@ -1,4 +1,4 @@
-"""The models of `simulated_tables`, written out with NumPyro, and closed forms where there are any; without the package.
+"""The models of `simulated`, written out with NumPyro, and closed forms where there are any; without the package.
 
 Design matrices, priors and default priors are spelled out here, so that nothing of the formula, of the reading of tables,
 of scaling or of centring is shared with what is tested.
@@ -6,6 +6,7 @@ of scaling or of centring is shared with what is tested.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import expit, logit
+
+from tabular.family_models import FAMILY_MODELS
 
 Columns = Mapping[str, np.ndarray]
 Numbers = tuple[float, float, float, float]
@@ -310,8 +313,9 @@ MODELS: dict[str, Callable[[Columns], Callable[[], None]]] = {
     "wells": _wells, "nes": _nes, "roaches": _roaches, "peregrine": _peregrine, "breeding success": _success, "claims": _claims,
     "outliers": _outliers, "wine": _wine, "penguins": _penguins, "radon": _radon, "sleepstudy": _sleepstudy, "pilots": _pilots,
     "epilepsy": _epilepsy, "election": _election, "dugongs": _dugongs, "lynx": _lynx, "eight schools": _schools,
+    **{name: functools.partial(functools.partial, model) for name, model in FAMILY_MODELS.items()},
 }  # fmt: skip
 """Table -> its model."""
 
-INNER = ("a", "b", "p", "z", "raw")
+INNER = ("a", "b", "p", "z", "raw", "zi_a", "hu_a", "sigma_a")
 """Sites whose parts are quantities under other names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,12 +26,24 @@ from bayesmesh.data.views import WholeShards, prepared
 from bayesmesh.store.layout import DataLayout
 from cases import Case
 from posteriors.judging import gradients_of_a_chain, run
-from posteriors.simulated_tables import TABLES, Table, columns_of
+from tabular.base import Table
+from tabular.simulated import TABLES, columns_of
 
-Numbers = tuple[float, float, float, float]
-"""Mean, standard deviation, and their standard errors."""
 
-REFERENCE = Path(__file__).with_name("tables.csv")
+class Numbers(NamedTuple):
+    """Mean, standard deviation, their standard errors, and quantiles with theirs, which closed forms lack."""
+
+    mean: float
+    sd: float
+    mean_error: float
+    sd_error: float
+    q05: float = math.nan
+    q95: float = math.nan
+    q05_error: float = math.nan
+    q95_error: float = math.nan
+
+
+REFERENCE = Path(__file__).with_name("reference.csv")
 
 MOST_Z = 5.5
 """Of means and of standard deviations, about 250 numbers: one in a hundred thousand is beyond it by chance."""
@@ -43,20 +56,23 @@ class Compared(NamedTuple):
     """A run against its reference.
 
     Attributes:
-        mean_z, sd_z: largest errors in standard errors of both, and where.
+        mean_z, sd_z, tail_z: largest errors in standard errors of both, and where; of 5% and 95% quantiles, if they are known.
         r_hat: largest.
         ess: smallest effective sample size of a mean.
     """
 
     mean_z: tuple[float, str]
     sd_z: tuple[float, str]
+    tail_z: tuple[float, str]
     r_hat: float
     ess: float
 
     @property
     def is_right(self) -> bool:
         """Whether the run agrees with the reference, and is long enough to say so."""
-        return max(self.mean_z[0], self.sd_z[0]) < MOST_Z and self.ess >= LEAST_ESS and self.r_hat < 1.02
+        return (
+            max(self.mean_z[0], self.sd_z[0], self.tail_z[0]) < MOST_Z and self.ess >= LEAST_ESS and self.r_hat < 1.02
+        )
 
 
 def write_files(table: Table, columns: Any, folder: Path) -> list[str]:
@@ -126,15 +142,19 @@ def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Co
         draws: quantity -> (chain, draw).
         known: quantity -> mean, standard deviation, and their standard errors.
     """
-    means, sds, r_hats, sizes = [], [], [], []
-    for quantity, (mean, sd, mean_error, sd_error) in known.items():
+    means, sds, tails, r_hats, sizes = [], [], [(0.0, "")], [], []
+    for quantity, (mean, sd, mean_error, sd_error, *quantiles) in known.items():
         x = np.ascontiguousarray(draws[quantity], np.float64)
         own = array_stats.mcse(x, method="mean"), array_stats.mcse(x, method="sd")
         means.append((float(abs(x.mean() - mean) / np.hypot(own[0], mean_error)), quantity))
         sds.append((float(abs(x.std() - sd) / np.hypot(own[1], sd_error)), quantity))
+        for p, value, error in zip((0.05, 0.95), quantiles[:2], quantiles[2:], strict=True):
+            if not math.isnan(value):
+                apart = np.hypot(array_stats.mcse(x, method="quantile", prob=p), error)
+                tails.append((float(abs(np.quantile(x, p) - value) / apart), quantity))
         r_hats.append(float(array_stats.rhat(x)))
         sizes.append(float(array_stats.ess(x, method="mean")))
-    return Compared(max(means), max(sds), max(r_hats), min(sizes))
+    return Compared(max(means), max(sds), max(tails), max(r_hats), min(sizes))
 
 
 def named_draws(case: Case, draws: Any) -> dict[str, np.ndarray]:
@@ -153,10 +173,10 @@ def named_draws(case: Case, draws: Any) -> dict[str, np.ndarray]:
 
 @functools.cache
 def reference() -> dict[str, dict[str, Numbers]]:
-    """Return table -> quantity -> mean, standard deviation, and standard errors of both."""
+    """Return table -> quantity -> its numbers."""
     found: dict[str, dict[str, Numbers]] = {name: {} for name in TABLES}
     with REFERENCE.open() as file:
         for row in csv.DictReader(file):
-            mean, sd, mean_error, sd_error = (float(row[key]) for key in ("mean", "sd", "mean_error", "sd_error"))
-            found[row["table"]][row["quantity"]] = mean, sd, mean_error, sd_error
+            values = {key: float(row[key]) for key in Numbers._fields if row[key]}
+            found[row["table"]][row["quantity"]] = Numbers(**values)
     return found
