@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bayesmesh.store.layout import FAST_PATH, ROUNDED_LIKELIHOOD
+from workspace import ROOT
 
 GROUPS = [
     "constant_data",
@@ -87,3 +91,43 @@ def test_status_names_every_verdict_and_the_report(completed: Any) -> None:
     assert lines["digits"][1:6] == ["fail", "not", "checked", "4", "20/20"]
     assert lines["films"][1:6] == ["fail", "not", "checked", "4", "8/8"]
     assert lines["report:"][1] == str(completed.results / "index.html")
+
+
+PAGE = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
+"""The reference of files and columns."""
+
+
+def is_listed(name: str, words: Iterable[str]) -> bool:
+    """Whether a word of the page is the name, a pattern for it, or a folder above it."""
+    patterns = [re.sub(r"<\w+>|\.\.\.", "*", word) for word in words]
+    return any(fnmatch(name, f"{each}*" if each.endswith(("/", ".zarr")) else each) for each in patterns)
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def test_the_reference_lists_every_file(completed: Any) -> None:
+    words, results = words_of(PAGE), completed.results
+    for folder, others in (
+        (results / "digits", ()),
+        (results / "films", ()),
+        (results, ("digits/", "films/", "README.md")),
+    ):
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        assert not [name for name in names if not name.startswith(others) and not is_listed(name, words)]
+
+
+def test_the_reference_lists_every_column_and_group(completed: Any) -> None:
+    sections = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
+    missing = []
+    for path in sorted(completed.results.rglob("*.csv")):
+        name = path.relative_to(completed.results).as_posix().partition("/")[2]
+        heads = [section.partition("\n")[0] for section in sections]
+        about = "".join(s for s, head in zip(sections, heads, strict=True) if is_listed(name, words_of(head)))
+        columns = next(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+        missing += [f"{name}: {column}" for column in columns if not is_listed(column, words_of(about))]
+    for name in ("digits", "films"):
+        groups = [each.name for each in (completed.results / name / "posterior.zarr").iterdir() if each.is_dir()]
+        missing += [f"posterior.zarr: {group}" for group in groups if f"| `{group}` |" not in PAGE]
+    assert not missing
