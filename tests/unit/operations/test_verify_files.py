@@ -77,7 +77,9 @@ def test_what_is_as_it_was_written_is_whole(layout: ExperimentLayout) -> None:
         f"toy/chains/{IDENTITY}/group-000/draws.zarr/sample_stats/diverging/c/0/0",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["emptied", "gone", "a folder", "a link to nothing", "a link to itself", "a pipe", "longer"])
+@pytest.mark.parametrize(
+    "kind", ["emptied", "gone", "a folder", "a link to nothing", "a link to itself", "a pipe", "longer"]
+)
 def test_every_damage_of_every_file_is_named(layout: ExperimentLayout, name: str, kind: str) -> None:
     path = layout.results / name
     content = path.read_bytes()
