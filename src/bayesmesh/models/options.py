@@ -30,6 +30,24 @@ FAMILIES = tuple(sorted(p.stem for p in _FAMILIES.glob("*.py") if p.stem != "bas
 """Names of the families of `glm`: its files."""
 
 
+class ParameterOptions(Settings):
+    """The predictor of a parameter of the family."""
+
+    formula: str = Field(min_length=2, max_length=4000, description="Terms, such as `~ x + (1 | site)`.")
+    link: Literal["identity", "log", "logit"] | None = Field(
+        None,
+        description="Function of the parameter that the predictor is the value of; by default, that of the family.",
+    )
+    priors: dict[str, PriorText] = Field(
+        {}, description="Name -> prior: `intercept`, `coefficients` or a term, `sd` or `sd_GROUP`, and `correlation`."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text_for_formula(cls, value: object) -> object:
+        return {"formula": value} if isinstance(value, str) else value
+
+
 class GlmOptions(Settings):
     """Options of `glm`."""
 
@@ -58,6 +76,13 @@ class GlmOptions(Settings):
         description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
         "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
         examples=[{"coefficients": "normal(0, 1)"}],
+    )
+    parameters: dict[str, float | ParameterOptions] = Field(
+        {},
+        description="Parameter of the family -> a formula such as `~ x + (1 | site)`, a mapping of `formula`, `link` and "
+        "`priors`, or a number to which the parameter is set. Names of its latents and summaries begin with the parameter, "
+        "such as `sigma_b_x`.",
+        examples=[{"sigma": "~ x + (1 | site)"}],
     )
     offset: str | None = Field(
         None,

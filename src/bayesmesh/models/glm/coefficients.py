@@ -9,11 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bayesmesh.models.base import DataSpec, Latents, Variable
+from bayesmesh.models.base import DataSpec, Variable
 from bayesmesh.models.glm.design import Columns
-from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.formula import Factor
-from bayesmesh.models.glm.rows import Plan
 
 NAME, SIGMA = "b_original", "sigma_original"
 """Summaries: coefficients of products of columns in their own units, and the standard deviation of the outcome."""
@@ -28,7 +26,7 @@ class Original(NamedTuple):
     Attributes:
         products: products of columns and levels, the intercept first.
         matrix: (product, coefficient), applied to the coefficients of the design.
-        shift, scale: shift and scale of the outcome.
+        shift, scale: from the unit of the predictor to that of the table.
     """
 
     products: tuple[Product, ...]
@@ -41,33 +39,31 @@ class Original(NamedTuple):
         """One label for each product, such as ``age:species[elm]``."""
         return tuple(":".join(each) or "intercept" for each in self.products)
 
-    def summaries(self, coefficients: Array, intercept: Array | float, latents: Latents) -> dict[str, Array]:
-        """Return the coefficients in the units of the table, and the standard deviation where the outcome was standardised.
+    def of(self, coefficients: Array, intercept: Array | float) -> Array:
+        """Return the coefficients in the units of the table, the intercept first.
 
         Args:
             coefficients: (column, ...), coefficients of the design.
             intercept: intercept where all columns of the design are 0.
-            latents: one draw.
         """
         values = jnp.tensordot(jnp.asarray(self.matrix, coefficients.dtype), coefficients, axes=1)
         values = values.at[0].add(intercept) * self.scale
-        found = {NAME: values.at[0].add(self.shift)}
-        if "sigma" in latents and self.scale != 1:
-            found[SIGMA] = latents["sigma"] * self.scale
-        return found
+        return values.at[0].add(self.shift)
 
 
-def original_of(plan: Plan, spec: DataSpec, family: Family) -> Original | None:
+def original_of(columns: Sequence[Columns], spec: DataSpec, shift: float, scale: float) -> Original | None:
     """Return the map to coefficients in the units of the table; None if no column of the formula was standardised.
 
     A factor that is a transform stays a transform of standardised numbers, as its label says. For an ordinal outcome, the
     intercept is the number to subtract from the cutpoints.
+
+    Args:
+        columns: columns of the predictor, by term.
+        spec: description of the prepared data.
+        shift, scale: from the unit of the predictor to that of the table.
     """
-    parts = _in_one_order([part for columns in plan.columns for part in _expand(columns, spec)])
-    about = spec.variables.get(plan.formula.outcome.text) if plan.formula.outcome.is_plain else None
-    is_changed = about is not None and _is_standardised(about) and family.is_in_unit
-    shift, scale = (about.mean, about.scale) if about is not None and is_changed else (0.0, 1.0)
-    if not is_changed and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
+    parts = _in_one_order([part for each in columns for part in _expand(each, spec)])
+    if (shift, scale) == (0.0, 1.0) and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
         return None
     # The intercept precedes all.
     products = list(dict.fromkeys([(), *_products(parts)]))
@@ -75,7 +71,8 @@ def original_of(plan: Plan, spec: DataSpec, family: Family) -> Original | None:
     return Original(tuple(products), matrix, shift, scale)
 
 
-def _is_standardised(about: Variable) -> bool:
+def is_standardised(about: Variable) -> bool:
+    """Return whether a column was standardised before the model saw it."""
     return (about.mean, about.scale) != (0.0, 1.0)
 
 
@@ -119,12 +116,12 @@ def _in_one_order(parts: Sequence[Mapping[Product, float]]) -> list[dict[Product
 
 def _transform(factor: Factor, spec: DataSpec) -> str:
     """Return the label of a transform, with the columns that were standardised before it."""
-    within = [name for name in factor.names if (about := spec.variables.get(name)) and _is_standardised(about)]
+    within = [name for name in factor.names if (about := spec.variables.get(name)) and is_standardised(about)]
     return f"{factor.text} of standardised {', '.join(within)}" if within else factor.text
 
 
 def _of_number(name: str, about: Variable | None) -> dict[Product, float]:
-    if about is None or not _is_standardised(about):
+    if about is None or not is_standardised(about):
         return {(name,): 1.0}
     return {(name,): 1 / about.scale, (): -about.mean / about.scale}
 

@@ -23,7 +23,7 @@ from bayesmesh.models._latents import Maps
 from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import Family
-from bayesmesh.models.glm.rows import Plan
+from bayesmesh.models.glm.plan import Plan
 
 Levels = Float[Array, "level effect"]
 
@@ -40,10 +40,19 @@ class Coordinates:
     """
 
     def __init__(self, plan: Plan, family: Family, spec: DataSpec, maps: Mapping[str, Any], positive: set[str]) -> None:
-        self._plan, self._family, self._arrays, self._dtype = plan, family, spec.arrays, spec.dtype
-        self._groups = {group.effects: group for group in plan.groups}
+        self._plan, self._main = plan, plan.main
+        self._family, self._arrays, self._dtype = family, spec.arrays, spec.dtype
+        self._groups = {group.effects: group for each in plan.predictors for group in each.groups}
+        # Coefficients of a parameter's predictor are sampled for columns of unit standard deviation.
+        self._divisors = {
+            name: each.sd[np.asarray(at)] for each in plan.others.values() for name, at in each.blocks.items()
+        }
         self._logs = {name: pair for name, pair in self._scales().items() if name in positive}
-        self._line = [*(["intercept"] if plan.has_intercept else []), *plan.blocks] if "location" in spec.arrays else []
+        self._line = (
+            [*(["intercept"] if plan.main.has_intercept else []), *plan.main.blocks]
+            if "location" in spec.arrays
+            else []
+        )
         taken = {*self._groups, *self._logs, *self._line}
         self._maps = Maps({name: each for name, each in maps.items() if name not in taken})
         self._plain = [name for name in maps if name not in taken]
@@ -54,7 +63,7 @@ class Coordinates:
         found = {name: np.ones(2) for name in self._plan.parameters}
         if "sigma" in self._arrays and "sigma" in found:
             found["sigma"] = self._arrays["sigma"]
-        named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._plan.groups if f"sd_{g.number}" in self._arrays}
+        named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._main.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
 
     def _array(self, values: np.ndarray | np.generic) -> Array:
@@ -64,25 +73,27 @@ class Coordinates:
 
     def _units(self) -> np.ndarray:
         """Return the divisors of the standardised coefficients, (c,)."""
-        return np.concatenate([np.ones(int(self._plan.has_intercept)), self._plan.sd])
+        return np.concatenate([np.ones(int(self._main.has_intercept)), self._main.sd])
 
     def _join(self, values: Latents) -> Float[Array, " c"]:
         """Return intercept and coefficients in the order of the columns."""
-        parts = [values["intercept"][None]] if self._plan.has_intercept else []
-        parts += [self._plan.coefficients(values)] if self._plan.columns else []
+        parts = [values["intercept"][None]] if self._main.has_intercept else []
+        parts += [self._main.coefficients(values)] if self._main.columns else []
         return jnp.concatenate(parts)
 
     def _cut(self, joined: Float[Array, " c"]) -> dict[str, Array]:
-        found, first = {}, int(self._plan.has_intercept)
-        if self._plan.has_intercept:
+        found, first = {}, int(self._main.has_intercept)
+        if self._main.has_intercept:
             found["intercept"] = joined[0]
-        return {**found, **{name: joined[first + np.asarray(at)] for name, at in self._plan.blocks.items()}}
+        return {**found, **{name: joined[first + np.asarray(at)] for name, at in self._main.blocks.items()}}
 
     # -- the map ----------------------------------------------------------------------------------------------------
 
     def forward(self, x: Latents) -> dict[str, Array]:
         """Return latents from unconstrained values."""
         y = self._maps.forward({name: x[name] for name in self._plain})
+        for name, divisor in self._divisors.items():
+            y[name] = y[name] / self._array(divisor)
         for name, (at, sd) in self._logs.items():
             y[name] = self._array(at) * jnp.exp(self._array(sd) * x[name])
         if self._line:
@@ -94,7 +105,9 @@ class Coordinates:
 
     def inverse(self, y: Latents) -> dict[str, Array]:
         """Return unconstrained values from latents."""
-        x = self._maps.inverse({name: y[name] for name in self._plain})
+        plain = {name: y[name] for name in self._plain}
+        plain |= {name: y[name] * self._array(divisor) for name, divisor in self._divisors.items()}
+        x = self._maps.inverse(plain)
         for name, (at, sd) in self._logs.items():
             x[name] = jnp.log(y[name] / self._array(at)) / self._array(sd)
         if self._line:
@@ -112,6 +125,8 @@ class Coordinates:
         if self._line:
             stretch = np.log(np.abs(np.diagonal(self._arrays["root"]))).sum() - np.log(self._units()).sum()
             terms.append(self._array(stretch))
+        if self._divisors:
+            terms.append(-self._array(sum(np.log(each).sum() for each in self._divisors.values())))
         if self._groups:
             y = self.forward(x)
             terms += [self._levels(group, y).log_det() for group in self._groups.values()]
@@ -129,10 +144,10 @@ class Coordinates:
             return _Levels(num_levels, scale, None, None)
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
-        precision = self._family.precision(latents)
+        precision = self._family.precision(self._plan.at_centre(latents, self._dtype))
         known = working
         if cross.shape[-1]:
-            away = self._plan.line(latents, self._dtype) - self._array(self._arrays["location"])
+            away = self._main.line(latents, self._dtype) - self._array(self._arrays["location"])
             known = working - jnp.einsum("lqc,c->lq", cross, away)
         inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
         towards = jnp.einsum("qa,lq->la", scale, known) * precision

@@ -253,6 +253,7 @@ class Group(NamedTuple):
         is_correlated, is_local: see `Options`.
         is_centred: whether the effects are their own coordinates (True) or multiples of their standard deviations (False);
             None if this depends on their rows, see `coordinates`.
+        prefix: first part of all names; see `predictor.Terms`.
     """
 
     number: int
@@ -264,6 +265,7 @@ class Group(NamedTuple):
     is_correlated: bool
     is_centred: bool | None
     is_local: bool
+    prefix: str = ""
 
     @property
     def num_effects(self) -> int:
@@ -273,22 +275,22 @@ class Group(NamedTuple):
     @property
     def sd(self) -> str:
         """Latent with the standard deviation of each effect."""
-        return f"sd_{self.name}"
+        return f"{self.prefix}sd_{self.name}"
 
     @property
     def correlation(self) -> str:
         """Latent with the Cholesky factor of the correlations."""
-        return f"correlation_{self.name}"
+        return f"{self.prefix}correlation_{self.name}"
 
     @property
     def correlations(self) -> str:
         """Summary with the correlations of pairs of effects."""
-        return f"cor_{self.name}"
+        return f"{self.prefix}cor_{self.name}"
 
     @property
     def effects(self) -> str:
         """Latent with the effects, (level, effect), in the unit of the predictor."""
-        return f"effects_{self.name}"
+        return f"{self.prefix}effects_{self.name}"
 
     def scale(self, latents: Latents) -> Float[Array, "effect effect"]:
         """Return the Cholesky factor of the covariance of the effects of a level."""
@@ -299,10 +301,12 @@ class Group(NamedTuple):
         """Return the contribution of the effects to the predictor of each row."""
         effects = latents[self.effects]
         if not self.is_local:
-            effects = effects[rows[f"group_{self.number}"]]
+            effects = effects[rows[f"{self.prefix}group_{self.number}"]]
         total = effects[:, 0] if self.has_intercept else jnp.zeros_like(effects[:, 0])
         if self.num_effects > int(self.has_intercept):
-            total = total + jnp.sum(effects[:, int(self.has_intercept) :] * rows[f"effects_{self.number}"], axis=1)
+            total = total + jnp.sum(
+                effects[:, int(self.has_intercept) :] * rows[f"{self.prefix}effects_{self.number}"], axis=1
+            )
         return total
 
     def with_new_levels(self, latents: Latents, number: int, key: PRNGKeyArray) -> Float[Array, "level effect"]:

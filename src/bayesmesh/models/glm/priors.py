@@ -25,9 +25,10 @@ from bayesmesh.models._priors import distribution_of, has_location, scaled, spli
 from bayesmesh.models.base import Bijector, DataSpec, Latents
 from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.design import Columns, Group
-from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
+from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family, Parameter
 from bayesmesh.models.glm.formula import KEY
-from bayesmesh.models.glm.rows import Plan
+from bayesmesh.models.glm.plan import LINKS, Plan
+from bayesmesh.models.glm.predictor import Predictor
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -106,76 +107,119 @@ def make_prior(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict
         ConfigError: a name is not one of the model's, or a text is not a valid prior for it.
     """
     _check_names(plan, options.priors)
-    maker = _Maker(plan, family, options, spec)
-    parts: dict[str, Any] = {}
-    if plan.has_intercept:
-        parts["intercept"] = maker.intercept()
-    parts |= {name: maker.coefficients(indices) for name, indices in plan.blocks.items()}
-    parts |= {name: maker.parameter(name) for name in plan.parameters}
-    for group in plan.groups:
-        parts |= maker.group(group)
+    scale, constants = float(spec.constants["outcome_scale"]), spec.constants
+    centre = family.to_predictor(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
+    maker = _Maker(plan.main, options.priors, "key 'model.priors", spec, centre, scale if family.is_in_unit else 1.0)
+    parts = maker.of_columns()
+    parts |= {name: _of_parameter(name, plan, family, options.priors, spec) for name in plan.parameters}
+    parts |= maker.of_groups()
+    for name, predictor in plan.others.items():
+        given, key = options.parameters[name].priors, f"key 'model.parameters.{name}.priors"
+        _check_given(given, _names_of(predictor), f"{key}'", f"the predictor of {name}")
+        own = _Maker(
+            predictor, given, key, spec, *default_of_parameter(family.parameters[name], plan.links[name], scale)
+        )
+        parts |= own.of_columns() | own.of_groups()
     return parts
 
 
-def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
-    valid = [*plan.parameters, *(["intercept"] if plan.has_intercept else [])]
+def default_of_parameter(parameter: Parameter, link: str, outcome_scale: float) -> tuple[float, float]:
+    """Return the centre of the default prior of a parameter's intercept, and the unit of its predictor.
+
+    The centre is the mean that the parameter would have without a formula.
+    """
+    usual = distribution_of(parse_prior(parameter.prior.format(rate=1 / outcome_scale), KEY), "float64").mean()
+    unit = outcome_scale if link == "identity" and "{rate}" in parameter.prior else 1.0
+    return float(LINKS[link][0](usual)), unit
+
+
+def _names_of(predictor: Predictor) -> list[str]:
+    """Return the names of the priors of a predictor, without its prefix."""
+    valid = ["intercept"] if predictor.has_intercept else []
     # `coefficients` is valid even without terms; a term that the formula lacks may be misspelt.
-    valid += ["coefficients", *plan.parts]
-    valid += ["sd", *(g.sd for g in plan.groups)] if plan.groups else []
-    correlated = [g.correlation for g in plan.groups if g.is_correlated]
-    valid += ["correlation", *correlated] if correlated else []
+    valid += ["coefficients", *predictor.parts]
+    valid += ["sd", *(f"sd_{g.name}" for g in predictor.groups)] if predictor.groups else []
+    correlated = [f"correlation_{g.name}" for g in predictor.groups if g.is_correlated]
+    return valid + (["correlation", *correlated] if correlated else [])
+
+
+def _check_names(plan: Plan, given: Mapping[str, str]) -> None:
+    for name in (*plan.others, *plan.fixed):
+        if name in given:
+            remedy = f"write its priors into 'model.parameters.{name}.priors'" if name in plan.others else "remove it"
+            raise ConfigError(
+                f"key 'model.priors.{name}': '{name}' has a value of its own in 'model.parameters'", remedy
+            )
+    _check_given(given, [*plan.parameters, *_names_of(plan.main)], "key 'model.priors'", "the model")
+
+
+def _check_given(given: Mapping[str, str], valid: list[str], key: str, whose: str) -> None:
     for name in given:
         if name not in valid:
-            raise ConfigError(f"key 'model.priors': the model has no '{name}'", suggest(name, valid))
+            raise ConfigError(f"{key}: {whose} has no '{name}'", suggest(name, valid))
 
 
 class _Maker:
-    """Makes the distributions of one model."""
+    """Makes the distributions of one predictor.
 
-    def __init__(self, plan: Plan, family: Family, options: Any, spec: DataSpec) -> None:
-        self._plan, self._given, self._spec, self._dtype = plan, options.priors, spec, spec.dtype
-        self._family = family
-        self._outcome_scale = float(spec.constants["outcome_scale"])
-        self._unit = self._outcome_scale if self._family.is_in_unit else 1.0
+    Args:
+        predictor: the predictor.
+        given: name -> prior, as the configuration has it.
+        key: the key that holds them, without the last quotation mark.
+        spec: description of the prepared data.
+        centre: centre of the default prior of the intercept.
+        unit: unit of the predictor, of which default priors are multiples.
+    """
+
+    def __init__(
+        self, predictor: Predictor, given: Mapping[str, str], key: str, spec: DataSpec, centre: float, unit: float
+    ) -> None:
+        self._predictor, self._given, self._key, self._spec = predictor, given, key, spec
+        self._centre, self._unit, self._dtype = centre, unit, spec.dtype
         if "coefficients" in self._given:
             # Checked even if no column uses it.
             self._prior_on_line("coefficients")
 
+    def of_columns(self) -> dict[str, Any]:
+        """Return the priors of intercept and coefficients."""
+        parts = {self._predictor.intercept: self._intercept()} if self._predictor.has_intercept else {}
+        return parts | {name: self._coefficients(indices) for name, indices in self._predictor.blocks.items()}
+
+    def of_groups(self) -> dict[str, Any]:
+        """Return the priors of all groups."""
+        return {name: part for group in self._predictor.groups for name, part in self._group(group).items()}
+
     def _array(self, values: Any) -> Array:
         return jnp.asarray(values, self._dtype)
 
-    def intercept(self) -> tfp.distributions.Distribution:
+    def _intercept(self) -> tfp.distributions.Distribution:
         """Return the prior of the intercept where all columns have their means."""
         if "intercept" in self._given:
             prior = self._prior_on_line("intercept")
             location, scale, degrees = split_parameters(prior.family, [self._array(v) for v in prior.parameters])
-            return scaled(prior.family, location, scale, self._plan.output_shape, *degrees)
-        constants = self._spec.constants
-        location = (
-            self._family.to_predictor(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
-        )
-        shape = self._plan.output_shape
-        return scaled("normal", self._array(location), self._array(DEFAULT_SCALE * self._unit), shape)
+            return scaled(prior.family, location, scale, self._predictor.output_shape, *degrees)
+        shape = self._predictor.output_shape
+        return scaled("normal", self._array(self._centre), self._array(DEFAULT_SCALE * self._unit), shape)
 
     def _prior_on_line(self, name: str) -> Prior:
-        prior = parse_prior(self._given[name], f"key 'model.priors.{name}'")
+        prior = parse_prior(self._given[name], f"{self._key}.{name}'")
         if prior.shape or not has_location(prior.family):
             raise self._misfit(name, "normal, student_t, cauchy or laplace, without a shape")
         return prior
 
     def _misfit(self, name: str, wanted: str) -> ConfigError:
-        return ConfigError(f"key 'model.priors.{name}': '{self._given[name]}' does not fit", f"use {wanted}")
+        return _misfit(f"{self._key}.{name}'", self._given[name], wanted)
 
-    def coefficients(self, indices: tuple[int, ...]) -> tfp.distributions.Distribution:
+    def _coefficients(self, indices: tuple[int, ...]) -> tfp.distributions.Distribution:
         """Return the prior of the coefficients of some columns, which share a family."""
-        names = [name for name, part in self._plan.parts.items() for _ in range(part.start, part.stop)]
+        names = [name for name, part in self._predictor.parts.items() for _ in range(part.start, part.stop)]
         family, rows = "normal", []
         for i in indices:
             key = names[i] if names[i] in self._given else "coefficients"
             if key not in self._given:
-                scale = DEFAULT_SCALE * self._unit / self._plan.sd[i]
+                scale = DEFAULT_SCALE * self._unit / self._predictor.sd[i]
                 if not (limits := np.finfo(self._dtype)).tiny < min(scale, 1 / scale, limits.max):
-                    problem = f"{KEY}: '{names[i]}' has a standard deviation of {self._plan.sd[i]:.3g}, so that {self._dtype} cannot hold its coefficient"
+                    problem = f"{KEY}: '{names[i]}' has a standard deviation of {self._predictor.sd[i]:.3g}, so that {self._dtype} cannot hold its coefficient"
                     raise ConfigError(problem, "standardise the columns in it with the key 'data.standardise', or set `compute: {dtype: float64}`")  # fmt: skip
                 rows.append((0.0, scale))
                 continue
@@ -183,42 +227,19 @@ class _Maker:
             family = prior.family
             location, scale, degrees = split_parameters(prior.family, prior.parameters)
             rows.append((location, scale, *degrees))
-        width = (len(indices), *self._plan.output_shape)
-        columns = [self._plan.over_outputs(np.array(values), self._dtype) for values in zip(*rows, strict=True)]
+        width = (len(indices), *self._predictor.output_shape)
+        columns = [self._predictor.over_outputs(np.array(values), self._dtype) for values in zip(*rows, strict=True)]
         location, scale, *degrees = [jnp.broadcast_to(values, width) for values in columns]
         return scaled(family, location, scale, width, *degrees)
 
-    def parameter(self, name: str) -> tfp.distributions.Distribution:
-        """Return the prior of a parameter of the family."""
-        text = self._given.get(name, self._family.parameters[name].prior.format(rate=1 / self._outcome_scale))
-        prior = parse_prior(text if name != "baseline" else self._over_levels(text), f"key 'model.priors.{name}'")
-        link = self._family.parameters[name].link
-        wanted = "dirichlet with one number, or one for each level" if name == "baseline" else _SUPPORTS[link]
-        fits = {
-            "log": not has_location(prior.family),
-            "logit": prior.family in ("beta", "uniform"),
-            "identity": has_location(prior.family),
-        }[link]
-        if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or not fits:
-            raise self._misfit(name, wanted)
-        made = distribution_of(prior, self._dtype)
-        if name == "baseline" and made.event_shape != (self._plan.num_levels,):
-            raise self._misfit(name, f"dirichlet with one number, or one for each of {self._plan.num_levels} levels")
-        return made
-
-    def _over_levels(self, text: str) -> str:
-        """Return a Dirichlet distribution with one number as one with that number for every level."""
-        found = re.fullmatch(r"\s*dirichlet\(\s*([^,()]+)\)\s*", text)
-        return f"dirichlet({', '.join([found[1]] * self._plan.num_levels)})" if found else text
-
-    def group(self, group: Group) -> dict[str, object]:
+    def _group(self, group: Group) -> dict[str, object]:
         """Return the priors of standard deviations, correlations and effects of a group."""
         rate = self._array(group.sizes) / self._unit
         number = (group.num_effects,)
-        key = group.sd if group.sd in self._given else "sd"
+        key = f"sd_{group.name}" if f"sd_{group.name}" in self._given else "sd"
         sd = scaled("exponential", self._array(0.0), 1 / rate, number)
         if key in self._given:
-            prior = parse_prior(self._given[key], f"key 'model.priors.{key}'")
+            prior = parse_prior(self._given[key], f"{self._key}.{key}'")
             if prior.shape or has_location(prior.family) or prior.family == "dirichlet":
                 raise self._misfit(key, "a prior of positive numbers, such as half_normal(1), without a shape")
             sd = distribution_of(prior._replace(shape=number), self._dtype)
@@ -230,14 +251,44 @@ class _Maker:
         return parts
 
     def _concentration(self, group: Group) -> float:
-        key = group.correlation if group.correlation in self._given else "correlation"
+        key = f"correlation_{group.name}" if f"correlation_{group.name}" in self._given else "correlation"
         text = self._given.get(key, "lkj(1)")
         found = _LKJ.fullmatch(text)
         if found is None or not float(found[1]) > 0:
-            raise ConfigError(
-                f"key 'model.priors.{key}': '{text}' is not a prior of correlations", "use for example lkj(2)"
-            )
+            raise ConfigError(f"{self._key}.{key}': '{text}' is not a prior of correlations", "use for example lkj(2)")
         return float(found[1])
+
+
+def _misfit(key: str, text: str, wanted: str) -> ConfigError:
+    return ConfigError(f"{key}: '{text}' does not fit", f"use {wanted}")
+
+
+def _of_parameter(
+    name: str, plan: Plan, family: Family, given: Mapping[str, str], spec: DataSpec
+) -> tfp.distributions.Distribution:
+    """Return the prior of a parameter of the family that is one number."""
+    key = f"key 'model.priors.{name}'"
+    text = given.get(name, family.parameters[name].prior.format(rate=1 / float(spec.constants["outcome_scale"])))
+    prior = parse_prior(text if name != "baseline" else _over_levels(text, plan.num_levels), key)
+    link = family.parameters[name].link
+    wanted = "dirichlet with one number, or one for each level" if name == "baseline" else _SUPPORTS[link]
+    fits = {
+        "log": not has_location(prior.family),
+        "logit": prior.family in ("beta", "uniform"),
+        "identity": has_location(prior.family),
+    }[link]
+    if prior.shape or (prior.family == "dirichlet") != (name == "baseline") or not fits:
+        raise _misfit(key, text, wanted)
+    made = distribution_of(prior, spec.dtype)
+    if name == "baseline" and made.event_shape != (plan.num_levels,):
+        raise _misfit(key, text, f"dirichlet with one number, or one for each of {plan.num_levels} levels")
+    return made
+
+
+def _over_levels(text: str, num_levels: int) -> str:
+    """Return a Dirichlet distribution with one number as one with that number for every level."""
+    found = re.fullmatch(r"\s*dirichlet\(\s*([^,()]+)\)\s*", text)
+    return f"dirichlet({', '.join([found[1]] * num_levels)})" if found else text
 
 
 def _effects(group: Group, latents: Latents, num_levels: int) -> tfp.distributions.Distribution:
@@ -249,7 +300,7 @@ def _effects(group: Group, latents: Latents, num_levels: int) -> tfp.distributio
     return tfd.Independent(tfd.Normal(jnp.zeros((num_levels, 1), sd.dtype), sd[None]), 2)
 
 
-def find_conflicts(plan: Plan, family: Family, options: Any, spec: DataSpec) -> list[str]:
+def find_conflicts(predictor: Predictor, family: Family, options: Any, spec: DataSpec) -> list[str]:
     """Return a warning of coefficients whose default priors forbid what the data say, if there are any.
 
     If a prior N(0, s^2) holds, a least-squares value with standard error e is distributed as N(0, s^2 + e^2) before the data
@@ -257,17 +308,17 @@ def find_conflicts(plan: Plan, family: Family, options: Any, spec: DataSpec) -> 
     nearly combinations of others, such as a year and its square, need coefficients that their own standard deviations do not
     suggest.
     """
-    if not plan.columns or "coefficients" in options.priors or "least_squares" not in spec.arrays:
+    if not predictor.columns or "coefficients" in options.priors or "least_squares" not in spec.arrays:
         return []
-    width, found = len(plan.sd), []
+    width, found = len(predictor.sd), []
     unit = float(spec.constants["outcome_scale"]) if family.is_in_unit else 1.0
     estimates, errors = np.asarray(spec.arrays["least_squares"])[:, -width:].reshape(2, width, -1)
     distances = np.abs(estimates) / np.hypot(DEFAULT_SCALE * unit, errors)
-    for columns, part in zip(plan.columns, plan.parts.values(), strict=True):
+    for columns, part in zip(predictor.columns, predictor.parts.values(), strict=True):
         i, j = np.unravel_index(np.argmax(distances[part]), distances[part].shape)
         if columns.name not in options.priors and distances[part][i, j] > _FAR:
             prior, estimate, error = (
-                x / plan.sd[part][i] for x in (DEFAULT_SCALE * unit, estimates[part][i, j], errors[part][i, j])
+                x / predictor.sd[part][i] for x in (DEFAULT_SCALE * unit, estimates[part][i, j], errors[part][i, j])
             )
             numbers = (
                 f"has a prior standard deviation of {prior:.3g}, and least squares gives {estimate:.4g} +- {error:.2g}"
