@@ -43,10 +43,6 @@ class Coordinates:
         self._plan, self._main = plan, plan.main
         self._family, self._arrays, self._dtype = family, spec.arrays, spec.dtype
         self._groups = {group.effects: group for each in plan.predictors for group in each.groups}
-        # Coefficients of a parameter's predictor are sampled for columns of unit standard deviation.
-        self._divisors = {
-            name: each.sd[np.asarray(at)] for each in plan.others.values() for name, at in each.blocks.items()
-        }
         self._logs = {name: pair for name, pair in self._scales().items() if name in positive}
         self._line = (
             [*(["intercept"] if plan.main.has_intercept else []), *plan.main.blocks]
@@ -92,8 +88,6 @@ class Coordinates:
     def forward(self, x: Latents) -> dict[str, Array]:
         """Return latents from unconstrained values."""
         y = self._maps.forward({name: x[name] for name in self._plain})
-        for name, divisor in self._divisors.items():
-            y[name] = y[name] / self._array(divisor)
         for name, (at, sd) in self._logs.items():
             y[name] = self._array(at) * jnp.exp(self._array(sd) * x[name])
         if self._line:
@@ -105,9 +99,7 @@ class Coordinates:
 
     def inverse(self, y: Latents) -> dict[str, Array]:
         """Return unconstrained values from latents."""
-        plain = {name: y[name] for name in self._plain}
-        plain |= {name: y[name] * self._array(divisor) for name, divisor in self._divisors.items()}
-        x = self._maps.inverse(plain)
+        x = self._maps.inverse({name: y[name] for name in self._plain})
         for name, (at, sd) in self._logs.items():
             x[name] = jnp.log(y[name] / self._array(at)) / self._array(sd)
         if self._line:
@@ -125,8 +117,6 @@ class Coordinates:
         if self._line:
             stretch = np.log(np.abs(np.diagonal(self._arrays["root"]))).sum() - np.log(self._units()).sum()
             terms.append(self._array(stretch))
-        if self._divisors:
-            terms.append(-self._array(sum(np.log(each).sum() for each in self._divisors.values())))
         if self._groups:
             y = self.forward(x)
             terms += [self._levels(group, y).log_det() for group in self._groups.values()]

@@ -49,21 +49,27 @@ def test_a_level_without_rows_follows_its_prior_and_leaves_the_rest(
     caplog.clear()
     plain, _, plain_rows, _ = _make(f"{OUTCOMES[family]} ~ {terms}", family, ("ash", "elm", "fir"))
     assert not caplog.messages
-    labels, own = ([label for columns in each.plan.columns for label in columns.labels] for each in (with_oak, plain))
+    labels, own = (
+        [label for columns in each.plan.main.columns for label in columns.labels] for each in (with_oak, plain)
+    )
     unused = [i for i, label in enumerate(labels) if label not in own]
     rest = np.setdiff1d(np.arange(len(labels)), unused)
-    np.testing.assert_array_equal(with_oak.plan.sd[rest], plain.plan.sd)
+    np.testing.assert_array_equal(with_oak.plan.main.sd[rest], plain.plan.main.sd)
     wanted = {"species[oak]": 1.0, "age:species[oak]": np.sqrt(np.square(table["age"]).mean())}
     for i in unused:
-        assert with_oak.plan.sd[i] == pytest.approx(wanted[labels[i]])
+        assert with_oak.plan.main.sd[i] == pytest.approx(wanted[labels[i]])
     latents = with_oak.prior(with_oak.spec).sample(seed=jax.random.key(0))
     fewer = {name: values[rest] if name == "coefficients" else values for name, values in latents.items()}
     found = with_oak.log_likelihood(latents, rows)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, plain.log_likelihood(fewer, plain_rows), rtol=1e-12)
     # Away from the unused level, the density differs by the prior of its coefficients alone.
-    scale = 2.5 * (plain.spec.constants["outcome_scale"] if plain.family.is_in_unit else 1.0) / with_oak.plan.sd[unused]
-    z = np.asarray(latents["coefficients"])[unused] / scale.reshape(-1, *(1 for _ in with_oak.plan.output_shape))
+    scale = (
+        2.5
+        * (plain.spec.constants["outcome_scale"] if plain.family.is_in_unit else 1.0)
+        / with_oak.plan.main.sd[unused]
+    )
+    z = np.asarray(latents["coefficients"])[unused] / scale.reshape(-1, *(1 for _ in with_oak.plan.main.output_shape))
     own_prior = np.sum(-0.5 * z**2 - 0.5 * np.log(2 * np.pi)) - np.log(scale).sum() * (z.size / len(unused))
     both = [each.prior(each.spec).log_prob(x) for each, x in ((with_oak, latents), (plain, fewer))]
     np.testing.assert_allclose(both[0], both[1] + own_prior, rtol=1e-8)
@@ -82,7 +88,7 @@ def test_rows_of_one_level_leave_all_its_contrasts_to_their_priors(caplog: pytes
     model, made, rows, table = _make("growth ~ age + species", "normal", ("ash", "elm", "fir"), elms)
     assert "no training row has the levels species[fir]" in caplog.text
     assert "all training rows have the level species[elm]" in caplog.text
-    np.testing.assert_array_equal(model.plan.sd[1:], [1.0, 1.0])
+    np.testing.assert_array_equal(model.plan.main.sd[1:], [1.0, 1.0])
     np.testing.assert_array_equal(rows["design"][:, 1:], 0.0)
     held_out = made.of_rows({**table, "species": np.zeros_like(table["species"])}, len(elms))
     np.testing.assert_array_equal(held_out["design"][:, 1:], np.broadcast_to([-1.0, 0.0], (len(elms), 2)))

@@ -258,7 +258,7 @@ def test_effects_of_groups(bar: str, local: bool) -> None:
         ("growth ~ age", {"family": "bernoulli"}, "family bernoulli takes 0 or 1"),
         ("species ~ age", {}, "'species' is a category of 3 levels"),
         ("growth ~ log(age - 5)", {}, r"training row \d+: column log\(age - 5\) is"),
-        ("I(1e300 * growth) ~ age", {}, r"training row 1: .* the outcome or the offset is -?\d.*e\+\d+"),
+        ("I(1e300 * growth) ~ age", {}, r"training row 1: the outcome or the offset is -?\d.*e\+\d+"),
         ("growth ~ I(0 * age)", {}, "has the same value, 0, in all rows"),
         ("growth ~ (1 | age)", {}, "are read as numbers"),
         ("I(0 * growth) ~ age", {}, r"the outcome 'I\(0 \* growth\)' has the same value, 0, in all rows"),
