@@ -142,6 +142,11 @@ VERBS = {
             option("--kind", choices=("model", "source", "kernel", "analysis"), help="what it is, where a name is that of several"),
         ),
     ),
+    "describe": Verb(
+        "read the data of an experiment, and say in words what would be sampled: columns, groups, priors, outcomes of the prior",
+        "workflow.stages.describe:run",
+        (option("experiment", metavar="EXPERIMENT", help="name of an experiment; it need not have run"),),
+    ),
     "compare": Verb(
         "compare experiments by their scores of single rows: differences with errors, weights, a page", "operations.compare:run",
         (

@@ -30,7 +30,7 @@ OWN_VERB = "analyse"
 """Verb of the command line that runs the analyses of users' packages, which have no verbs of their own."""
 
 OTHER_VERBS = frozenset({
-    OWN_VERB, "check", "compare", "doctor", "export", "gc", "init", "new", "predict", "run", "schema", "status", "verify",
+    OWN_VERB, "check", "compare", "describe", "doctor", "export", "gc", "init", "new", "predict", "run", "schema", "status", "verify",
 })  # fmt: skip
 """Verbs of the command line that are neither stages nor targets."""
 

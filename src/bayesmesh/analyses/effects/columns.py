@@ -41,6 +41,7 @@ class Column(NamedTuple):
         sample: some of its values, ascending.
         is_binary: whether it is a number that is only 0 or 1 in the unit of the table.
         shift, scale: a number of the table is ``value * scale + shift``.
+        counts: rows of each level.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Column(NamedTuple):
     is_binary: bool = False
     shift: float = 0.0
     scale: float = 1.0
+    counts: np.ndarray = np.zeros(0, np.int64)
 
     def value_of(self, given: Value, key: str) -> float:
         """Return a number of the table, or the name of a level, as its field stores it.
@@ -114,7 +116,7 @@ def read_column(shards: Shards, name: str, *, has_codes: bool) -> Column:
         is_binary = is_binary and bool(np.isin(values * about.scale + about.mean, (0.0, 1.0)).all())
     if is_category:
         levels = about.levels or tuple(map(str, range(len(counts))))
-        return Column(name, levels, float(counts.argmax()))
+        return Column(name, levels, float(counts.argmax()), counts=counts)
     number = shards.num_rows
     mean = shift + float(sums[0]) / number
     variance = max(0.0, sums[1] - sums[0] ** 2 / number) / max(1, number - 1)
@@ -132,19 +134,21 @@ class Columns:
 
     Attributes:
         outcome: column of the outcome; empty if it is not one.
-        predictors: columns on which predictions depend, in the order of the data, without those of groups and of roles.
+        groups: columns of groups.
+        used: columns on which predictions depend, in the order of the data.
+        predictors: those that are neither groups nor have a role.
     """
 
     def __init__(self, bound: BoundModel) -> None:
         model, shards = bound.model, Shards(bound.shards.path)
         self._shards, self._found = shards, dict[str, Column]()
-        self._groups = model.grouping_columns()
+        self.groups = model.grouping_columns()
         self.outcome = model.outcome_field() or ""
         used, roles = model.prediction_fields(), {*shards.roles.values()}
         roles |= {str(getattr(model.options, role, None)) for role in ("weights", "offset", "exposure", "trials")}
         self._first, self._trials = shards.read_rows(0, 1), getattr(model.options, "trials", None)
-        self._used = [n for n in names_of(shards) if (n in used if used is not None else n != self.outcome)]
-        self.predictors = [name for name in self._used if name not in roles | {*self._groups}]
+        self.used = [n for n in names_of(shards) if (n in used if used is not None else n != self.outcome)]
+        self.predictors = [name for name in self.used if name not in roles | {*self.groups}]
 
     def __getitem__(self, name: str) -> Column:
         """Return a column.
@@ -170,7 +174,7 @@ class Columns:
         found = {}
         for name, first in self._first.items():
             value = first
-            if name in self._used:
+            if name in self.used:
                 typical = self[name].typical
                 value = np.asarray([round(typical) if name == self._trials else typical], self.dtype_of(name))
             found[name] = np.repeat(value, number, axis=0)
@@ -182,7 +186,7 @@ class Columns:
 
     def _has_codes(self, name: str) -> bool:
         about = self._shards.variables.get(name)
-        return name in self._groups if about is None else about.kind == "category"
+        return name in self.groups if about is None else about.kind == "category"
 
     def replaced(self, rows: HostRows, values: Mapping[str, np.ndarray | float]) -> dict[str, np.ndarray]:
         """Return rows with some columns replaced."""

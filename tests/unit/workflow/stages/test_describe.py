@@ -1,0 +1,42 @@
+"""`bayesmesh describe` reads the data without sampling and says in words what would be sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesmesh.cli import main
+
+EXPERIMENT = """
+title: One
+data: {source: table, files: t.csv, standardise: [x]}
+model: {name: glm, formula: "alive ~ x * kind + (1 | site)", family: bernoulli}
+"""
+
+
+def test_the_design_and_what_the_prior_says_of_the_outcome_are_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    pd.DataFrame({
+        "x": generator.normal(3, 2, 60), "kind": ["a", "b", "c"] * 20, "site": [f"s{i % 5}" for i in range(60)],
+        "alive": ["no", "no", "yes"] * 20,
+    }).to_csv("t.csv", index=False)  # fmt: skip
+    Path("config/experiments").mkdir(parents=True)
+    Path("config/config.yaml").write_text("experiments: [one]\n")
+    Path("config/experiments/one.yaml").write_text(EXPERIMENT)
+    assert main(["describe", "one"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "60 training rows", "alive: category of 2 levels with their rows: no (40), the first and reference, yes (20)",
+        "x: number, standardised, mean ", "a (20), the first and reference, b (20), c (20)",
+        "site: 5 levels, 12 to 12 rows each", "x, kind[b], kind[c], x:kind[b], x:kind[c]", "coefficients normal(0, 2.5)",
+        "200 draws of the prior at 60 rows", "0.333",
+    ):  # fmt: skip
+        assert part in text, part
+    assert not Path("results").exists()
+    assert main(["describe", "two"]) == 2
