@@ -48,6 +48,13 @@ class ParameterOptions(Settings):
         return {"formula": value} if isinstance(value, str) else value
 
 
+class TruncatedOptions(Settings):
+    """Bounds outside of which no row could be seen."""
+
+    lower: float | str | None = Field(None, description="Lower bound: a number, or a column.")
+    upper: float | str | None = Field(None, description="Upper bound: a number, or a column.")
+
+
 class GlmOptions(Settings):
     """Options of `glm`."""
 
@@ -103,6 +110,32 @@ class GlmOptions(Settings):
     )
     trials: str | None = Field(
         None, description="Column with the number of trials, for the binomial family.", examples=["trials"]
+    )
+    censored: str | None = Field(
+        None,
+        description="Column with the kind of censoring of each row: `none`, `left` (at most the outcome), `right` (more than "
+        "it) or `interval` (more than it, up to `interval_end`), or the numbers 0, -1, 1 and 2. Predictions are of the "
+        "uncensored outcome.",
+        examples=["status"],
+    )
+    interval_end: str | None = Field(
+        None, description="Column with the upper ends of intervals; the outcome is the lower end.", examples=["end"]
+    )
+    truncated: TruncatedOptions | None = Field(
+        None,
+        description="`lower` and `upper`, numbers or columns: a row outside of them could not be in the data.",
+        examples=[{"lower": 0.0}],
+    )
+    known_error: str | None = Field(
+        None,
+        description="Column with the known standard error of each outcome, for the families normal and student_t; `sigma` "
+        "is the spread beyond it, and `parameters: {sigma: 0}` leaves none.",
+        examples=["standard_error"],
+    )
+    rounded: float | str | None = Field(
+        None,
+        description="Number or column: the distance between two roundings. The outcome is known to within half of it.",
+        examples=[1.0],
     )
     centred: bool | tuple[str, ...] | None = Field(
         None,

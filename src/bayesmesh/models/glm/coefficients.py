@@ -76,6 +76,12 @@ def is_standardised(about: Variable) -> bool:
     return (about.mean, about.scale) != (0.0, 1.0)
 
 
+def unit_of(outcome: Factor, variables: Mapping[str, Variable]) -> tuple[float, float]:
+    """Return shift and scale from the unit in which the model reads the outcome to that of the table."""
+    about = variables.get(outcome.text) if outcome.is_plain else None
+    return (about.mean, about.scale) if about is not None and is_standardised(about) else (0.0, 1.0)
+
+
 def _expand(columns: Columns, spec: DataSpec) -> Iterator[Mapping[Product, float]]:
     """Yield, for each column of a term, product -> factor, from ``(x - mean) / scale`` of each of its numbers."""
     for coding in columns.codings:

@@ -134,7 +134,11 @@ class Coordinates:
             return _Levels(num_levels, scale, None, None)
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
-        precision = self._family.precision(self._plan.at_centre(latents, self._dtype))
+        centre = self._plan.at_centre(latents, self._dtype)
+        if self._plan.fixed.get("sigma") == 0:
+            # The known errors are the spread of the rows; the quick fit has found their size.
+            centre["sigma"] = self._array(self._arrays["sigma"][0])
+        precision = self._family.precision(centre)
         known = working
         if cross.shape[-1]:
             away = self._main.line(latents, self._dtype) - self._array(self._arrays["location"])

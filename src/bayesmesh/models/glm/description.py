@@ -14,6 +14,7 @@ from bayesmesh.models.glm.coefficients import NAME, SIGMA
 from bayesmesh.models.glm.design import Columns, latent_name, levels_of
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 from bayesmesh.models.glm.formula import KEY, Factor
+from bayesmesh.models.glm.partial import in_words
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
 from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts
@@ -86,6 +87,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "Link": link,
             "Priors": "; ".join(_priors(plan, family, options, spec)),
         }
+        | in_words(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
         | _unused(plan.main, spec)
         | _collinear(plan.main, family, spec),

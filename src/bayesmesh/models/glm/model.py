@@ -25,6 +25,7 @@ from bayesmesh.models.base import (
     Rows,
     Shown,
 )
+from bayesmesh.models.glm import partial
 from bayesmesh.models.glm.coefficients import SIGMA
 from bayesmesh.models.glm.condensed import ROOT, Layout
 from bayesmesh.models.glm.description import axes_of, describe, shown_of
@@ -96,13 +97,19 @@ class Glm(Model):
         """Return the linear predictor, (rows,), or (rows, level - 1) for a categorical outcome."""
         return self.plan.main.of_rows(latents, rows, rows.get("offset"))
 
+    def _parameters(self, latents: Latents, rows: Rows) -> dict[str, Array]:
+        """Return the parameters of the family: one number, or one for each row."""
+        return partial.with_known_error(self.plan.values(latents, rows), rows)
+
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log density of each row's outcome, in nats, times its weight; or that of condensed rows."""
         if ROOT in rows:
             return self._of_cells(latents, rows)
-        value = self.family.log_density(self._predictor(latents, rows), rows, self.plan.values(latents, rows))
+        eta, parameters = self._predictor(latents, rows), self._parameters(latents, rows)
+        value = self.family.log_density(eta, rows, parameters)
         if "constant" in rows:
             value = value + rows["constant"]
+        value = partial.log_likelihood(self.family, value, eta, rows, parameters)
         return value * rows["weights"] if "weights" in rows else value
 
     def _of_cells(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
@@ -118,7 +125,9 @@ class Glm(Model):
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""
-        return self.family.predict(self._predictor(latents, inputs), inputs, self.plan.values(latents, inputs))
+        eta, parameters = self._predictor(latents, inputs), self._parameters(latents, inputs)
+        found = self.family.predict(eta, inputs, parameters)
+        return partial.Truncated(found, self.family, eta, inputs, parameters) if "lower" in inputs else found
 
     def linear_predictor(self, latents: Latents, inputs: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor of each row, in the unit in which the model reads the outcome."""
@@ -164,6 +173,7 @@ class Glm(Model):
         """Return the columns of the right side of the formula, and those of offset, exposure and trials."""
         own = with_roles(self.options, self.spec)
         columns = set().union(*(predictor.formula.predictors for predictor in self.plan.predictors))
+        columns |= partial.needed_for_predictions(own)
         return columns | {name for name in (own.offset, own.exposure, own.trials) if name}
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bayesmesh.config.data_spec import Variable
 from bayesmesh.models.base import DataSpec, Latents, Rows
-from bayesmesh.models.glm.coefficients import is_standardised
+from bayesmesh.models.glm.coefficients import unit_of
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import Parameter
-from bayesmesh.models.glm.formula import Factor, Formula
+from bayesmesh.models.glm.formula import Formula
 from bayesmesh.models.glm.predictor import Predictor
 from bayesmesh.models.glm.rows import make_reader
 
@@ -112,12 +111,6 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     fixed = {name: each for name, each in settings.items() if isinstance(each, float)}
     parameters = tuple(name for name in family.parameters if name not in settings)
     return Plan(main, others, links, parameters, fixed, num_levels, unit)
-
-
-def unit_of(outcome: Factor, variables: Mapping[str, Variable]) -> tuple[float, float]:
-    """Return shift and scale from the unit in which the model reads the outcome to that of the table."""
-    about = variables.get(outcome.text) if outcome.is_plain else None
-    return (about.mean, about.scale) if about is not None and is_standardised(about) else (0.0, 1.0)
 
 
 def _unit_of_parameter(parameter: Parameter, link: str, scale: float) -> tuple[float, float]:

@@ -11,7 +11,8 @@ import numpy as np
 from bayesmesh.config.data_spec import FieldSpec
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Condensed, DataSpec, HostRows, Preparation, ReadBlocks
-from bayesmesh.models.glm import checks
+from bayesmesh.models.glm import checks, partial
+from bayesmesh.models.glm.coefficients import unit_of
 from bayesmesh.models.glm.condensed import Layout, condense_normal, condense_same
 from bayesmesh.models.glm.design import LARGEST, Group, Source, check_numbers, levels_of
 from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
@@ -46,7 +47,7 @@ def with_roles(options: Any, spec: DataSpec) -> Any:
 
 def _named(options: Any) -> dict[str, str | None]:
     """Return the options that name columns."""
-    return {key: getattr(options, key) for key in (*ROLES, "trials")}
+    return {key: getattr(options, key) for key in (*ROLES, "trials")} | partial.columns_of(options)
 
 
 def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Reader:
@@ -74,6 +75,7 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
             how = "a category" if about.kind == "category" else "standardised"
             raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
+    partial.check_options(options, family, fields, spec.variables)
     if named["exposure"] is not None and family.link != "log":
         raise ConfigError(
             f"key 'model.exposure': the predictor of the family {family.name} is not a log of a mean",
@@ -198,7 +200,7 @@ class Reader(NamedTuple):
     ) -> Condensed | None:
         """Return rows that each stand for many, see `condensed`; None if they are not fewer."""
         groups = self.groups(constants)
-        if self.family.name == "normal" and not self.options.parameters:
+        if self.family.name == "normal" and not (self.options.parameters or partial.is_partial(self.options)):
             layout = Layout(self.formula.has_intercept, len(self.main.labels), groups)
             return condense_normal(layout, read_fields, num_rows, arrays["location"])
         local = next((group for group in groups if group.is_local), None)
@@ -230,6 +232,7 @@ class Reader(NamedTuple):
                 num_rows = len(next(iter(rows.values())))
                 outcome = self._outcome(rows, start)
                 parts = [part for terms in self.terms for part in terms.evaluate(rows, num_rows)]
+                self._partial(rows, outcome, start)
                 checks.check_signs(_named(self.options), rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
@@ -280,6 +283,11 @@ class Reader(NamedTuple):
             checks.check_order(name, self.source.variables[name])
         return {"outcome_levels": number}
 
+    def _partial(self, rows: HostRows, y: np.ndarray, start: int | None) -> dict[str, np.ndarray]:
+        """Return the fields of what is known of the outcomes; see `partial.fields_of`."""
+        unit = unit_of(self.formula.outcome, self.source.variables) if self.family.is_in_unit else (0.0, 1.0)
+        return partial.fields_of(self.options, self.family, self.source.variables, unit, y, rows, start)
+
     def _trials(self, rows: HostRows) -> np.ndarray | None:
         """Return the number of trials of each row, float64; None if the family has none."""
         return None if self.options.trials is None else np.asarray(rows[self.options.trials], float)
@@ -328,6 +336,7 @@ class Reader(NamedTuple):
             made["offset"] = offset
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
+        made |= self._partial(rows, np.asarray(y, float), None)
         if trials is not None:
             made["trials"] = checks.whole_trials(options.trials, trials)
         if (constant := self.family.constant(y, trials)) is not None:

@@ -1,0 +1,309 @@
+"""Outcomes that are known in part: censored, truncated, rounded, or with a known standard error.
+
+Every row is known to lie above one number and up to another. Where both are the same, the outcome is known exactly. A
+truncated row could be seen only between two bounds, whose probability divides its own. Families know nothing of this: they
+give the density and both tails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayesmesh.config.data_spec import FieldSpec, Variable
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import HostRows, Predictive, Rows
+from bayesmesh.models.glm.families._links import log1mexp
+from bayesmesh.models.glm.families.base import Family, Parameters
+
+KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
+"""Kind of censoring -> its code in a column of numbers."""
+
+
+def columns_of(options: Any) -> dict[str, str]:
+    """Return key of the model -> the column of numbers that it names."""
+    truncated = options.truncated
+    found = {
+        "interval_end": options.interval_end, "known_error": options.known_error, "rounded": options.rounded,
+        "truncated.lower": truncated and truncated.lower, "truncated.upper": truncated and truncated.upper,
+    }  # fmt: skip
+    return {key: name for key, name in found.items() if isinstance(name, str)}
+
+
+def needed_for_predictions(options: Any) -> set[str]:
+    """Return the columns without which new rows cannot be predicted."""
+    return {name for key, name in columns_of(options).items() if key.startswith(("truncated", "known_error"))}
+
+
+def is_partial(options: Any) -> bool:
+    """Return whether outcomes are known in part."""
+    return any((options.censored, options.truncated, options.known_error, options.rounded))
+
+
+def in_words(options: Any) -> dict[str, str]:
+    """Return what the page says of outcomes that are known in part; nothing if all are known exactly."""
+    found = []
+    if options.censored:
+        found.append(
+            f"censored as '{options.censored}' says; predictions are of the uncensored outcome, and predictive checks compare "
+            "them with outcomes as the table has them"
+        )
+    if options.truncated:
+        ends = (options.truncated.lower, options.truncated.upper)
+        found.append("truncated to between {} and {}".format(*("any number" if end is None else end for end in ends)))
+    found += [f"known standard errors '{options.known_error}'"] if options.known_error else []
+    found += [f"rounded to {options.rounded}"] if options.rounded else []
+    return {"Outcome": "; ".join(found)} if found else {}
+
+
+def check_options(
+    options: Any, family: Family, fields: Mapping[str, FieldSpec], variables: Mapping[str, Variable]
+) -> None:
+    """Reject keys that do not fit together or the family.
+
+    Raises:
+        ConfigError: names the key.
+    """
+    for key in ("censored", "truncated", "rounded"):
+        if getattr(options, key) and not family.has_cdf:
+            raise ConfigError(
+                f"key 'model.{key}': the family {family.name} has no distribution function here",
+                "use another family, such as normal, weibull or poisson, or leave out the key",
+            )
+    if options.known_error and family.name not in ("normal", "student_t"):
+        raise ConfigError(
+            f"key 'model.known_error': the family {family.name} takes no known errors", "use normal or student_t"
+        )
+    fixed = options.parameters.get("sigma")
+    if isinstance(fixed, float) and (fixed < 0 or (fixed == 0 and not options.known_error)):
+        raise ConfigError(
+            f"key 'model.parameters.sigma': {fixed:g} leaves no spread",
+            "write a number above 0, or name a 'known_error'",
+        )
+    if options.interval_end and not options.censored:
+        raise ConfigError(
+            "key 'model.interval_end': no column says which rows are intervals",
+            "name it with the key 'model.censored'; its value in these rows is interval",
+        )
+    if (name := options.censored) is not None:
+        if name not in fields:
+            raise ConfigError(f"key 'model.censored': no column '{name}' in the data", suggest(name, fields))
+        for level in variables[name].levels if name in variables else ():
+            if level not in KINDS:
+                raise ConfigError(
+                    f"key 'model.censored': '{name}' has the level '{level}'",
+                    f"use {', '.join(KINDS)}, or 0, -1, 1 and 2",
+                )
+
+
+def fields_of(
+    options: Any, family: Family, variables: Mapping[str, Variable], unit: tuple[float, float], y: np.ndarray,
+    rows: HostRows, start: int | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return the fields of what is known of the outcomes: ``above`` and ``up_to``, ``lower`` and ``upper``, ``known_error``.
+
+    Args:
+        options: options of the model.
+        family: family of the outcome.
+        variables: column of the table -> meaning of its numbers.
+        unit: shift and scale from the unit of the outcome to that of the table.
+        y: outcomes, (row,).
+        rows: the same rows of the table.
+        start: number of the first row, from 0, to check the rows; None for rows that may have no outcome.
+
+    Raises:
+        ConfigError: a row contradicts itself; names the row.
+    """
+    shift, scale = unit
+    made: dict[str, np.ndarray] = {}
+    kinds = np.zeros(len(y), int)
+    if options.censored is not None and options.censored in rows:
+        kinds = _kinds(options, variables, rows, start)
+    above, up_to = y.astype(float), y.astype(float)
+    if options.rounded is not None and (not isinstance(options.rounded, str) or options.rounded in rows):
+        half = _numbers(options.rounded, rows, len(y)) / scale / 2
+        _check(
+            half > 0,
+            "rounded",
+            half * 2 * scale,
+            "is not greater than 0",
+            "write the distance between two roundings",
+            start,
+        )
+        is_whole = kinds == 0
+        above, up_to = np.where(is_whole, y - half, above), np.where(is_whole, y + half, up_to)
+        if family.is_discrete:
+            above, up_to = np.where(is_whole, np.ceil(above) - 1, above), np.where(is_whole, np.floor(up_to), up_to)
+    above, up_to = np.where(kinds == -1, -np.inf, above), np.where(kinds == 1, np.inf, up_to)
+    if options.interval_end is not None and options.interval_end in rows:
+        end = (_numbers(options.interval_end, rows, len(y)) - shift) / scale
+        end = np.floor(end) if family.is_discrete else end
+        is_interval = kinds == 2
+        remedy = "write a number above the outcome, or another kind of censoring"
+        _check(~is_interval | (end > y), "interval_end", end * scale + shift, "is not above the outcome", remedy, start)
+        up_to = np.where(is_interval, end, up_to)
+    if options.truncated is not None:
+        given = (options.truncated.lower, options.truncated.upper)
+        if all(not isinstance(each, str) or each in rows for each in given):
+            numbers = [each if each is None else (_numbers(each, rows, len(y)) - shift) / scale for each in given]
+            lower = np.full(len(y), -np.inf) if numbers[0] is None else numbers[0]
+            upper = np.full(len(y), np.inf) if numbers[1] is None else numbers[1]
+            words = "excludes the outcome of its row"
+            remedy = "correct the bound, or leave the row out: a truncated outcome lies between its bounds"
+            _check(y >= lower, "truncated.lower", lower * scale + shift, words, remedy, start)
+            _check(y <= upper, "truncated.upper", upper * scale + shift, words, remedy, start)
+            _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", remedy, start)
+            lower = np.ceil(lower) - 1 if family.is_discrete else lower
+            made |= {"lower": lower, "upper": np.floor(upper) if family.is_discrete else upper}
+            is_exact = above == up_to
+            above = np.where(is_exact, above, np.maximum(above, lower))
+            up_to = np.where(is_exact, up_to, np.minimum(up_to, made["upper"]))
+    if options.censored is not None or options.rounded is not None:
+        made |= {"above": above, "up_to": up_to}
+    if options.known_error is not None and options.known_error in rows:
+        error = _numbers(options.known_error, rows, len(y)) / scale
+        least = 0 if options.parameters.get("sigma") == 0 else -1e-300
+        _check(error > least, "known_error", error * scale, "is not a standard error", "write numbers above 0", start)
+        made["known_error"] = error
+    return made | {name: _within_support(family, made[name]) for name in ("above", "lower") if name in made}
+
+
+def _numbers(value: float | str, rows: HostRows, num_rows: int) -> np.ndarray:
+    return np.asarray(rows[value], float) if isinstance(value, str) else np.full(num_rows, float(value))
+
+
+def _within_support(family: Family, low: np.ndarray) -> np.ndarray:
+    """Return lower ends, minus infinity where no outcome lies below them: their logarithms need not exist."""
+    if family.is_discrete:
+        return np.where(low < 0, -np.inf, low)
+    is_finite = np.isfinite(low)
+    return np.where(is_finite & family.fits(np.where(is_finite, low, 1.0), None), low, -np.inf)
+
+
+def _kinds(options: Any, variables: Mapping[str, Variable], rows: HostRows, start: int | None) -> np.ndarray:
+    """Return the code of each row's kind of censoring, after checking them."""
+    name = options.censored
+    codes = np.asarray(rows[name], float)
+    about = variables.get(name)
+    if about is not None and about.levels:
+        codes = np.array([KINDS[level] for level in about.levels])[codes.astype(int)]
+    _check(np.isin(codes, [*KINDS.values()]), "censored", codes, "is not a kind of censoring", "use 0 for no censoring, -1 for left, 1 for right and 2 for interval", start)  # fmt: skip
+    if options.interval_end is None:
+        _check(codes != 2, "censored", codes, "is an interval without an end", "name the column of the ends with the key 'model.interval_end'", start)  # fmt: skip
+    return codes.astype(int)
+
+
+def _check(fits: np.ndarray, key: str, values: np.ndarray, problem: str, remedy: str, start: int | None) -> None:
+    if start is not None and not fits.all():
+        row = int(np.argmin(fits))
+        raise ConfigError(f"key 'model.{key}': training row {start + row + 1}: {values[row]:g} {problem}", remedy)
+
+
+def with_known_error(parameters: dict[str, Array], rows: Rows) -> dict[str, Array]:
+    """Return the parameters with a standard deviation that includes the known error of each row."""
+    if "known_error" not in rows:
+        return parameters
+    return {**parameters, "sigma": jnp.hypot(parameters["sigma"], rows["known_error"])}
+
+
+def log_likelihood(
+    family: Family, exact: Float[Array, " rows"], eta: Array, rows: Rows, parameters: Parameters
+) -> Float[Array, " rows"]:
+    """Return the log likelihood of each row, in nats.
+
+    Args:
+        family: family of the outcome.
+        exact: log density of the outcomes, used where they are known exactly.
+        eta, rows, parameters: as for `Family.log_density`.
+    """
+    value = exact
+    if "above" in rows:
+        is_exact = rows["above"] == rows["up_to"]
+        # Both branches have gradients, so that of an exact row is one tail at its outcome.
+        above = jnp.where(is_exact, -jnp.inf, rows["above"])
+        value = jnp.where(is_exact, exact, log_between(family, above, rows["up_to"], eta, rows, parameters))
+    if "lower" in rows:
+        value = value - log_between(family, rows["lower"], rows["upper"], eta, rows, parameters)
+    return value
+
+
+def log_between(
+    family: Family, low: Array, high: Array, eta: Array, rows: Rows, parameters: Parameters
+) -> Float[Array, " rows"]:
+    """Return the log probability of outcomes above `low` and up to `high`, either of which may be infinite.
+
+    The difference is that of the tails on the side where both are smaller.
+    """
+    has_low, has_high = jnp.isfinite(low), jnp.isfinite(high)
+    a = jnp.where(has_low, low, jnp.where(has_high, high, rows["outcome"]))
+    b = jnp.where(has_high, high, a)
+    below = [family.log_cdf(x, eta, rows, parameters) for x in (a, b)]
+    beyond = [family.log_survival(x, eta, rows, parameters) for x in (a, b)]
+    is_left = below[1] < beyond[0]
+    larger, smaller = jnp.where(is_left, below[1], beyond[0]), jnp.where(is_left, below[0], beyond[1])
+    has_both = has_low & has_high
+    inside = larger + log1mexp(jnp.where(has_both, larger - smaller, 1.0))
+    return jnp.where(has_both, inside, jnp.where(has_high, below[1], jnp.where(has_low, beyond[0], 0.0)))
+
+
+_STEPS = 64
+"""Number of halvings of the interval in which a truncated outcome is sought: to the last digit."""
+
+
+class Truncated:
+    """The distribution of truncated outcomes: draws are quantiles, found by bisection.
+
+    Args:
+        base: the distribution without truncation.
+        family, eta, rows, parameters: as for `log_likelihood`; the rows have bounds.
+    """
+
+    def __init__(self, base: Predictive, family: Family, eta: Array, rows: Rows, parameters: Parameters) -> None:
+        self._base, self._family = base, family
+        self._eta, self._rows, self._parameters = eta, rows, parameters
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of the rows."""
+        return self._base.batch_shape
+
+    def _log_mass(self, low: Array, high: Array) -> Array:
+        high = jnp.floor(high) if self._family.is_discrete else high
+        return log_between(self._family, low, high, self._eta, self._rows, self._parameters)
+
+    def sample(self, *, seed: PRNGKeyArray) -> Array:
+        """Return a draw for each row."""
+        key_start, key_share = jax.random.split(seed)
+        low, high = (jnp.asarray(self._rows[name], self._eta.dtype) for name in ("lower", "upper"))
+        start = jnp.clip(self._base.sample(seed=key_start).astype(self._eta.dtype), low, high)
+        least = jnp.finfo(self._eta.dtype).tiny
+        log_share = jnp.log(jax.random.uniform(key_share, start.shape, start.dtype, minval=least))
+        target = log_share + self._log_mass(low, high)
+
+        def widen(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            left, right = ends
+            step = (1 + jnp.abs(start)) * 2.0**i
+            left = jnp.where(self._log_mass(low, left) > target, jnp.maximum(left - step, low), left)
+            right = jnp.where(self._log_mass(low, right) < target, jnp.minimum(right + step, high), right)
+            return left, right
+
+        def halve(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            left, right = ends
+            middle = 0.5 * (left + right)
+            is_below = self._log_mass(low, middle) < target
+            return jnp.where(is_below, middle, left), jnp.where(is_below, right, middle)
+
+        ends = jax.lax.fori_loop(0, _STEPS, widen, (start, start))
+        right = jax.lax.fori_loop(0, _STEPS, halve, ends)[1]
+        return jnp.floor(right) if self._family.is_discrete else right
+
+    def log_prob(self, value: Array) -> Array:
+        """Return the log density of outcomes between the bounds."""
+        inside = (value >= self._rows["lower"]) & (value <= self._rows["upper"])
+        own = self._base.log_prob(value) - self._log_mass(self._rows["lower"], self._rows["upper"])
+        return jnp.where(inside, own, -jnp.inf)

@@ -1,0 +1,155 @@
+"""Outcomes known in part against SciPy, row by row, and the checks of their columns."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from bayesmesh.config.registry import options_class
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.views import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.model import Glm
+
+TABLE = {
+    "y": np.array([0.5, 1.5, 3.0, 2.0, 4.0, 40.0]),
+    "count": np.array([0.0, 1.0, 3.0, 2.0, 4.0, 9.0]),
+    "x": np.array([-1.0, 0.0, 1.0, 2.0, 0.5, 0.3]),
+    "kind": np.array([0, -1, 1, 2, 0, 1]),
+    "end": np.array([0.0, 0.0, 0.0, 3.5, 0.0, 0.0]),
+    "error": np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
+    "least": np.array([0.2, 0.3, 1.0, 1.0, 2.0, 30.0]),
+    "status": np.array([0, 1, 2, 3, 0, 2]),
+}
+LEVELS = {"status": Variable("category", levels=("none", "left", "right", "interval"))}
+
+
+def make(formula: str, family: str = "normal", table: Any = TABLE, **options: Any) -> tuple[Glm, dict[str, Any]]:
+    """Return a model of a table in float64, and its rows."""
+    fields = {name: FieldSpec((), np.asarray(v).dtype.name) for name, v in table.items()}
+    spec = DataSpec(len(table["y"]), fields, {}, "float64", variables=LEVELS)
+    own = options_class("model", "glm")(formula=formula, family=family, **options)
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    return Glm(own, prepared), {k: jnp.asarray(v) for k, v in rows.items()}
+
+
+def draw(model: Glm) -> dict[str, Any]:
+    return model.prior(model.spec).sample(seed=jax.random.key(3))
+
+
+def predictor(z: Any) -> np.ndarray:
+    return np.asarray(z["intercept"] + z["coefficients"][0] * (TABLE["x"] - TABLE["x"].mean()))
+
+
+def by_kind(base: Any, y: np.ndarray, *, is_discrete: bool = False) -> np.ndarray:
+    """Return the log likelihood of rows censored as `kind` says."""
+    exact = base.logpmf(y) if is_discrete else base.logpdf(y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = np.where(base.cdf(y) < 0.5, np.log(base.cdf(TABLE["end"]) - base.cdf(y)), np.log(base.sf(y) - base.sf(TABLE["end"])))  # fmt: skip
+    return np.select([TABLE["kind"] == k for k in (0, -1, 1)], [exact, base.logcdf(y), base.logsf(y)], between)
+
+
+@pytest.mark.parametrize("column", ["kind", "status"])
+@pytest.mark.parametrize("family", ["normal", "weibull", "log_normal", "exponential", "poisson"])
+def test_censored_rows_have_the_probability_of_what_is_known(family: str, column: str) -> None:
+    with jax.enable_x64(True):
+        outcome = "count" if family == "poisson" else "y"
+        model, rows = make(f"{outcome} ~ x", family, censored=column, interval_end="end")
+        z = draw(model)
+        z = {**z, "intercept": jnp.asarray(0.4), "coefficients": jnp.asarray([0.3])}
+        eta, y = predictor(z), TABLE[outcome]
+        bases = {
+            "normal": lambda: stats.norm(eta, z["sigma"]),
+            "weibull": lambda: stats.weibull_min(z["shape"], scale=np.exp(eta) / special.gamma(1 + 1 / z["shape"])),
+            "exponential": lambda: stats.expon(scale=np.exp(eta)),
+            "log_normal": lambda: stats.lognorm(z["sigma"], scale=np.exp(eta)),
+            "poisson": lambda: stats.poisson(np.exp(eta)),
+        }
+        wanted = by_kind(bases[family](), y, is_discrete=family == "poisson")
+        np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
+        gradient = jax.grad(lambda z: model.log_likelihood(z, rows).sum())(z)
+        assert all(np.isfinite(part).all() for part in gradient.values())
+
+
+def test_truncated_rows_are_divided_by_the_probability_of_being_seen() -> None:
+    with jax.enable_x64(True):
+        model, rows = make("y ~ x", truncated={"lower": "least", "upper": 50.0})
+        z = {"intercept": jnp.asarray(2.0), "coefficients": jnp.asarray([0.3]), "sigma": jnp.asarray(2.0)}
+        base = stats.norm(predictor(z), 2.0)
+        seen = base.sf(TABLE["least"]) - base.sf(50.0)
+        wanted = base.logpdf(TABLE["y"]) - np.log(seen)
+        np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
+        np.testing.assert_allclose(model.predict(z, rows).log_prob(rows["outcome"]), wanted, rtol=1e-10)
+        keys = jax.random.split(jax.random.key(1), 4000)
+        drawn = np.asarray(jax.vmap(lambda key: model.predict(z, rows).sample(seed=key))(keys))
+        for i in range(5):
+            low, high = ((end - predictor(z)[i]) / 2 for end in (TABLE["least"][i], 50.0))
+            assert stats.kstest(drawn[:, i], stats.truncnorm(low, high, predictor(z)[i], 2).cdf).pvalue > 1e-4
+
+
+def test_truncated_counts_include_their_bounds() -> None:
+    with jax.enable_x64(True):
+        table = {**TABLE, "count": TABLE["count"] + 1}
+        model, rows = make("count ~ x", "poisson", table, truncated={"lower": 1})
+        z = {"intercept": jnp.asarray(0.4), "coefficients": jnp.asarray([0.3])}
+        base = stats.poisson(np.exp(predictor(z)))
+        wanted = base.logpmf(table["count"]) - base.logsf(0)
+        np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
+        keys = jax.random.split(jax.random.key(1), 4000)
+        drawn = np.asarray(jax.vmap(lambda key: model.predict(z, rows).sample(seed=key))(keys))
+        assert drawn.min() == 1
+        share = np.mean(drawn == 1, axis=0)
+        np.testing.assert_allclose(share, base.pmf(1) / base.sf(0), atol=0.035)
+
+
+def test_rounded_outcomes_and_known_errors() -> None:
+    with jax.enable_x64(True):
+        z = {"intercept": jnp.asarray(2.0), "coefficients": jnp.asarray([0.3]), "sigma": jnp.asarray(3.0)}
+        model, rows = make("y ~ x", rounded=0.5)
+        base, y = stats.norm(predictor(z), 3.0), TABLE["y"]
+        wanted = np.where(
+            y < predictor(z), base.cdf(y + 0.25) - base.cdf(y - 0.25), base.sf(y - 0.25) - base.sf(y + 0.25)
+        )
+        np.testing.assert_allclose(model.log_likelihood(z, rows), np.log(wanted), rtol=1e-10)
+        model, rows = make("y ~ x", known_error="error")
+        wanted = stats.norm(predictor(z), np.hypot(3.0, TABLE["error"])).logpdf(y)
+        np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
+        assert "error" in model.prediction_fields()
+        model, rows = make("y ~ x", known_error="error", parameters={"sigma": 0})
+        del z["sigma"]
+        wanted = stats.norm(predictor(z), TABLE["error"]).logpdf(y)
+        np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
+
+
+def test_predictions_of_a_censored_model_are_of_the_uncensored_outcome() -> None:
+    model, _ = make("y ~ x", "weibull", censored="kind", interval_end="end")
+    assert model.prediction_fields() == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("options", "family", "message"),
+    [
+        ({"censored": "knd"}, "normal", "'model.censored': no column 'knd'"),
+        ({"censored": "kind"}, "normal", "'model.censored': training row 4: 2 is an interval without an end"),
+        ({"censored": "end"}, "normal", "'model.censored': training row 4: 3.5 is not a kind of censoring"),
+        ({"interval_end": "end"}, "normal", "'model.interval_end': no column says which rows are intervals"),
+        ({"censored": "kind", "interval_end": "x"}, "normal", "'model.interval_end': training row 4: 2 is not above the outcome"),
+        ({"truncated": {"lower": 1.0}}, "normal", "'model.truncated.lower': training row 1: 1 excludes the outcome of its row"),
+        ({"truncated": {"upper": "x"}}, "normal", "'model.truncated.upper': training row 1: -1 excludes the outcome"),
+        ({"truncated": {"upper": "z"}}, "normal", "'model.truncated.upper': no column 'z'"),
+        ({"known_error": "x"}, "normal", "'model.known_error': training row 1: -1 is not a standard error"),
+        ({"known_error": "error"}, "gamma", "the family gamma takes no known errors"),
+        ({"rounded": -1.0}, "normal", "'model.rounded': training row 1: -1 is not greater than 0"),
+        ({"censored": "kind"}, "ordinal", "the family ordinal has no distribution function here"),
+        ({"parameters": {"sigma": 0}}, "normal", "'model.parameters.sigma': 0 leaves no spread"),
+    ],
+)  # fmt: skip
+def test_rows_that_contradict_themselves_are_errors(options: dict[str, Any], family: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make("y ~ x" if family != "ordinal" else "status ~ x", family, **options)
