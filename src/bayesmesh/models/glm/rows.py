@@ -306,7 +306,7 @@ class Reader(NamedTuple):
         if not possible.all():
             row = int(np.argmin(possible))
             of = "" if trials is None else f" of {trials[row]:g} trials"
-            raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
+            raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", f"correct the data, or use another family{self.family.instead and ': '}{self.family.instead}")  # fmt: skip
         if self.family.is_discrete:
             checks.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y

@@ -102,8 +102,10 @@ class Family(ABC):
 
     @property
     def name(self) -> str:
-        """The name in a configuration: that of its file."""
-        return type(self).__module__.rpartition(".")[2]
+        """The name in a configuration: that of its file, or ``module:attribute`` of a class of the user's own."""
+        module, own = type(self).__module__, type(self).__qualname__
+        folder, _, name = module.rpartition(".")
+        return name if folder == __package__ else f"{module}:{own}"
 
     @property
     def is_ordered(self) -> bool:

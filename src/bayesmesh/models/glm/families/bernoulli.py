@@ -22,6 +22,7 @@ class Bernoulli(Family):
 
     links = ("logit", "probit", "cloglog")
     needs = "0 or 1, or a category of two levels"
+    instead = "binomial takes numbers of successes, beta numbers between 0 and 1, and categorical levels"
     words = Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}")  # fmt: skip
 
     def to_predictor(self, mean: float) -> float:

@@ -24,7 +24,7 @@ class Beta(Family):
     parameters: ClassVar[Mapping[str, Parameter]] = {"phi": Parameter("gamma(2, 0.1)")}
     links = ("logit", "probit", "cloglog")
     needs, is_discrete, has_dispersion = "numbers between 0 and 1, without 0 and 1", False, True
-    instead = "ordered_beta takes 0 and 1 as well"
+    instead = "ordered_beta takes 0 and 1"
     words = Words("beta, with variance mean (1 - mean) / (1 + phi)", "logit: the predictor is the log odds of the mean of {y}", "in log odds", "ratio", "the odds of the mean of {y}")  # fmt: skip
 
     def to_predictor(self, mean: float) -> float:

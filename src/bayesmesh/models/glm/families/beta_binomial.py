@@ -20,6 +20,7 @@ class BetaBinomial(Beta):
 
     has_trials, is_discrete = True, True
     needs = "whole numbers from 0 to the number of trials"
+    instead = "beta takes shares, and negative_binomial counts without trials"
     words = Words("beta-binomial, whose probability varies between rows with precision phi", "logit: the predictor is the log odds of a success", "in log odds", "ratio", "the odds of a success")  # fmt: skip
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:

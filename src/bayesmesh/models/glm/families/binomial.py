@@ -28,6 +28,7 @@ class Binomial(Bernoulli):
 
     has_trials = True
     needs = "whole numbers from 0 to the number of trials"
+    instead = "beta takes shares, and poisson counts without trials"
     words = Words("binomial", "logit: the predictor is the log odds of a success", "in log odds", "ratio", "the odds of a success")  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"narrow": texts.ROWS, "zeros": texts.ROWS, "tails": texts.ROWS, "uneven": texts.ROWS, "wide": texts.OWN_SCATTER, "shape": texts.OWN_SCATTER}  # fmt: skip
 

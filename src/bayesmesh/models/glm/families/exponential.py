@@ -19,6 +19,7 @@ class Exponential(LogMean):
     """Exponential, with the log of the mean as the predictor."""
 
     needs, is_discrete = "numbers from 0", False
+    instead = "normal takes negative numbers"
     words = Words("exponential, whose standard deviation is its mean", *texts.LOG)
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:

@@ -33,7 +33,7 @@ class Gamma(LogMean):
     parameters: ClassVar[Mapping[str, Parameter]] = {"shape": Parameter("half_student_t(3, 10)")}
     needs, is_discrete = "numbers greater than 0", False
     has_dispersion = True
-    instead = "hurdle_gamma takes 0 as well"
+    instead = "hurdle_gamma takes 0"
     words = Words("gamma, with variance mean² / shape", *texts.LOG)  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"skewed": texts.LOG_HEAVIER, "tails": texts.LOG_HEAVIER, "wide": texts.LOG_HEAVIER, "narrow": texts.OWN_SCATTER, "uneven": texts.OWN_SCATTER, "shape": texts.LOG_HEAVIER}  # fmt: skip
 

@@ -25,6 +25,7 @@ class InverseGaussian(LogMean):
 
     parameters: ClassVar[Mapping[str, Parameter]] = {"shape": Parameter("half_student_t(3, 10)")}
     needs, is_discrete, has_dispersion = "numbers greater than 0", False, True
+    instead = "hurdle_gamma takes 0"
     words = Words("inverse Gaussian, with variance mean³ / shape", *texts.LOG)
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:

@@ -23,6 +23,7 @@ class LogNormal(Family):
 
     parameters: ClassVar[Mapping[str, Parameter]] = {"sigma": Parameter("half_student_t(3, 2.5)")}
     needs, is_discrete, has_dispersion = "numbers greater than 0", False, True
+    instead = "hurdle_log_normal takes 0"
     words = Words("log-normal, with standard deviation sigma of the log", "identity: the predictor is the mean of log {y}", "in the unit of log {y}", "ratio", "the median of {y}")  # fmt: skip
 
     def to_predictor(self, mean: float) -> float:

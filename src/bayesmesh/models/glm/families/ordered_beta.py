@@ -65,6 +65,7 @@ class OrderedBeta(Family):
     }
     links = ("logit",)
     needs, is_discrete, has_dispersion = "numbers from 0 to 1", False, True
+    instead = "gamma takes positive numbers, and normal any number"
     words = Words("ordered beta, with precision phi between 0 and 1, and with both ends", "logit: the predictor is the log odds of the mean between the ends", "in log odds", "ratio", "the odds of the mean of {y} between the ends")  # fmt: skip
 
     def to_predictor(self, mean: float) -> float:

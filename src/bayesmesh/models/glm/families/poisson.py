@@ -24,6 +24,7 @@ class Poisson(LogMean):
     """Counts, with the log of the mean as the predictor."""
 
     needs = "whole numbers from 0"
+    instead = "gamma takes numbers with decimals, and hurdle_gamma 0 besides; normal takes negative numbers"
     words = Words("Poisson, whose variance is its mean", *texts.LOG)  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "narrow": texts.MORE_SCATTER, "zeros": texts.MORE_SCATTER, "tails": texts.MORE_SCATTER, "uneven": texts.MORE_SCATTER, "wide": texts.BOUNDED, "shape": texts.OWN_SCATTER}  # fmt: skip
 

@@ -32,6 +32,7 @@ class Weibull(LogMean):
 
     parameters: ClassVar[Mapping[str, Parameter]] = {"shape": Parameter("gamma(2, 0.5)")}
     needs, is_discrete, has_dispersion = "numbers greater than 0", False, True
+    instead = "exponential and hurdle_gamma take 0"
     words = Words("Weibull, whose hazard grows as time^(shape - 1)", *texts.LOG)
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
