@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from bayesmesh.models.glm.families._cdf import log_beta_below, log_gamma_above, log_gamma_below
 from bayesmesh.models.glm.families.base import Family, family_of
 from bayesmesh.models.options import FAMILIES
 
@@ -77,10 +78,10 @@ class Levels:
 class OrderedBeta:
     """0, 1 or a beta between them."""
 
-    def __init__(self, eta: float) -> None:
-        self.low = 1 - special.expit(eta - PARAMETERS["cut_zero"])
-        self.high = special.expit(eta - PARAMETERS["cut_zero"] - PARAMETERS["gap"])
-        m, phi = special.expit(eta), PARAMETERS["phi"]
+    def __init__(self, eta: float, p: Mapping[str, float]) -> None:
+        self.low = 1 - special.expit(eta - p["cut_zero"])
+        self.high = special.expit(eta - p["cut_zero"] - p["gap"])
+        m, phi = special.expit(eta), p["phi"]
         self.inside = stats.beta(m * phi, (1 - m) * phi)
 
     def logpmf(self, y: Any) -> Any:
@@ -99,8 +100,8 @@ class OrderedBeta:
 class AsymmetricLaplace:
     """Its density written out; draws and distribution by quadrature of exponentials."""
 
-    def __init__(self, eta: float) -> None:
-        self.eta, self.sigma, self.p = eta, PARAMETERS["sigma"], PARAMETERS["quantile"]
+    def __init__(self, eta: float, p: Mapping[str, float]) -> None:
+        self.eta, self.sigma, self.p = eta, p["sigma"], p["quantile"]
 
     def logpdf(self, y: Any) -> Any:
         z = (y - self.eta) / self.sigma
@@ -130,9 +131,9 @@ def _sequential(eta: float, link: str) -> Levels:
     return Levels(np.array([stop[0], (1 - stop[0]) * stop[1], (1 - stop[0]) * (1 - stop[1])]))
 
 
-def reference(name: str, link: str, eta: float) -> Any:
+def reference(name: str, link: str, eta: float, p: Mapping[str, float] = PARAMETERS) -> Any:
     """Return SciPy's distribution."""
-    p, m = PARAMETERS, LINKS[link](eta)
+    m = LINKS[link](eta)
     poisson, negative_binomial = (
         stats.poisson(np.exp(eta)),
         stats.nbinom(p["shape"], p["shape"] / (p["shape"] + np.exp(eta))),
@@ -156,14 +157,14 @@ def reference(name: str, link: str, eta: float) -> Any:
         "inverse_gaussian": lambda: stats.invgauss(np.exp(eta) / p["shape"], scale=p["shape"]),
         "beta": lambda: stats.beta(m * p["phi"], (1 - m) * p["phi"]),
         "beta_binomial": lambda: stats.betabinom(TRIALS, m * p["phi"], (1 - m) * p["phi"]),
-        "asymmetric_laplace": lambda: AsymmetricLaplace(eta),
+        "asymmetric_laplace": lambda: AsymmetricLaplace(eta, p),
         "zero_inflated_poisson": lambda: Zeros(poisson, p["zi"], is_apart=False, is_count=True),
         "zero_inflated_negative_binomial": lambda: Zeros(negative_binomial, p["zi"], is_apart=False, is_count=True),
         "hurdle_poisson": lambda: Zeros(poisson, p["hu"], is_apart=True, is_count=True),
         "hurdle_negative_binomial": lambda: Zeros(negative_binomial, p["hu"], is_apart=True, is_count=True),
         "hurdle_gamma": lambda: Zeros(gamma, p["hu"], is_apart=True, is_count=False),
         "hurdle_log_normal": lambda: Zeros(log_normal, p["hu"], is_apart=True, is_count=False),
-        "ordered_beta": lambda: OrderedBeta(eta),
+        "ordered_beta": lambda: OrderedBeta(eta, p),
     }[name]()
 
 
@@ -215,6 +216,11 @@ def dtype_of(case: Case) -> Any:
     return jnp.int32 if case.family.is_discrete else float
 
 
+def log_densities(known: list[Any], y: np.ndarray) -> np.ndarray:
+    """Return the log density of each outcome under its distribution."""
+    return np.array([(d.logpmf if hasattr(d, "logpmf") else d.logpdf)(v) for d, v in zip(known, y, strict=True)])
+
+
 @by_case
 def test_densities_and_slopes_are_those_of_scipy(case: Case) -> None:
     with jax.enable_x64(True):
@@ -227,9 +233,7 @@ def test_densities_and_slopes_are_those_of_scipy(case: Case) -> None:
 
         def exact(at: np.ndarray) -> np.ndarray:
             found = [reference(case.name, case.link, e) for e in at]
-            return np.array(
-                [(d.logpmf if hasattr(d, "logpmf") else d.logpdf)(v) for d, v in zip(found, y, strict=True)]
-            )
+            return log_densities(found, y)
 
         value = np.asarray(total(jnp.asarray(eta))) + (0 if constant is None else constant)
         np.testing.assert_allclose(value, exact(eta), rtol=1e-6, atol=1e-8)
@@ -237,6 +241,75 @@ def test_densities_and_slopes_are_those_of_scipy(case: Case) -> None:
         h = 1e-4
         numeric = (8 * (exact(eta + h) - exact(eta - h)) - exact(eta + 2 * h) + exact(eta - 2 * h)) / (12 * h)
         np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-6)
+
+
+@by_case
+def test_parameters_may_differ_between_rows(case: Case) -> None:
+    """Densities, their slopes by each parameter, tails, means and draws then follow the row's own."""
+    r = np.random.default_rng(6)
+    with jax.enable_x64(True):
+        eta, y = r.normal(0, 0.6, NUM_POINTS), outcomes(case, np.zeros(NUM_POINTS))
+        own = {
+            name: PARAMETERS[name] * r.uniform(0.8, 1.2, NUM_POINTS)
+            for name in case.family.parameters
+            if name != "baseline"
+        }
+
+        on_device = {name: jnp.asarray(values) for name, values in own.items()}
+
+        def known(**changed: Any) -> list[Any]:
+            rows = [{name: values[i] for name, values in (own | changed).items()} for i in range(NUM_POINTS)]
+            return [reference(case.name, case.link, e, PARAMETERS | each) for e, each in zip(eta, rows, strict=True)]
+
+        def total(parameters: Any) -> jax.Array:
+            return case.family.log_density(predictors(case, eta), rows_of(y, dtype_of(case)), given() | parameters)
+
+        exact, constant = log_densities(known(), y), case.family.constant(y, np.full(NUM_POINTS, float(TRIALS)))
+        values = np.asarray(total(on_device)) + (0 if constant is None else constant)
+        np.testing.assert_allclose(values, exact, rtol=1e-6, atol=1e-8)
+        slopes = jax.grad(lambda parameters: total(parameters).sum())(on_device)
+        for name, slope in slopes.items():
+            h = 1e-4
+            one, two = (
+                log_densities(known(**{name: own[name] + k * h}), y)
+                - log_densities(known(**{name: own[name] - k * h}), y)
+                for k in (1, 2)
+            )
+            np.testing.assert_allclose(slope, (8 * one - two) / (12 * h), rtol=1e-6, atol=1e-6, err_msg=name)
+        if case.family.has_cdf:
+            ends = jnp.asarray(y), predictors(case, eta), rows_of(y), given() | on_device
+            below = [d.cdf(v) for d, v in zip(known(), y, strict=True)]
+            np.testing.assert_allclose(np.exp(case.family.log_cdf(*ends)), below, rtol=1e-6, atol=1e-12)
+            np.testing.assert_allclose(
+                np.exp(case.family.log_survival(*ends)), 1 - np.array(below), rtol=1e-6, atol=1e-9
+            )
+        outcome = case.family.predict(predictors(case, eta), rows_of(y), given() | on_device)
+        assert outcome.sample(seed=jax.random.key(1)).shape == (NUM_POINTS,)
+        if hasattr(known()[0], "mean"):
+            np.testing.assert_allclose(outcome.mean(), [d.mean() for d in known()], rtol=1e-6)
+
+
+FAR = {
+    "gamma below": (log_gamma_below, special.gammainc, [(5, 1e-20), (201, 20), (1001, 600), (10_001, 8_500)]),
+    "gamma above": (log_gamma_above, special.gammaincc, [(2, 400), (201, 500), (1001, 1_800), (10_001, 12_000)]),
+    "beta below": (log_beta_below, special.betainc, [(50, 0.5, 0.01), (200, 800, 0.02), (1_000, 9_000, 0.05), (5_000, 5_000, 0.4)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_tails_below_the_smallest_number_of_single_precision_are_exact(name: str) -> None:
+    """There, probabilities and their slopes follow from a series, and a chain that starts far away is led back."""
+    log_tail, exact, points = FAR[name]
+    for point in points:
+        given = [jnp.asarray(x, jnp.float32) for x in point]
+        as_stored = [float(x) for x in given]
+        known = np.log(exact(*as_stored))
+        assert known < -88
+        np.testing.assert_allclose(log_tail(*given), known, rtol=1e-4)
+        (slope,) = jax.grad(log_tail, argnums=(len(point) - 1,))(*given)
+        h = 1e-5 * as_stored[-1]
+        ends = [np.log(exact(*as_stored[:-1], as_stored[-1] + sign * h)) for sign in (1, -1)]
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-3)
 
 
 @by_case

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax.scipy.special import gammainc, gammaincc, gammaln
 from jaxtyping import Array, Float
@@ -11,6 +13,9 @@ from bayesmesh.models.glm.families._links import log1mexp
 
 Values = Float[Array, "..."]
 
+_NUM_TERMS = 12
+"""Terms of a series before the rest of it is taken as geometric."""
+
 
 def _log_or(value: Values, tail: Values) -> Values:
     """Return the log of a value, or `tail`, its asymptotic form, where the value underflows."""
@@ -18,15 +23,23 @@ def _log_or(value: Values, tail: Values) -> Values:
     return jnp.where(value > least, jnp.log(jnp.maximum(value, least)), tail)
 
 
+def _log_sum(ratio: Callable[[int], Values]) -> Values:
+    """Return log(1 + r(1) + r(1) r(2) + ...), for ratios of terms that change slowly; it matters where they are below 1."""
+    total = 1 / (1 - jnp.minimum(ratio(_NUM_TERMS), 0.999))
+    for n in range(_NUM_TERMS - 1, 0, -1):
+        total = 1 + jnp.minimum(ratio(n), 0.999) * total
+    return jnp.log(total)
+
+
 def log_gamma_below(a: Values, x: Values) -> Values:
-    """Return the log of the regularised lower incomplete gamma function; below its smallest number, of its first terms."""
+    """Return the log of the regularised lower incomplete gamma function; where it underflows, of its series."""
     safe = jnp.maximum(x, jnp.finfo(x.dtype).tiny)
-    series = a * jnp.log(safe) - safe - gammaln(a + 1) + jnp.log1p(safe / (a + 1))
+    series = a * jnp.log(safe) - safe - gammaln(a + 1) + _log_sum(lambda n: safe / (a + n))
     return _log_or(gammainc(a, safe), series)
 
 
 def log_gamma_above(a: Values, x: Values) -> Values:
-    """Return the log of the regularised upper incomplete gamma function; below its smallest number, of a continued fraction."""
+    """Return the log of the regularised upper incomplete gamma function; where it underflows, of a continued fraction."""
     safe = jnp.maximum(x, jnp.finfo(x.dtype).tiny)
     # Two steps of Legendre's continued fraction, for x far above a.
     far = jnp.maximum(safe, a + 1)
@@ -35,7 +48,7 @@ def log_gamma_above(a: Values, x: Values) -> Values:
 
 
 def log_beta_below(a: Values, b: Values, x: Values) -> Values:
-    """Return the log of the regularised incomplete beta function; below its smallest number, of its first terms."""
+    """Return the log of the regularised incomplete beta function; where it underflows, of its series."""
     tiny, most = jnp.finfo(x.dtype).tiny, 1 - jnp.finfo(x.dtype).epsneg
     safe = jnp.clip(x, tiny, most)
     series = (
@@ -43,7 +56,7 @@ def log_beta_below(a: Values, b: Values, x: Values) -> Values:
         + b * jnp.log1p(-safe)
         - jnp.log(a)
         - tfp.math.lbeta(a, b)
-        + jnp.log1p((a + b) / (a + 1) * safe)
+        + _log_sum(lambda n: (a + b + n - 1) / (a + n) * safe)
     )
     return _log_or(tfp.math.betainc(a, b, safe), series)
 
