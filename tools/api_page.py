@@ -1,6 +1,6 @@
-"""Write docs/api.md from docstrings of public functions and classes, and docs/reference/commands.md from the table of verbs.
+"""Write docs/api.md from docstrings, and docs/reference/commands.md and families.md from the verbs and families themselves.
 
-With --check, compare both with the code.
+With --check, compare them with the code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bayesmesh.cli import OF_STAGES, VERBS, help_of
+from bayesmesh.models.glm.families.base import family_of
+from bayesmesh.models.options import FAMILIES
 from bayesmesh.workflow.arguments import CORES, GPUS, JOB, Option
 from bayesmesh.workflow.flow import STAGES
 
@@ -48,6 +50,14 @@ Written by `make schema` from the table of verbs. With `--help`, a verb prints t
 besides. [Environment variables](environment.md) are listed on a page of their own.
 """
 
+FAMILIES_HEAD = """\
+# Families of outcomes
+
+Written by `make schema` from the families of `glm`, see [formula](../how-to/formula.md). Parameters have the names of brms where it has the family. The first link is the
+default. `{rate}` stands for 1 / the standard deviation of the outcome. Families with "yes" in the last column have a distribution function.
+[Add a family](../how-to/add-family.md) shows how to write one.
+"""
+
 SECTION = re.compile(r"^(Args|Class attributes|Returns|Raises|Yields|Attributes|Reference):$")
 ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \w+)*): (.*)$")
 
@@ -57,6 +67,7 @@ def main() -> int:
     pages = {
         DOCS / "api.md": "\n".join([HEAD, *describe_functions(), *describe_classes()]).rstrip() + "\n",
         DOCS / "reference" / "commands.md": "\n".join([COMMANDS_HEAD, *describe_commands()]).rstrip() + "\n",
+        DOCS / "reference" / "families.md": "\n".join([FAMILIES_HEAD, *list_families()]) + "\n",
     }
     behind = [path for path, text in pages.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     for path in behind:
@@ -98,6 +109,21 @@ def list_options(options: Iterable[Option]) -> Iterator[str]:
         rows.append(f"| `{shown}{value}` | {meaning} |".replace("  ", " "))
     if rows:
         yield "\n".join(["| option | meaning |", "| --- | --- |", *rows]) + "\n"
+
+
+def list_families() -> Iterator[str]:
+    """Yield a table of families."""
+    yield "| `family` | outcome | links | parameters, with default priors | distribution function |\n| --- | --- | --- | --- | --- |"
+    for name in FAMILIES:
+        family = family_of(name)
+        links = ", ".join(f"`{link}`" for link in family.links)
+        parameters = ", ".join(f"`{key}`: `{each.prior}`" for key, each in family.parameters.items())
+        yield f"| `{name}` | {family.needs} | {links} | {parameters} | {'yes' if family.has_cdf else ''} |"
+    yield "\n## In words\n\nThe outcome is y.\n"
+    for name in FAMILIES:
+        words = family_of(name).words
+        link = words.link.format(y="y", one="y = 1", first="the first level", level="each level")
+        yield f"- `{name}`: {words.family}. Link {link}."
 
 
 def describe_functions() -> Iterator[str]:

@@ -13,6 +13,7 @@ from scipy import special, stats
 
 from bayesmesh.models.glm.families._cdf import log_beta_below, log_gamma_above, log_gamma_below
 from bayesmesh.models.glm.families.base import Family, family_of
+from bayesmesh.models.glm.families.student_t import StudentT
 from bayesmesh.models.options import FAMILIES
 
 NUM_POINTS, NUM_DRAWS, TRIALS = 20, 10_000, 9
@@ -368,3 +369,15 @@ def test_extreme_predictors_give_finite_densities_in_single_precision(case: Case
     at = jnp.full(NUM_POINTS, far if case.link == "logit" or case.link == "identity" else far / 10, jnp.float32)
     assert np.isfinite(total(at))
     assert np.isfinite(jax.grad(total)(at)).all()
+
+
+class Normal(StudentT):
+    """A family of a user's own, with the name of one of the package."""
+
+
+def test_a_family_of_the_users_own_is_named_by_its_module() -> None:
+    """So that nothing takes it for the family of the same name."""
+    name = f"{__name__}:Normal"
+    assert isinstance(family_of(name), Normal)
+    assert family_of(name).name == name
+    assert family_of("normal").name == "normal"

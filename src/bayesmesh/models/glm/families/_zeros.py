@@ -194,7 +194,9 @@ class Hurdle(_Zeros):
 
 def hurdle_words(rest: Words) -> Words:
     """Return the words of a hurdle family: the predictor is that of the outcomes above 0."""
-    return rest._replace(family=f"0 with probability hu, otherwise {rest.family} above 0", of=f"{rest.of} before zeros")
+    return rest._replace(
+        family=f"0 with probability hu, otherwise above 0 and {rest.family}", of=f"{rest.of} before zeros"
+    )
 
 
 def inflated_words(rest: Words) -> Words:
