@@ -55,7 +55,7 @@ _SHAPES = (
     (r"%[\w*/]+%", "operators between percent signs are those of R", "write a:b for the effects of a within the levels of b"),
     (r"^[^~]*\|", "additions to the outcome, behind a bar, are keys of the model", "for example\n    model:\n      weights: w"),
     (r"^[^~=]*=[^~=]*$", "a formula has a tilde", "write ~ in place of =, such as y ~ x"),
-    (r"~[^~]*[,;][^~]*~", "there are two formulas", "write the one of the mean; other parameters have no formula"),
+    (r"~[^~]*[,;][^~]*~", "there are two formulas", "write that of the outcome alone; formulas of parameters belong in the key 'model.parameters'"),
 )  # fmt: skip
 """Regular expression, problem, and what to write, in which ``{0}`` is the first group."""
 

@@ -159,7 +159,7 @@ def test_the_number_of_terms_is_bounded(power: int) -> None:
         ("y ~ x | g", "(x | g)"),
         ("y == 1 ~ x", "the second of two `levels`"),
         ("y = x", "y ~ x"),
-        ("y ~ x, sigma ~ z", "the one of the mean"),
+        ("y ~ x, sigma ~ z", "that of the outcome alone"),
         ("y ~ 2*x", "I(2 * x)"),
         ("y ~ x > 3", "a column of the comparison"),
         ("y ~ 0 + Intercept + x", "write 1"),
