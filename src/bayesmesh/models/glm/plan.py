@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -117,4 +118,4 @@ def _unit_of_parameter(parameter: Parameter, link: str, scale: float) -> tuple[f
     """Return shift and scale of the predictor of a parameter, which may have the unit of the outcome."""
     if "{rate}" not in parameter.prior or link == "logit":
         return 0.0, 1.0
-    return (float(jnp.log(scale)), 1.0) if link == "log" else (0.0, scale)
+    return (math.log(scale), 1.0) if link == "log" else (0.0, scale)

@@ -128,9 +128,12 @@ def default_of_parameter(parameter: Parameter, link: str, outcome_scale: float) 
 
     The centre is the mean that the parameter would have without a formula.
     """
-    usual = distribution_of(parse_prior(parameter.prior.format(rate=1 / outcome_scale), KEY), "float64").mean()
+    # Priors may be made while a program is traced, and the centre is a number on the host.
+    with jax.ensure_compile_time_eval():
+        usual = distribution_of(parse_prior(parameter.prior.format(rate=1 / outcome_scale), KEY), "float32").mean()
+        centre = float(LINKS[link][0](usual))
     unit = outcome_scale if link == "identity" and "{rate}" in parameter.prior else 1.0
-    return float(LINKS[link][0](usual)), unit
+    return centre, unit
 
 
 def _names_of(predictor: Predictor) -> list[str]:

@@ -56,6 +56,12 @@ def test_a_distributional_model_is_the_formula_that_it_says() -> None:
         assert more.shape[0] == z["sigma_effects_site"].shape[0] + 2
 
 
+def test_the_prior_of_a_predictor_may_be_made_while_a_program_is_traced() -> None:
+    model, *_ = make("growth ~ age", parameters={"sigma": SIGMA})
+    z = model.prior(model.spec).sample(seed=jax.random.key(1))
+    assert jnp.isfinite(jax.jit(lambda z: model.prior(model.spec).log_prob(z))(z))
+
+
 def test_a_parameter_may_be_set_to_a_number() -> None:
     with jax.enable_x64(True):
         model, rows, table = make("growth ~ age", "student_t", parameters={"nu": 4})
