@@ -80,8 +80,8 @@ class GlmOptions(Settings):
     )
     priors: dict[str, PriorText] = Field(
         {},
-        description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, `sigma`, "
-        "`nu`, `shape`, `baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
+        description="Name -> prior, such as `normal(0, 1)`. Names are `intercept`, `coefficients` or a term, the "
+        "parameters of the family such as `sigma`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
         examples=[{"coefficients": "normal(0, 1)"}],
     )
     parameters: dict[str, float | ParameterOptions] = Field(
@@ -98,8 +98,8 @@ class GlmOptions(Settings):
     )
     exposure: str | None = Field(
         None,
-        description="Column, such as a time at risk, whose log is added to the linear predictor of the families "
-        "poisson, negative_binomial and gamma; by default, the exposure that the data declare.",
+        description="Column, such as a time at risk, whose log is added to the linear predictor, for families "
+        "with a log link; by default, the exposure that the data declare.",
         examples=["days_at_risk"],
     )
     weights: str | None = Field(
@@ -109,7 +109,9 @@ class GlmOptions(Settings):
         examples=["weight"],
     )
     trials: str | None = Field(
-        None, description="Column with the number of trials, for the binomial family.", examples=["trials"]
+        None,
+        description="Column with the number of trials, for the families binomial and beta_binomial.",
+        examples=["trials"],
     )
     censored: str | None = Field(
         None,
