@@ -22,6 +22,9 @@ from bayesmesh.store.posterior.reader import Posterior, StoredDraws
 BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory at a time."""
 
+SEEDED_ROWS = 64
+"""Rows of a table whose outcomes share a key; blocks hold whole multiples of them."""
+
 _KEY, _KEY_OF_LEVELS = 0, 1
 
 
@@ -67,20 +70,20 @@ class Predictions:
         self._is_traced, self._has_mean = False, True
         self.num_classes = 0
 
-    def _predict(
-        self, draw: Latents, number: int | jax.Array, rows: Rows, entries: jax.Array | np.ndarray
-    ) -> Predictive:
-        if self._added:
-            # Depends only on the number of the draw, so that a level has the same effects in all blocks of rows.
-            draw = self._model.with_new_levels(
-                draw, self._added, jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
-            )
+    def _with_levels(self, draw: Latents, number: int | jax.Array) -> Latents:
+        if not self._added:
+            return draw
+        # Depends only on the number of the draw, so that a level has the same effects in all blocks of rows.
+        key = jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
+        return self._model.with_new_levels(draw, self._added, key)
+
+    def _predict(self, draw: Latents, rows: Rows, entries: jax.Array | np.ndarray) -> Predictive:
         return self._model.predict(align_local(self._model, draw, entries), rows)
 
     def _of_chunk(
         self, latents: Latents, numbers: jax.Array, start: jax.Array, rows: Rows, entries: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row), float64."""
+        """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row, 1), float64."""
         return jax.vmap(lambda draw, number: self._of_draw(draw, number, start, rows, entries))(latents, numbers)
 
     def _of_draw(
@@ -91,12 +94,24 @@ class Predictions:
         rows: Rows,
         entries: jax.Array | np.ndarray,
     ) -> tuple[jax.Array, jax.Array]:
-        predictive = self._predict(draw, number, rows, entries)
+        draw = self._with_levels(draw, number)
+        predictive = self._predict(draw, rows, entries)
         probabilities = class_probabilities(predictive)
         if probabilities is not None:
             return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
-        simulated = predictive.sample(seed=key)
+        key = jax.random.fold_in(jax.random.key(_KEY), number)
+
+        size = min(SEEDED_ROWS, len(entries))
+
+        def of_rows(rows: Rows, entries: jax.Array, place: jax.Array) -> jax.Array:
+            # A key for a fixed part of the table, so that outcomes do not depend on the size of a block.
+            sample = self._predict(draw, rows, entries).sample(seed=jax.random.fold_in(key, place))
+            return jnp.asarray(sample)
+
+        parts = {name: value.reshape(-1, size, *value.shape[1:]) for name, value in rows.items()}
+        of_parts = jnp.asarray(entries).reshape(-1, size)
+        places = start // SEEDED_ROWS + jnp.arange(len(of_parts), dtype=jnp.uint32)
+        simulated = jax.vmap(of_rows)(parts, of_parts, places).reshape(-1)
         mean = expectation(predictive)
         centre = simulated if mean is None else mean
         return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
@@ -123,7 +138,7 @@ class Predictions:
             found: list[int] = []
 
             def classes(draw: Latents) -> jax.Array:
-                predictive = self._predict(draw, 0, given, entries)
+                predictive = self._predict(self._with_levels(draw, 0), given, entries)
                 if len(predictive.batch_shape) != 1 or getattr(predictive, "event_shape", ()) != ():
                     raise ConfigError(
                         f"model {name} predicts {type(predictive).__name__} of {predictive.batch_shape}",
@@ -138,7 +153,8 @@ class Predictions:
         except NotImplementedError as error:
             raise ConfigError(f"model {name}: {error}", "use a model that predicts") from error
         self.num_classes = found[0]
-        return max(1, self._cells // (self._num_draws * max(1, self.num_classes)))
+        most = self._cells // (self._num_draws * max(1, self.num_classes))
+        return max(1, most // SEEDED_ROWS) * SEEDED_ROWS
 
     def row_beyond(self, rows: HostRows, entries: np.ndarray) -> int | None:
         """Return the first row of a block whose likelihood depends on an entry beyond the end of an array, else None.
@@ -161,7 +177,7 @@ class Predictions:
         Args:
             rows: a block; every block has the same number of rows, so that one program serves all.
             entries: entry of local latents of each row.
-            start: number of the first row, which determines the random numbers.
+            start: number of the first row, a multiple of `SEEDED_ROWS`; the random numbers of a row follow from its number.
             count: number of rows; those after them are padding.
         """
         given, width = _on_device(rows, self._dtype), max(1, self.num_classes)

@@ -23,7 +23,7 @@ from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.checks.indices import BEYOND
 from bayesmesh.sampling.density.mesh import configure_jax
-from bayesmesh.sampling.program.predictions import BLOCK_CELLS, Predictions, Summary
+from bayesmesh.sampling.program.predictions import BLOCK_CELLS, SEEDED_ROWS, Predictions, Summary
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior.reader import open_posterior
 from bayesmesh.store.records.checked import read_checked
@@ -111,7 +111,7 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
         predictions = Predictions(model, job.compute.dtype, posterior, probability, added, BLOCK_CELLS)
         rows = RowMaker(new, shards, table)
         rows.check_absent(model, outcome.name, lambda: predictions.fields_used(*rows.make(0, 1, 1)))
-        size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
+        size = min(-(-new.num_rows // SEEDED_ROWS) * SEEDED_ROWS, predictions.block_rows(*rows.make(0, 1, 1)))
         with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header(outcome, predictions.num_classes))

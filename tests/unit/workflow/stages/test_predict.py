@@ -231,3 +231,14 @@ def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
     assert "row 1: 'x' holds no value" in said
     assert "leave out the column" in said
     assert "data:" not in said
+
+
+def test_outcomes_do_not_depend_on_the_size_of_a_block(
+    trained: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = trained(NORMAL, normal_latents())
+    pd.DataFrame({"x": np.linspace(0, 9, 150), "site": ["bonn"] * 150}).to_csv("new.csv", index=False)
+    predict_table(spec, Path("new.csv"), Path("whole.csv"), 0.9)
+    monkeypatch.setattr("bayesmesh.workflow.stages.predict.BLOCK_CELLS", 70 * SHAPE[0] * SHAPE[1])
+    predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.9)
+    assert Path("blocks.csv").read_text() == Path("whole.csv").read_text()
