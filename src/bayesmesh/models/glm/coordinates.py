@@ -130,8 +130,13 @@ class Coordinates:
         if group.is_centred:
             return _Levels(num_levels, None, None, None)
         scale = group.scale(latents)
-        if group.is_centred is False or f"gram_{group.number}" not in self._arrays:
+        name = f"{group.prefix}gram_{group.number}"
+        if group.is_centred is False or name not in self._arrays:
             return _Levels(num_levels, scale, None, None)
+        if group.prefix:
+            gram = self._of_levels(self._arrays[name], num_levels)
+            factor = self._factor(jnp.einsum("qa,lqr,rb->lab", scale, gram, scale))
+            return _Levels(num_levels, scale, factor, jnp.zeros(factor.shape[:2], factor.dtype))
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
         centre = self._plan.at_centre(latents, self._dtype)
@@ -145,8 +150,12 @@ class Coordinates:
             known = working - jnp.einsum("lqc,c->lq", cross, away)
         inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
         towards = jnp.einsum("qa,lq->la", scale, known) * precision
-        factor = _cholesky(inside + jnp.eye(group.num_effects, dtype=self._dtype)[None])
+        factor = self._factor(inside)
         return _Levels(num_levels, scale, factor, _solve_upper(factor, _solve_lower(factor, towards)))
+
+    def _factor(self, inside: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
+        """Return the Cholesky factors of the precisions of standardised effects, given what rows say about them."""
+        return _cholesky(inside + jnp.eye(inside.shape[1], dtype=self._dtype)[None])
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
         """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""

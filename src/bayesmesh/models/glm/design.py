@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayesmesh.config.data_spec import FieldSpec, Variable
 from bayesmesh.errors import ConfigError
-from bayesmesh.models.base import Latents, Rows
+from bayesmesh.models.base import HostRows, Latents, Rows
 from bayesmesh.models.glm.formula import KEY, Factor, Term
 
 LARGEST = 1e100
@@ -308,6 +308,12 @@ class Group(NamedTuple):
                 effects[:, int(self.has_intercept) :] * rows[f"{self.prefix}effects_{self.number}"], axis=1
             )
         return total
+
+    def columns_of_effects(self, rows: HostRows) -> np.ndarray:
+        """Return the columns that the effects multiply, (row, effect) float64."""
+        one = np.ones((len(rows["outcome"]), int(self.has_intercept)))
+        slopes = f"{self.prefix}effects_{self.number}"
+        return np.concatenate([one, rows[slopes]], axis=1) if slopes in rows else one
 
     def with_new_levels(self, latents: Latents, number: int, key: PRNGKeyArray) -> Float[Array, "level effect"]:
         """Return the effects followed by those of new levels, drawn given standard deviations and correlations."""

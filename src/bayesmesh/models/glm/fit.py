@@ -170,7 +170,7 @@ def _sums_of_groups(
         columns = np.ones((len(y), int(has_intercept)))
         if "design" in rows:
             columns = np.concatenate([columns, rows["design"]], axis=1)
-        effects = [_effects_of(group, rows) for group in groups]
+        effects = [group.columns_of_effects(rows) for group in groups]
         offset = np.asarray(rows.get("offset", np.zeros(len(y))), float)
         trials = np.asarray(rows.get("trials", np.ones(len(y))), float)
         of_groups = [np.zeros(len(y)) for _ in groups]
@@ -192,13 +192,6 @@ def _sums_of_groups(
                 all_three = np.concatenate([effects[i], both], axis=1)
                 add_levels(levels[i], rows[f"group_{groups[i].number}"], weight[:, None] * effects[i], all_three)
     return [_Sums(num_rows, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
-
-
-def _effects_of(group: Group, rows: HostRows) -> np.ndarray:
-    """Return the columns that the effects of a group multiply, (row, effect)."""
-    one = np.ones((len(rows["outcome"]), int(group.has_intercept)))
-    slopes = f"effects_{group.number}"
-    return np.concatenate([one, rows[slopes]], axis=1) if slopes in rows else one
 
 
 def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:

@@ -102,12 +102,15 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     unit = unit_of(reader.main.formula.outcome, spec.variables) if family.is_in_unit else (0.0, 1.0)
     main = reader.main.bind(spec, options.priors, options.centred, family.output_shape(num_levels), unit)
     # The coordinates that follow from rows are those of the main predictor.
-    centred = options.centred if options.centred is not None else False
     others, links = {}, {}
     for name, terms in reader.others.items():
         links[name] = settings[name].link or family.parameters[name].link
         others[name] = terms.bind(
-            spec, settings[name].priors, centred, (), _unit_of_parameter(family.parameters[name], links[name], unit[1])
+            spec,
+            settings[name].priors,
+            options.centred,
+            (),
+            _unit_of_parameter(family.parameters[name], links[name], unit[1]),
         )
     fixed = {name: each for name, each in settings.items() if isinstance(each, float)}
     parameters = tuple(name for name in family.parameters if name not in settings)

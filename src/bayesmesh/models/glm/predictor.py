@@ -30,6 +30,7 @@ from bayesmesh.models.glm.design import (
     make_columns,
 )
 from bayesmesh.models.glm.families.base import Family
+from bayesmesh.models.glm.fit import add_levels
 from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
 from bayesmesh.models.glm.moments import Moments
 
@@ -150,6 +151,23 @@ class Terms(NamedTuple):
                 )
             )  # fmt: skip
         return tuple(found)
+
+    def information(
+        self, constants: Mapping[str, float | int], read_fields: ReadBlocks, of_row: float
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield, for each group, the field of what its rows say about the effects of each level, (level, effect, effect).
+
+        Args:
+            constants: constants of the prepared data.
+            read_fields: returns an iterator over prepared rows in blocks.
+            of_row: information of a row about the predictor.
+        """
+        for group in self.groups(constants, None, None):
+            gram = np.zeros((group.num_levels, group.num_effects, group.num_effects))
+            for rows in read_fields():
+                effects = group.columns_of_effects(rows)
+                add_levels(gram, rows[f"{self.prefix}group_{group.number}"], of_row * effects, effects)
+            yield f"{self.prefix}gram_{group.number}", gram
 
     def design(self, rows: HostRows, num_rows: int, mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
         """Return the field of standardised columns; nothing without columns."""

@@ -126,6 +126,10 @@ def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Prep
     return Preparation(of_rows, constants, group, num_levels, arrays, condense)
 
 
+_INFORMATION = {"log": 1.0, "logit": 0.2, "identity": 1.0}
+"""Link of a parameter -> about what a row says about its predictor; coordinates alone depend on it."""
+
+
 class Reader(NamedTuple):
     """The formulas of a model with the columns of a source that they read; computes fields from rows.
 
@@ -175,6 +179,16 @@ class Reader(NamedTuple):
             constants: constants of the prepared data.
             read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
         """
+        of_parameters = {
+            name: gram
+            for parameter, terms in self.others.items()
+            for name, gram in terms.information(
+                constants, read_fields, _INFORMATION[self.family.parameters[parameter].link]
+            )
+        }
+        return {**self._fit_main(constants, read_fields), **of_parameters}
+
+    def _fit_main(self, constants: Mapping[str, float | int], read_fields: ReadBlocks) -> Mapping[str, np.ndarray]:
         family, has_intercept, scale = self.family, self.formula.has_intercept, float(constants["outcome_scale"])
         if family.takes_levels:
             return fit_levels(family, int(constants["outcome_levels"]), read_fields, len(self.main.labels))
