@@ -54,6 +54,12 @@ class TruncatedOptions(Settings):
     lower: float | str | None = Field(None, description="Lower bound: a number, or a column.")
     upper: float | str | None = Field(None, description="Upper bound: a number, or a column.")
 
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> TruncatedOptions:
+        if self.lower is None and self.upper is None:
+            raise does_not_fit("truncated", "no bound", "write `lower`, `upper` or both")
+        return self
+
 
 class GlmOptions(Settings):
     """Options of `glm`."""

@@ -263,9 +263,13 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         )
     found = {}
     for name in family.parameters:
-        if name not in settings or isinstance(settings[name], float):
+        if name not in settings:
             continue
-        text, key = settings[name].formula, f"key 'model.parameters.{name}'"
+        value, key = settings[name], f"key 'model.parameters.{name}'"
+        if isinstance(value, float):
+            _check_number(name, value, family.parameters[name].link, key)
+            continue
+        text = value.formula
         left, tilde, right = text.partition("~")
         if left.strip() or not tilde:
             remedy = f'write its right side alone, such as\n    model:\n      parameters:\n        {name}: "~ {(right or left).strip()}"'
@@ -275,6 +279,14 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         except ConfigError as error:
             raise ConfigError(error.message.replace(KEY, key), error.remedy) from error
     return found
+
+
+def _check_number(name: str, value: float, link: str, key: str) -> None:
+    """Reject a number to which a parameter cannot be set; whether sigma may be 0 is checked with known errors."""
+    if link == "logit" and not 0 < value < 1:
+        raise ConfigError(f"{key}: {value:g} is not between 0 and 1", "write a number between 0 and 1")
+    if link == "log" and (value < 0 or (value == 0 and name != "sigma")):
+        raise ConfigError(f"{key}: {value:g} is not positive", "write a number greater than 0")
 
 
 class Predictor(NamedTuple):

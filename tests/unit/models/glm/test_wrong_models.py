@@ -1,0 +1,127 @@
+"""Sixty wrong formulas and outcomes: each is answered with the key, what is wrong and what to write, before anything is sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from bayesmesh.errors import ConfigError
+from tabular.base import Table
+from tabular.runs import case_of
+
+NUM_ROWS = 12
+
+ROWS = np.arange(NUM_ROWS)
+COLUMNS: dict[str, Any] = {
+    "y": 0.5 + ROWS % 5, "share": (1 + ROWS % 5) / 7, "count": ROWS % 4, "positive_count": 1 + ROWS % 4, "one": np.ones(NUM_ROWS),
+    "x": np.sin(ROWS), "n": np.full(NUM_ROWS, 5), "site": np.array(list("abc"))[ROWS % 3], "level": np.array(["low", "mid", "high"])[ROWS % 3],
+    "status": np.array(["none", "right"])[ROWS % 2], "end": 1.0 + ROWS % 5, "odd": np.array(["none", "rihgt"])[ROWS % 2],
+    "se": 0.1 + 0 * ROWS, "no_se": np.where(ROWS == 3, -0.1, 0.1), "zero": np.where(ROWS == 3, 0.0, 0.4), "unit": np.where(ROWS == 3, 1.0, 0.4),
+    "negative": np.where(ROWS == 3, -1.0, 2.0), "half": np.where(ROWS == 3, 1.5, 2.0),
+    "intervals": np.array(["none", "interval"])[ROWS % 2], "before": 0.1 + 0 * ROWS,
+}  # fmt: skip
+
+
+class Wrong(NamedTuple):
+    """Options of `glm`, and what the message has to name."""
+
+    options: dict[str, Any]
+    names: str
+
+
+def _of(names: str, formula: str = "y ~ x", family: str = "normal", **more: Any) -> Wrong:
+    return Wrong({"formula": formula, "family": family, **more}, names)
+
+
+WRONG = [
+    # Outcomes that a family cannot have.
+    _of("row 4.*'zero' is 0.*ordered_beta", "zero ~ x", "beta"),
+    _of("row 4.*'unit' is 1.*ordered_beta", "unit ~ x", "beta"),
+    _of("row 1.*'negative' is 2", "negative ~ x", "ordered_beta"),
+    _of("row 4.*'zero' is 0.*hurdle_gamma", "zero ~ x", "gamma"),
+    _of("row 4.*'zero' is 0.*hurdle_log_normal", "zero ~ x", "log_normal"),
+    _of("row 4.*'zero' is 0", "zero ~ x", "weibull"),
+    _of("row 4.*'zero' is 0", "zero ~ x", "inverse_gaussian"),
+    _of("row 4.*'negative' is -1", "negative ~ x", "exponential"),
+    _of("row 4.*'negative' is -1", "negative ~ x", "poisson"),
+    _of("row 4.*'half' is 1.5", "half ~ x", "negative_binomial"),
+    _of("row 4.*'half' is 1.5", "half ~ x", "zero_inflated_poisson"),
+    _of("row 4.*'negative' is -1", "negative ~ x", "zero_inflated_negative_binomial"),
+    _of("row 4.*'half' is 1.5", "half ~ x", "hurdle_poisson"),
+    _of("row 4.*'half' is 1.5", "half ~ x", "hurdle_negative_binomial"),
+    _of("row 4.*'negative' is -1", "negative ~ x", "hurdle_gamma"),
+    _of("row 4.*'negative' is -1", "negative ~ x", "hurdle_log_normal"),
+    _of("'y' is 0.5", "y ~ x", "bernoulli"),
+    _of("'y' is 0.5 of 5 trials", "y ~ x", "binomial", trials="n"),
+    _of("'y' is 0.5 of 5 trials", "y ~ x", "beta_binomial", trials="n"),
+    _of("'level' is a category of 3 levels", "level ~ x", "normal"),
+    _of("'level' is a category of 3 levels", "level ~ x", "bernoulli"),
+    _of("'count' is a column of numbers", "count ~ x", "ordinal"),
+    _of("'count' is a column of numbers", "count ~ x", "sequential"),
+    _of("outcome 'one'", "one ~ x", "normal"),
+    _of("row 4.*-inf", "log(zero) ~ x", "normal"),
+    # Families, links and parameters.
+    _of("unknown family 'posson'", family="posson"),
+    _of("model.link.*has no link 'probit'", link="probit"),
+    _of("model.link.*has no link 'log'", "share ~ x", "beta", link="log"),
+    _of("model.trials.*needs the number of trials", "count ~ x", "beta_binomial"),
+    _of("model.trials.*has no trials", trials="n"),
+    _of("model.exposure", "share ~ x", "beta", exposure="n"),
+    _of("model.parameters.*'sgima'.*sigma", parameters={"sgima": "~ x"}),
+    _of("model.parameters.*'zi'", "count ~ x", "poisson", parameters={"zi": "~ x"}),
+    _of("model.parameters.*baseline", "level ~ x", "ordinal", parameters={"baseline": "~ x"}),
+    _of("model.parameters.sigma", parameters={"sigma": "y ~ x"}),
+    _of("model.parameters.sigma.*'age'", parameters={"sigma": "~ age"}),
+    _of("model.parameters.sigma", parameters={"sigma": "~ x +"}),
+    _of("model.parameters.sigma", parameters={"sigma": {"formula": "~ x", "priors": {"cofficients": "normal(0, 1)"}}}),
+    _of("parameters.sigma.*link", parameters={"sigma": {"formula": "~ x", "link": "probit"}}),
+    _of("model.parameters.quantile", family="asymmetric_laplace", parameters={"quantile": 1.5}),
+    _of("model.parameters.sigma", parameters={"sigma": -1.0}),
+    _of("model.priors.sigma", priors={"sigma": "normal(0, 1)"}),
+    _of("model.priors.zi", "count ~ x", "zero_inflated_poisson", priors={"zi": "exponential(1)"}),
+    _of("model.priors.*'phi'", priors={"phi": "gamma(2, 1)"}),
+    # Outcomes that are known in part.
+    _of("model.censored.*'statsu'.*status", censored="statsu"),
+    _of("model.censored.*rihgt", censored="odd"),
+    _of("model.censored.*beta_binomial", "count ~ x", "beta_binomial", trials="n", censored="status"),
+    _of("model.censored.*categorical", "level ~ x", "categorical", censored="status"),
+    _of("model.interval_end", censored="intervals"),
+    _of("model.interval_end.*row 2", censored="intervals", interval_end="before"),
+    _of("model.interval_end", interval_end="end"),
+    _of("model.truncated.*row", truncated={"lower": 2.0}),
+    _of("model.truncated.*row", truncated={"upper": 3.0}),
+    _of("model.truncated", truncated={"lower": 5.0, "upper": 1.0}),
+    _of("model.truncated.*'lowest'", truncated={"lower": "lowest"}),
+    _of("no bound", truncated={}),
+    _of("model.known_error.*row 4", known_error="no_se"),
+    _of("model.known_error", "count ~ x", "poisson", known_error="se"),
+    _of("model.rounded", rounded=-1.0),
+    _of("model.centred.*'plot'", centred=("plot",)),
+]
+
+
+def test_there_are_sixty() -> None:
+    assert len(WRONG) == 60
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.options['family']}-{wrong.names[:40]}")
+def test_a_wrong_model_is_answered_before_sampling(wrong: Wrong, tmp_path: Path) -> None:
+    table = Table(
+        lambda _: {},
+        "glm",
+        wrong.options,
+        {"types": {"site": "category", "level": "category"}, "levels": {"level": ["low", "mid", "high"]}},
+    )
+
+    def bind() -> None:
+        case = case_of("wrong", table, COLUMNS, tmp_path)
+        case.model.prior(case.spec)
+
+    with pytest.raises((ConfigError, ValidationError), match=f"(?s){wrong.names}") as caught:
+        bind()
+    if isinstance(caught.value, ConfigError):
+        assert caught.value.remedy
