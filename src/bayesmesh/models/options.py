@@ -97,6 +97,12 @@ class GlmOptions(Settings):
         "such as `sigma_b_x`.",
         examples=[{"sigma": "~ x + (1 | site)"}],
     )
+    contrasts: dict[str, Literal["treatment", "sum"]] = Field(
+        {},
+        description="Category of the formula -> what its coefficients compare: `treatment`, each level with the first one, "
+        "or `sum`, each level but the last with the mean over all levels.",
+        examples=[{"species": "sum"}],
+    )
     offset: str | None = Field(
         None,
         description="Column that is added to the linear predictor; by default, the offset that the data declare.",

@@ -63,7 +63,9 @@ def original_of(columns: Sequence[Columns], spec: DataSpec, shift: float, scale:
         shift, scale: from the unit of the predictor to that of the table.
     """
     parts = _in_one_order([part for each in columns for part in _expand(each, spec)])
-    if (shift, scale) == (0.0, 1.0) and all(len(part) == 1 and set(part.values()) == {1.0} for part in parts):
+    # Columns that were not standardised are products of one length, one of them or the difference of two levels.
+    is_same = all(set(map(abs, part.values())) == {1.0} and len(set(map(len, part))) == 1 for part in parts)
+    if (shift, scale) == (0.0, 1.0) and is_same:
         return None
     # The intercept precedes all.
     products = list(dict.fromkeys([(), *_products(parts)]))
@@ -87,16 +89,17 @@ def _expand(columns: Columns, spec: DataSpec) -> Iterator[Mapping[Product, float
     for coding in columns.codings:
         made: list[dict[Product, float]] = [{(): 1.0}]
         for factor, levels in zip(columns.term, coding, strict=True):
-            if levels == ():
-                continue
             if levels is None:
                 entries = spec.labels.get(factor.text, ()) if factor.is_plain else ()
                 own = [_of_number(f"{factor.text}[{e}]", spec.variables.get(e)) for e in entries]
                 plain = spec.variables.get(factor.text) if factor.is_plain else None
                 own = own or [_of_number(factor.text, plain) if factor.is_plain else {(_transform(factor, spec),): 1.0}]
+            elif not levels.codes:
+                continue
             else:
-                names = spec.variables[factor.text].levels
-                own = [{(f"{factor.text}[{names[i]}]",): 1.0} for i in levels]
+                names = [f"{factor.text}[{name}]" for name in spec.variables[factor.text].levels]
+                less: dict[Product, float] = {} if levels.negative is None else {(names[levels.negative],): -1.0}
+                own = [{(names[i],): 1.0, **less} for i in levels.codes]
             made = [_multiply(one, other) for one in made for other in own]
         yield from made
 

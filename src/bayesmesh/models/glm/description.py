@@ -11,7 +11,7 @@ import numpy as np
 from bayesmesh.models.base import Axis, DataSpec, Shown
 from bayesmesh.models.glm.checks import named
 from bayesmesh.models.glm.coefficients import NAME, SIGMA
-from bayesmesh.models.glm.design import Columns, latent_name, levels_of
+from bayesmesh.models.glm.design import Columns, Levels, latent_name, levels_of
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 from bayesmesh.models.glm.formula import KEY, Factor
 from bayesmesh.models.glm.partial import in_words
@@ -88,6 +88,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "Priors": "; ".join(_priors(plan, family, options, spec)),
         }
         | in_words(options)
+        | _contrasts(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
         | _unused(plan.main, spec)
         | _collinear(plan.main, family, spec),
@@ -114,6 +115,11 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
         "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan.main, spec)]},
         "remedies": {"bias": _MEANS, **_remedies(plan, family)},
     }
+
+
+def _contrasts(options: Any) -> dict[str, str]:
+    sums = [name for name, coding in options.contrasts.items() if coding == "sum"]
+    return {"Contrasts": f"levels of {named(sums)} against the mean over all levels"} if sums else {}
 
 
 def _other_predictors(plan: Plan, options: Any) -> Iterator[tuple[str, str]]:
@@ -189,10 +195,12 @@ def _changes_of(columns: Columns, entry: str, sd: float, spec: DataSpec) -> Iter
     (factor,) = columns.term
     about = spec.variables.get(factor.text) if factor.is_plain else None
     if about is not None and about.kind == "category":
-        if any(0 in (levels or ()) for (levels,) in columns.codings):
-            # Every level has a column, so a coefficient is the predictor of its level and not a difference.
-            return
-        yield f"{entry} instead of {about.levels[0]} ({factor.text})", 1.0
+        levels = columns.codings[0][0] or Levels(())
+        if levels.negative is not None:
+            yield f"{entry} instead of the mean over all levels ({factor.text})", 1.0
+        elif 0 not in levels.codes:
+            # Where every level has a column, a coefficient is the predictor of its level and not a difference.
+            yield f"{entry} instead of {about.levels[0]} ({factor.text})", 1.0
     elif factor.is_plain:
         name = f"{factor.text}[{entry}]" if entry else factor.text
         yield f"one more unit of {name}", 1.0

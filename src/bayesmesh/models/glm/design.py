@@ -35,11 +35,13 @@ class Source(NamedTuple):
         fields: column -> shape and dtype.
         variables: column of a table -> meaning of its numbers.
         labels: vector-valued column -> names of its entries.
+        contrasts: category -> ``sum``, or ``treatment`` as for those that are left out.
     """
 
     fields: Mapping[str, FieldSpec]
     variables: Mapping[str, Variable]
     labels: Mapping[str, tuple[str, ...]]
+    contrasts: Mapping[str, str] = {}
 
 
 def latent_name(text: str) -> str:
@@ -62,8 +64,20 @@ def block_of(priors: Mapping[str, str], term: str) -> str:
     return "coefficients" if family == "normal" else f"coefficients_{latent_name(family)}"
 
 
-Coding = tuple[tuple[int, ...] | None, ...]
-"""For each factor of a term, the levels that have a column; None for numbers, empty for a category that is left out."""
+class Levels(NamedTuple):
+    """The columns of a category in a block.
+
+    Attributes:
+        codes: levels that have a column, which is 1 in their rows; empty for a category that is left out.
+        negative: level whose rows have -1 in all of these columns; None for treatment contrasts, and if all have a column.
+    """
+
+    codes: tuple[int, ...]
+    negative: int | None = None
+
+
+Coding = tuple[Levels | None, ...]
+"""For each factor of a term, its levels; None for numbers."""
 
 
 class Columns(NamedTuple):
@@ -102,12 +116,14 @@ class Columns(NamedTuple):
     def _block(self, coding: Coding, rows: Mapping[str, np.ndarray], num_rows: int, without: str) -> np.ndarray:
         made = np.ones((num_rows, 1))
         for factor, levels in zip(self.term, coding, strict=True):
-            if levels == ():
-                continue
             if levels is None:
                 own = factor.evaluate(rows).reshape(num_rows, -1)
+            elif not levels.codes:
+                continue
             else:
-                own = (np.asarray(rows[factor.text])[:, None] == np.asarray(levels)[None]).astype(np.float64)
+                codes = np.asarray(rows[factor.text])[:, None]
+                own = (codes == np.asarray(levels.codes)).astype(np.float64)
+                own = own if levels.negative is None else own - (codes == levels.negative)
             if without == ("numbers" if levels is None else "levels"):
                 own = np.ones_like(own)
             made = (made[:, :, None] * own[:, None, :]).reshape(num_rows, -1)
@@ -134,7 +150,7 @@ def check_numbers(variables: Mapping[str, Variable], factor: Factor) -> None:
 
 
 def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) -> list[Columns]:
-    """Return the columns of every term, with treatment contrasts where others make a category redundant.
+    """Return the columns of every term, with contrasts where others make a category redundant.
 
     The columns have full rank for any data in which all combinations of levels occur: a term is split into the subsets
     of its categories; those that earlier terms span are left out, and pairs that differ by one category are joined again,
@@ -153,7 +169,7 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
         labels: list[str] = []
         names: list[str] = []
         for full in _split(list(levels), numbers, spanned):
-            coding = tuple(_chosen(f, levels, full) for f in term)
+            coding = tuple(_chosen(source, f, levels, full) for f in term)
             codings.append(coding)
             labels += _labels(source, term, coding, levels)
             names += _labels(source, term, coding, levels, is_short=True)
@@ -197,16 +213,21 @@ def _joinable(blocks: Sequence[dict[str, bool]]) -> tuple[dict[str, bool], dict[
     return None
 
 
-def _chosen(factor: Factor, levels: Mapping[str, tuple[str, ...]], full: Mapping[str, bool]) -> tuple[int, ...] | None:
+def _chosen(
+    source: Source, factor: Factor, levels: Mapping[str, tuple[str, ...]], full: Mapping[str, bool]
+) -> Levels | None:
     """Return the levels of a factor that have a column in a block."""
     if factor.text not in levels:
         return None
     if factor.text not in full:
-        return ()
+        return Levels(())
     own = levels[factor.text]
     if not full[factor.text] and len(own) < 2:
         raise ConfigError(f"{KEY}: '{factor.text}' has one level, '{own[0]}'", "leave it out")
-    return tuple(range(0 if full[factor.text] else 1, len(own)))
+    codes = tuple(range(len(own)))
+    if full[factor.text]:
+        return Levels(codes)
+    return Levels(codes[:-1], codes[-1]) if source.contrasts.get(factor.text) == "sum" else Levels(codes[1:])
 
 
 def _labels(
@@ -215,7 +236,7 @@ def _labels(
     """Return a label for each column of a block; short ones leave out the names of the factors."""
     labels = [""]
     for factor, chosen in zip(term, coding, strict=True):
-        entries = _entries(source, factor) if chosen is None else [levels[factor.text][i] for i in chosen]
+        entries = _entries(source, factor) if chosen is None else [levels[factor.text][i] for i in chosen.codes]
         own = entries if is_short else [f"{factor.text}[{entry}]" if entry else factor.text for entry in entries]
         labels = [":".join(filter(None, (label, each))) for label in labels for each in own] if own else labels
     return labels

@@ -27,6 +27,7 @@ from bayesmesh.models.glm.design import (
     block_of,
     evaluate_columns,
     latent_name,
+    levels_of,
     make_columns,
 )
 from bayesmesh.models.glm.families.base import Family
@@ -397,6 +398,19 @@ class Predictor(NamedTuple):
             for term, group in zip(self.formula.groups, self.groups, strict=True)
             if (number := added.get(term.group, 0))
         }
+
+
+def check_contrasts(source: Source, formulas: list[Formula]) -> None:
+    """Reject contrasts of columns that are not categories of a formula.
+
+    Raises:
+        ConfigError: names the column.
+    """
+    terms = [term for f in formulas for term in (*f.terms, *(own for group in f.groups for own in group.terms))]
+    known = {factor.text for term in terms for factor in term if levels_of(source.variables, factor)}
+    for name in source.contrasts:
+        if name not in known:
+            raise ConfigError(f"key 'model.contrasts': '{name}' is not a category of the formula", suggest(name, known))
 
 
 def check_groups(key: str, names: tuple[str, ...], formulas: list[Formula]) -> None:

@@ -19,7 +19,7 @@ from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
 from bayesmesh.models.glm.fit import fit, fit_levels
 from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
 from bayesmesh.models.glm.moments import Moments, moments_of
-from bayesmesh.models.glm.predictor import Terms, check_groups, make_terms, terms_of_parameters
+from bayesmesh.models.glm.predictor import Terms, check_contrasts, check_groups, make_terms, terms_of_parameters
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
@@ -89,7 +89,7 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         )
         raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
     formula = parse_formula(options.formula, list(fields))
-    source = Source(fields, spec.variables, spec.labels)
+    source = Source(fields, spec.variables, spec.labels, options.contrasts)
     check_numbers(source.variables, formula.outcome)
     if family.takes_levels:
         checks.check_kind(formula.outcome.text, options.family, spec.variables)
@@ -97,6 +97,7 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
     checks.check_terms(formula, main.columns, family)
     others = terms_of_parameters(options.parameters, family, source, formula.outcome.text)
     formulas = [each.formula for each in (main, *others.values())]
+    check_contrasts(source, formulas)
     check_groups("centred", options.centred if isinstance(options.centred, tuple) else (), formulas)
     if options.local_group not in ("auto", "none"):
         check_groups("local_group", (options.local_group,), [formula])

@@ -84,8 +84,10 @@ def describe(bound: BoundModel, name: str) -> Iterator[str]:
         yield from _item("Outcome", f"{columns.outcome}: {_column(columns[columns.outcome])}")
     for fact, text in described.facts.items():
         yield from _item(fact, text.replace("; ", "\n"))
+    contrasts = getattr(model.options, "contrasts", {})
+    used = [each for each in columns.used if each not in columns.groups]
     yield from _item(
-        "Columns", "\n".join(f"{each}: {_column(columns[each])}" for each in columns.used if each not in columns.groups)
+        "Columns", "\n".join(f"{each}: {_column(columns[each], contrasts.get(each, 'treatment'))}" for each in used)
     )
     yield from _item(
         "Groups", "\n".join(f"{each}: {_group(columns[each])}" for each in columns.groups if each in columns.used)
@@ -108,14 +110,15 @@ def _item(name: str, text: str) -> Iterator[str]:
             lead = ""
 
 
-def _column(column: Column) -> str:
+def _column(column: Column, contrasts: str = "treatment") -> str:
     """Return the type of a column with its levels, or its mean and range, in the unit of the table."""
     if column.levels is None:
         mean, low, high = (value * column.scale + column.shift for value in (column.mean, column.low, column.high))
         unit = ", standardised" if column.scale != 1 else ""
         return f"number{unit}, mean {mean:.4g}, sd {column.sd * column.scale:.4g}, from {low:.4g} to {high:.4g}"
-    first, *others = (f"{level} ({count:,})" for level, count in zip(column.levels, column.counts, strict=False))
-    return f"category of {len(column.levels):,} levels with their rows: {_named([f'{first}, the first and reference', *others])}"
+    named = [f"{level} ({count:,})" for level, count in zip(column.levels, column.counts, strict=False)]
+    named[0] += ", the first and reference" if contrasts == "treatment" else ""
+    return f"category of {len(column.levels):,} levels with their rows: {_named(named)}"
 
 
 def _group(column: Column) -> str:

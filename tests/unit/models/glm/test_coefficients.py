@@ -31,16 +31,24 @@ def _standardised(*names: str) -> tuple[Any, dict[str, np.ndarray], dict[str, np
 
 
 @pytest.mark.parametrize(
-    ("terms", "expected"),
+    ("terms", "expected", "contrasts"),
     [
-        ("mass * age + age:mass:height", ["mass:age", "age:mass:height", "age:height", "mass:height"]),
-        ("mass + age + mass:age + age:height:mass", ["mass:age", "age:height:mass", "age:height", "height:mass"]),
-        ("species:age + age:species:mass", ["species[elm]:age", "species[fir]:age"]),
+        ("mass * age + age:mass:height", ["mass:age", "age:mass:height", "age:height", "mass:height"], {}),
+        ("mass + age + mass:age + age:height:mass", ["mass:age", "age:height:mass", "age:height", "height:mass"], {}),
+        ("species:age + age:species:mass", ["species[elm]:age", "species[fir]:age"], {}),
+        (
+            "species + age:species",
+            ["species[ash]", "species[fir]", "species[elm]", "age:species[fir]"],
+            {"species": "sum"},
+        ),
+        ("species * age", ["species[ash]", "species[fir]", "species[elm]", "species[fir]:age"], {"species": "sum"}),
     ],
 )
-def test_a_product_in_another_order_is_the_same_coefficient(terms: str, expected: list[str]) -> None:
+def test_a_product_in_another_order_is_the_same_coefficient(
+    terms: str, expected: list[str], contrasts: dict[str, str]
+) -> None:
     spec, table, raw = _standardised("age", "mass", "height")
-    own = options_class("model", "glm")(formula=f"growth ~ {terms}")
+    own = options_class("model", "glm")(formula=f"growth ~ {terms}", contrasts=contrasts)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     model = Glm(own, prepared)
     draw = model.prior(prepared).sample(seed=jax.random.key(1))

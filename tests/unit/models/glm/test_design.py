@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from formulaic import model_matrix
 
+from bayesmesh.config.registry import options_class
+from bayesmesh.data.base import FieldSpec
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.design import Source, evaluate_columns, make_columns
 from bayesmesh.models.glm.formula import parse_formula
+from bayesmesh.models.glm.model import Glm
 from cases import trees
 
 
@@ -80,3 +88,46 @@ def test_a_transform_of_a_category_is_refused(table: Any) -> None:
     formula = parse_formula("growth ~ log(species)", list(spec.fields))
     with pytest.raises(ConfigError, match="computes with 'species', a category"):
         make_columns(Source(spec.fields, spec.variables, spec.labels), formula.terms, has_intercept=True)
+
+
+def test_sum_contrasts_are_columns_written_by_hand(table: Any) -> None:
+    spec, rows = table
+    by_hand = {name: (rows["species"] == i) - 1.0 * (rows["species"] == 2) for i, name in enumerate(("ash", "elm"))}
+    fields = {**spec.fields, **{name: FieldSpec((), "float64") for name in by_hand}}
+    found = []
+    for formula, contrasts, own in (
+        ("growth ~ age * species", {"species": "sum"}, {}),
+        ("growth ~ age * (ash + elm)", {}, by_hand),
+    ):
+        options = options_class("model", "glm")(formula=formula, contrasts=contrasts, centred=False)
+        of_case = dataclasses.replace(spec, fields=fields if own else spec.fields)
+        prepared, made = prepare_rows(functools.partial(Glm.prepare, options), of_case, {**rows, **own})
+        model = Glm(options, prepared)
+        draw = model.prior(prepared).sample(seed=jax.random.key(1))
+        found.append(
+            (
+                draw,
+                model.prior(prepared).log_prob(draw),
+                model.log_likelihood(draw, {k: jnp.asarray(v) for k, v in made.items()}),
+                model.axes(),
+            )
+        )
+    (draw, prior, likelihood, axes), (same, *others, _) = found
+    assert axes["coefficients"][0].labels == (
+        "age",
+        "species[ash]",
+        "species[elm]",
+        "age:species[ash]",
+        "age:species[elm]",
+    )
+    jax.tree.map(lambda *each: np.testing.assert_allclose(*each, rtol=1e-5), draw, same)
+    np.testing.assert_allclose(prior, others[0], rtol=1e-5)
+    np.testing.assert_allclose(likelihood, others[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["age", "stage", "spices"])
+def test_contrasts_of_what_is_not_a_category_of_the_formula_are_errors(table: Any, name: str) -> None:
+    spec, rows = table
+    options = options_class("model", "glm")(formula="growth ~ age + species", contrasts={name: "sum"})
+    with pytest.raises(ConfigError, match=f"key 'model.contrasts': '{name}' is not a category of the formula"):
+        prepare_rows(functools.partial(Glm.prepare, options), spec, rows)

@@ -39,4 +39,13 @@ def test_the_design_and_what_the_prior_says_of_the_outcome_are_told_in_words(
     ):  # fmt: skip
         assert part in text, part
     assert not Path("results").exists()
+    Path("config/experiments/one.yaml").write_text(EXPERIMENT.replace("bernoulli", "bernoulli, contrasts: {kind: sum}"))
+    assert main(["describe", "one"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "a (20), b (20), c (20)",
+        "x, kind[a], kind[b], x:kind[a], x:kind[b]",
+        "levels of kind against the mean",
+    ):
+        assert part in text, part
     assert main(["describe", "two"]) == 2
