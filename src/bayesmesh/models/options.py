@@ -51,8 +51,8 @@ class ParameterOptions(Settings):
 class TruncatedOptions(Settings):
     """Bounds outside of which no row could be seen."""
 
-    lower: float | str | None = Field(None, description="Lower bound: a number, or a column.")
-    upper: float | str | None = Field(None, description="Upper bound: a number, or a column.")
+    lower: float | str | None = Field(None, description="Lower bound: a number, or a column.", examples=[0.0])
+    upper: float | str | None = Field(None, description="Upper bound: a number, or a column.", examples=["longest"])
 
     @model_validator(mode="after")
     def _has_a_bound(self) -> TruncatedOptions:
