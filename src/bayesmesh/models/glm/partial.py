@@ -7,7 +7,7 @@ give the density and both tails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayesmesh.config.data_spec import FieldSpec, Variable
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._predictive import expectation
 from bayesmesh.models.base import HostRows, Predictive, Rows
 from bayesmesh.models.glm.families._links import log1mexp
 from bayesmesh.models.glm.families.base import Family, Parameters
@@ -255,8 +256,12 @@ _STEPS = 64
 """Number of halvings of the interval in which a truncated outcome is sought: to the last digit."""
 
 
+_NODES = np.linspace(-3.5, 4.6, 109)
+"""Nodes of the integrals of a mean, between the scales of 1e-11 and 1e34 times that of the outcome."""
+
+
 class Truncated:
-    """The distribution of truncated outcomes: draws are quantiles, found by bisection.
+    """The distribution of truncated outcomes: draws are quantiles, found by bisection, and the mean is an integral of tails.
 
     Args:
         base: the distribution without truncation.
@@ -266,6 +271,11 @@ class Truncated:
     def __init__(self, base: Predictive, family: Family, eta: Array, rows: Rows, parameters: Parameters) -> None:
         self._base, self._family = base, family
         self._eta, self._rows, self._parameters = eta, rows, parameters
+        self._low, self._high = (jnp.asarray(rows[name], eta.dtype) for name in ("lower", "upper"))
+        # Distribution functions need not exist outside of the outcomes that the family has.
+        fits_negative, fits_large = family.fits(np.array([-1.0, 2.0]), np.array([4, 4]))
+        self._least = self._low if fits_negative else jnp.maximum(self._low, -1 if family.is_discrete else 0)
+        self._most = self._high if fits_large else jnp.minimum(self._high, 1)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -279,17 +289,20 @@ class Truncated:
     def sample(self, *, seed: PRNGKeyArray) -> Array:
         """Return a draw for each row."""
         key_start, key_share = jax.random.split(seed)
-        low, high = (jnp.asarray(self._rows[name], self._eta.dtype) for name in ("lower", "upper"))
-        start = jnp.clip(self._base.sample(seed=key_start).astype(self._eta.dtype), low, high)
+        start = jnp.clip(self._base.sample(seed=key_start).astype(self._eta.dtype), self._low, self._high)
         least = jnp.finfo(self._eta.dtype).tiny
         log_share = jnp.log(jax.random.uniform(key_share, start.shape, start.dtype, minval=least))
-        target = log_share + self._log_mass(low, high)
+        return self._quantile(log_share, start)
+
+    def _quantile(self, log_share: Array, start: Array) -> Array:
+        """Return the outcomes up to which a share of the probability lies, sought from some between the bounds."""
+        low, target = self._low, log_share + self._log_mass(self._low, self._high)
 
         def widen(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             left, right = ends
             step = (1 + jnp.abs(start)) * 2.0**i
-            left = jnp.where(self._log_mass(low, left) > target, jnp.maximum(left - step, low), left)
-            right = jnp.where(self._log_mass(low, right) < target, jnp.minimum(right + step, high), right)
+            left = jnp.where(self._log_mass(low, left) > target, jnp.maximum(left - step, self._least), left)
+            right = jnp.where(self._log_mass(low, right) < target, jnp.minimum(right + step, self._most), right)
             return left, right
 
         def halve(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -302,8 +315,80 @@ class Truncated:
         right = jax.lax.fori_loop(0, _STEPS, halve, ends)[1]
         return jnp.floor(right) if self._family.is_discrete else right
 
+    def mean(self) -> Array:
+        """Return the expectation of each row: the median, and the integrals or sums of both tails from there."""
+        low, high, least, most = self._low, self._high, self._least, self._most
+        total = self._log_mass(low, high)
+        inside = jnp.where(jnp.isfinite(most), jnp.where(jnp.isfinite(least), 0.5 * (least + most), most - 1), 1)
+        start = jnp.where(jnp.isfinite(least) & ~jnp.isfinite(most), least + 1, inside)
+        median = self._quantile(jnp.log(jnp.full_like(start, 0.5)), start)
+
+        def beyond(x: Array) -> Array:
+            return jnp.where(x < most, jnp.exp(self._log_mass(x, high) - total), 0)
+
+        def up_to(x: Array) -> Array:
+            return jnp.where(x > least, jnp.exp(self._log_mass(low, x) - total), 0)
+
+        if self._family.is_discrete:
+            above = _sum_tail(lambda k: beyond(median + k), median)
+            mean = median + above - _sum_tail(lambda k: up_to(median - 1 - k), median)
+        else:
+            scale = 0.5 * jnp.exp(total - self._base.log_prob(median))
+            above = _integrate_tail(lambda x: beyond(median + x), scale, most - median)
+            mean = median + above - _integrate_tail(lambda x: up_to(median - x), scale, median - least)
+        whole = expectation(self._base)
+        is_bounded = jnp.isfinite(least) & jnp.isfinite(most)
+        # Heavy tails, of which one is left, have none.
+        return mean if whole is None else jnp.where(is_bounded, mean, jnp.where(jnp.isfinite(whole), mean, jnp.nan))
+
     def log_prob(self, value: Array) -> Array:
         """Return the log density of outcomes between the bounds."""
         inside = (value >= self._rows["lower"]) & (value <= self._rows["upper"])
         own = self._base.log_prob(value) - self._log_mass(self._rows["lower"], self._rows["upper"])
         return jnp.where(inside, own, -jnp.inf)
+
+
+def _integrate_tail(tail: Callable[[Array], Array], scale: Array, length: Array) -> Array:
+    """Return the integral of a tail from 0 to a length, which may be infinite (Takahasi and Mori 1974).
+
+    Args:
+        tail: probability at each distance, (row,).
+        scale: distance at which it begins to fall.
+        length: beyond it, the probability is 0.
+    """
+    nodes = jnp.asarray(_NODES, scale.dtype)
+    step = float(_NODES[1] - _NODES[0])
+
+    def add(i: Array, total: Array) -> Array:
+        distance = jnp.minimum(scale * jnp.exp(0.5 * np.pi * jnp.sinh(nodes[i])), 1e37)
+        shrunk = distance / (1 + distance / length)
+        weight = 0.5 * np.pi * step * jnp.cosh(nodes[i]) * shrunk / (1 + distance / length)
+        return total + weight * tail(shrunk)
+
+    return jax.lax.fori_loop(0, len(_NODES), add, jnp.zeros_like(scale))
+
+
+def _sum_tail(tail: Callable[[Array], Array], like: Array) -> Array:
+    """Return the sum of a tail over the distances 0, 1, ...: one by one at first, then in blocks by Simpson's rule.
+
+    Args:
+        tail: probability at each distance, (row,).
+        like: array with the shape of the sums.
+    """
+    dtype = like.dtype
+
+    def goes_on(state: tuple[Array, Array, Array]) -> Array:
+        distance, total, last = state
+        return jnp.any(last * (distance + 1) > jnp.finfo(dtype).eps * total) & (distance < 1e12)
+
+    def add(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        distance, total, _ = state
+        half = jnp.floor(distance / 32)
+        width = 2 * half + 1
+        first, middle, last = (tail(distance + k * half) for k in range(3))
+        curvature = (first - 2 * middle + last) / jnp.maximum(half, 1) ** 2
+        block = width * middle + curvature * width * (width**2 - 1) / 24
+        return distance + width, total + block, last
+
+    zero = jnp.zeros((), dtype)
+    return jax.lax.while_loop(goes_on, add, (zero, jnp.zeros_like(like), jnp.ones_like(like)))[1]

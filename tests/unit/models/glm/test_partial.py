@@ -108,6 +108,56 @@ def test_truncated_counts_include_their_bounds() -> None:
         np.testing.assert_allclose(share, base.pmf(1) / base.sf(0), atol=0.035)
 
 
+@pytest.mark.parametrize(
+    ("family", "truncated"),
+    [
+        ("normal", {"lower": "least", "upper": 50.0}),
+        ("normal", {"lower": -400.0}),
+        ("student_t", {"lower": "least"}),
+        ("log_normal", {"lower": "least"}),
+        ("weibull", {"upper": 41.0}),
+        ("poisson", {"upper": 41}),
+        ("negative_binomial", {"lower": 1}),
+    ],
+)
+def test_means_of_truncated_outcomes_are_integrals_of_their_density(family: str, truncated: dict[str, Any]) -> None:
+    with jax.enable_x64(True):
+        is_discrete = family in ("poisson", "negative_binomial")
+        model, rows = make(
+            f"{'count' if is_discrete else 'y'} ~ x",
+            family,
+            {**TABLE, "count": TABLE["count"] + 1},
+            truncated=truncated,
+        )
+        z = {"intercept": 0.4, "coefficients": [0.9], "sigma": 1.5, "nu": 3.0, "shape": 0.7}
+        predictive = model.predict({k: jnp.asarray(v) for k, v in z.items()}, rows)
+        low, high = (np.asarray(rows[name], float) for name in ("lower", "upper"))
+        eta = 0.4 + 0.9 * (TABLE["x"] - TABLE["x"].mean())
+        mean = np.exp(eta)
+        base = {
+            "student_t": lambda: stats.t(3.0, eta, 1.5),
+            "log_normal": lambda: stats.lognorm(1.5, scale=mean),
+            "weibull": lambda: stats.weibull_min(0.7, scale=mean / special.gamma(1 + 1 / 0.7)),
+            "poisson": lambda: stats.poisson(mean),
+            "negative_binomial": lambda: stats.nbinom(0.7, 0.7 / (0.7 + mean)),
+        }.get(family, lambda: None)()
+        if family == "normal":
+            wanted = stats.truncnorm((low - eta) / 1.5, (high - eta) / 1.5, eta, 1.5).mean()
+        elif is_discrete:
+            y = np.arange(20000.0)[:, None]
+            density = base.pmf(y) * ((y > low) & (y <= high))
+            wanted = (y * density).sum(axis=0) / density.sum(axis=0)
+        else:
+            # The quantiles of the truncated distribution, at the nodes of a rule that is dense at both ends.
+            u = np.linspace(-4.0, 4.0, 4001)
+            tail = special.expit(-np.pi * np.abs(np.sinh(u)))[:, None]
+            weight = (np.pi * np.cosh(u))[:, None] * tail * (1 - tail) * (u[1] - u[0])
+            p, q = (base.cdf(low), base.sf(high))
+            below, above = base.ppf(p + (1 - p - q) * tail), base.isf(q + (1 - p - q) * tail)
+            wanted = (weight * np.where(u[:, None] < 0, below, above)).sum(axis=0)
+        np.testing.assert_allclose(predictive.mean(), wanted, rtol=1e-6)
+
+
 def test_rounded_outcomes_and_known_errors() -> None:
     with jax.enable_x64(True):
         z = {"intercept": jnp.asarray(2.0), "coefficients": jnp.asarray([0.3]), "sigma": jnp.asarray(3.0)}
