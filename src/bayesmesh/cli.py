@@ -161,6 +161,7 @@ VERBS = {
             option("experiment", metavar="EXPERIMENT", help="name of an experiment whose source is a table"),
             option("--table", required=True, metavar="FILE", help="new rows, with the columns of the experiment's table"),
             option("--output", type=output_file, metavar="FILE", help="CSV file to write; NAME-predicted.csv beside the table by default"),
+            option("--draws", type=output_file, metavar="FILE", help="also write the draws of expectations or probabilities, and of simulated outcomes: FILE.zarr or FILE.parquet"),
             option("--interval", type=float, default=0.9, metavar="P", help="probability of the intervals, 0.9 by default"),
             option("--results", type=Path, default=Path("results"), metavar="FOLDER", help="folder of results, results by default"),
             option("--new-levels", action="store_true", help="draw the effects of groups that the experiment did not have from their population"),

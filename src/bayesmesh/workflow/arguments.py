@@ -56,14 +56,14 @@ def add_options(parser: argparse._ActionsContainer, options: Iterable[Option]) -
         parser.add_argument(name, **settings)
 
 
-def refuse_overwriting(read: Path, written: Path) -> None:
-    """Refuse to write the file of ``--output`` over one that the same command reads.
+def refuse_overwriting(read: Path, written: Path, key: str = "--output") -> None:
+    """Refuse to write the file of an option over one that the same command reads.
 
     Raises:
         ConfigError: both are one file.
     """
     if read.exists() and written.exists() and read.samefile(written):
-        raise ConfigError(f"--output {written}: this is the file to read", "name another file")
+        raise ConfigError(f"{key} {written}: this is the file to read", "name another file")
 
 
 def command_of(words: Sequence[str], changed: Sequence[str] = ()) -> list[str]:

@@ -72,18 +72,18 @@ def warn_of_failure(layout: ExperimentLayout, consequence: str) -> None:
         _log.warning(message, layout.experiment, consequence, layout.folder / "report.html")
 
 
-def refuse_overwriting_data(job: Job, output: Path) -> None:
-    """Refuse to write the file of ``--output`` over one of the experiment's data, of the results or of the configuration.
+def refuse_overwriting_data(job: Job, output: Path, option: str = "--output") -> None:
+    """Refuse to write the file of an option over one of the experiment's data, of the results or of the configuration.
 
     Raises:
         ConfigError: it is one of them.
     """
     for folder in (job.layout.results, Path("config")):
         if output.exists() and output.resolve().is_relative_to(folder.resolve()):
-            raise ConfigError(f"--output {output}: exists in {folder}", "name another file, outside of this folder")
+            raise ConfigError(f"{option} {output}: exists in {folder}", "name another file, outside of this folder")
     for key, patterns in job.input_files().patterns.items():
         for pattern in patterns:
             # A file that is gone cannot be overwritten.
             with contextlib.suppress(DataError):
                 for path in find_files((pattern,), key):
-                    refuse_overwriting(path, output)
+                    refuse_overwriting(path, output, option)

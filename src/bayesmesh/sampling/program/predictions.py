@@ -53,21 +53,27 @@ class Predictions:
         posterior: the draws.
         probability: probability of the intervals, such as 0.9.
         added: column -> number of levels that the data did not have; their effects are drawn separately for each draw.
+        simulates_classes: whether classes are simulated as well; numbers always are.
         block_cells: see `BLOCK_CELLS`.
+
+    Attributes:
+        num_classes: classes whose probabilities are predicted; 0 for a number.
+        has_mean: whether the distribution of a number knows its expectation.
     """
 
     def __init__(
         self, model: Model, dtype: str, posterior: Posterior, probability: float, added: Mapping[str, int],
-        block_cells: int = BLOCK_CELLS,
+        *, simulates_classes: bool = False, block_cells: int = BLOCK_CELLS,
     ) -> None:  # fmt: skip
         self._model, self._dtype, self._cells = model, dtype, block_cells
+        self._simulates_classes = simulates_classes
         self._added = {column: number for column, number in added.items() if number}
         self._levels = ((1 - probability) / 2, (1 + probability) / 2)
         self._num_draws = posterior.num_chains * posterior.num_draws
         self._draws = StoredDraws(posterior, dtype)
         self._program = jax.jit(self._of_chunk)
         self._find_beyond: Callable[..., int | None] | None = None
-        self._is_traced, self._has_mean = False, True
+        self._is_traced, self.has_mean = False, True
         self.num_classes = 0
 
     def _with_levels(self, draw: Latents, number: int | jax.Array) -> Latents:
@@ -97,7 +103,7 @@ class Predictions:
         draw = self._with_levels(draw, number)
         predictive = self._predict(draw, rows, entries)
         probabilities = class_probabilities(predictive)
-        if probabilities is not None:
+        if probabilities is not None and not self._simulates_classes:
             return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
         key = jax.random.fold_in(jax.random.key(_KEY), number)
 
@@ -112,9 +118,11 @@ class Predictions:
         of_parts = jnp.asarray(entries).reshape(-1, size)
         places = start // SEEDED_ROWS + jnp.arange(len(of_parts), dtype=jnp.uint32)
         simulated = jax.vmap(of_rows)(parts, of_parts, places).reshape(-1)
+        drawn = simulated[:, None].astype(jnp.float64)
+        if probabilities is not None:
+            return probabilities.astype(jnp.float64), drawn
         mean = expectation(predictive)
-        centre = simulated if mean is None else mean
-        return centre[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
+        return drawn if mean is None else mean[:, None].astype(jnp.float64), drawn
 
     def fields_used(self, rows: HostRows, entries: np.ndarray) -> frozenset[str]:
         """Return the fields on which predictions depend, from the traced program; the rows serve for their shapes alone."""
@@ -146,7 +154,7 @@ class Predictions:
                     )
                 probabilities = class_probabilities(predictive)
                 found.append(0 if probabilities is None else probabilities.shape[1])
-                self._has_mean = probabilities is not None or expectation(predictive) is not None
+                self.has_mean = probabilities is not None or expectation(predictive) is not None
                 return jnp.zeros(())
 
             jax.eval_shape(classes, shapes)
@@ -171,8 +179,12 @@ class Predictions:
             self._find_beyond, self._is_traced = find_rows_beyond(likelihood_of_rows(self._model), *given), True
         return None if self._find_beyond is None else self._find_beyond(*given)
 
-    def summarise(self, rows: HostRows, entries: np.ndarray, start: int, count: int) -> Summary:
-        """Return the summary of the predictions of all draws for a block of rows.
+    def draws_of(
+        self, rows: HostRows, entries: np.ndarray, start: int, count: int
+    ) -> tuple[Float[np.ndarray, "draw row class"], Float[np.ndarray, "draw row"]]:
+        """Return expectations or probabilities of all draws for a block of rows, and simulated outcomes, float64.
+
+        The draws are ordered draw by draw and, within a draw, chain by chain. There are no outcomes of classes that are not simulated.
 
         Args:
             rows: a block; every block has the same number of rows, so that one program serves all.
@@ -181,15 +193,22 @@ class Predictions:
             count: number of rows; those after them are padding.
         """
         given, width = _on_device(rows, self._dtype), max(1, self.num_classes)
+        is_simulated = not self.num_classes or self._simulates_classes
         centres = np.empty((self._num_draws, count, width))
-        simulated = np.empty((self._num_draws, count if not self.num_classes else 0))
+        simulated = np.empty((self._num_draws, count if is_simulated else 0))
         for first, num_draws, latents in self._draws.chunks():
             places = np.minimum(np.arange(len(next(iter(latents.values())))), num_draws - 1)
             numbers = (first + places).astype(np.uint32)
             centre, outcome = jax.device_get(self._program(latents, numbers, np.uint32(start), given, entries))
             centres[first : first + num_draws] = centre[:num_draws, :count]
-            if not self.num_classes:
+            if is_simulated:
                 simulated[first : first + num_draws] = outcome[:num_draws, :count, 0]
+        return centres, simulated
+
+    def summarise(
+        self, centres: Float[np.ndarray, "draw row class"], simulated: Float[np.ndarray, "draw row"]
+    ) -> Summary:
+        """Return the summary of what `draws_of` returns, which is overwritten."""
         mean = centres.mean(axis=0)
         # Between infinite draws, quantiles are undefined; the caller reports the row.
         with np.errstate(invalid="ignore"):
@@ -197,7 +216,7 @@ class Predictions:
             if self.num_classes:
                 return Summary(mean, low, high, None, None)
             outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
-        if not self._has_mean:
+        if not self.has_mean:
             low, high = None, None
         return Summary(mean, low, high, outcome_low, outcome_high)
 

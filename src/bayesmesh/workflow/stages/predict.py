@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import logging
 import tempfile
@@ -25,7 +26,8 @@ from bayesmesh.sampling.checks.indices import BEYOND
 from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.sampling.program.predictions import BLOCK_CELLS, SEEDED_ROWS, Predictions, Summary
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
+from bayesmesh.store.predictions import DrawsWriter, PredictedDraws, check_draws_path, draws_writer
 from bayesmesh.store.records.checked import read_checked
 from bayesmesh.store.records.jobs import check_output
 from bayesmesh.workflow.arguments import refuse_overwriting
@@ -53,11 +55,20 @@ def run(arguments: argparse.Namespace) -> int:
     layout = ExperimentLayout(arguments.results, arguments.experiment)
     job = find_job(layout, arguments.verb)
     output = arguments.output or table.with_name(f"{table.stem}-predicted.csv")
-    refuse_overwriting(table, output)
-    refuse_overwriting_data(job, output)
+    written = [output]
+    if arguments.draws is not None:
+        check_draws_path(arguments.draws)
+        if arguments.draws.resolve() == output.resolve():
+            raise ConfigError(f"--draws {arguments.draws}: this is also the file of --output", "name another file")
+        written.append(arguments.draws)
+    for path, key in zip(written, ("--output", "--draws"), strict=False):
+        refuse_overwriting(table, path, key)
+        refuse_overwriting_data(job, path, key)
     warn_of_failure(layout, "these predictions may be wrong")
     with explaining(component_sources(job)):
-        num_rows = predict_table(job, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
+        num_rows = predict_table(
+            job, table, output, arguments.interval, takes_new_levels=arguments.new_levels, draws=arguments.draws
+        )
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
 
@@ -81,7 +92,15 @@ def find_job(layout: ExperimentLayout, verb: str) -> Job:
     return job
 
 
-def predict_table(job: Job, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False) -> int:
+def predict_table(
+    job: Job,
+    table: Path,
+    output: Path,
+    probability: float,
+    *,
+    takes_new_levels: bool = False,
+    draws: Path | None = None,
+) -> int:
     """Write predictions for the rows of a table and return their number; see `run` for the errors.
 
     Args:
@@ -90,6 +109,7 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
         output: a CSV file, replaced when it is complete.
         probability: of the intervals.
         takes_new_levels: whether groups may have levels that the experiment's table did not have.
+        draws: a Zarr store or a Parquet file for the draws of the predictions, replaced when it is complete; None for none.
     """
     configure_jax(job.compute)
     jax.config.update("jax_enable_x64", True)
@@ -108,11 +128,20 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
         added = {column: len(levels) for column, levels in new.added.items()}
         for column, number in added.items():
             _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
-        predictions = Predictions(model, job.compute.dtype, posterior, probability, added, BLOCK_CELLS)
+        predictions = Predictions(
+            model, job.compute.dtype, posterior, probability, added,
+            simulates_classes=draws is not None, block_cells=BLOCK_CELLS,
+        )  # fmt: skip
         rows = RowMaker(new, shards, table)
         rows.check_absent(model, outcome.name, lambda: predictions.fields_used(*rows.make(0, 1, 1)))
         size = min(-(-new.num_rows // SEEDED_ROWS) * SEEDED_ROWS, predictions.block_rows(*rows.make(0, 1, 1)))
-        with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        with contextlib.ExitStack() as stack:
+            drawn: DrawsWriter | None = None
+            if draws is not None:
+                kind = drawn_of(predictions, outcome, posterior, new.num_rows, size)
+                drawn = stack.enter_context(draws_writer(draws, kind))
+            partial = stack.enter_context(atomic_path(output))
+            file = stack.enter_context(partial.open("w", encoding="utf-8", newline=""))
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header(outcome, predictions.num_classes))
             for start in range(0, new.num_rows, size):
@@ -123,10 +152,35 @@ def predict_table(job: Job, table: Path, output: Path, probability: float, *, ta
                         f"{table}, row {start + row + 1}: {BEYOND}",
                         "correct the row: the model has no latent for its group or number",
                     )
-                found = predictions.summarise(*made, start, stop - start)
+                centres, simulated = predictions.draws_of(*made, start, stop - start)
+                if drawn is not None:
+                    drawn.write(start, *in_unit(centres, simulated, outcome, predictions.num_classes))
+                found = predictions.summarise(centres, simulated)
                 _check_finite(found, table, start)
                 writer.writerows(lines(found, outcome, start, predictions.num_classes))
     return new.num_rows
+
+
+def drawn_of(
+    predictions: Predictions, outcome: Outcome, posterior: Posterior, num_rows: int, block_rows: int
+) -> PredictedDraws:
+    """Return what the draws of predictions are."""
+    number = predictions.num_classes
+    levels = class_names(outcome, max(2, number)) if number else ()
+    classes = class_names(outcome, number) if number else ()
+    return PredictedDraws(
+        outcome.name, levels, classes, predictions.has_mean, posterior.num_chains, posterior.num_draws, num_rows,
+        block_rows,
+    )  # fmt: skip
+
+
+def in_unit(
+    centres: np.ndarray, simulated: np.ndarray, outcome: Outcome, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return predicted numbers in the unit of the table, and classes as they are."""
+    if num_classes:
+        return centres, simulated
+    return centres * outcome.scale + outcome.mean, simulated * outcome.scale + outcome.mean
 
 
 def _check_finite(found: Summary, table: Path, start: int) -> None:

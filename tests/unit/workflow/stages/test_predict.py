@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy.special import expit
 
 import bayesmesh as bm
@@ -242,3 +243,75 @@ def test_outcomes_do_not_depend_on_the_size_of_a_block(
     monkeypatch.setattr("bayesmesh.workflow.stages.predict.BLOCK_CELLS", 70 * SHAPE[0] * SHAPE[1])
     predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.9)
     assert Path("blocks.csv").read_text() == Path("whole.csv").read_text()
+
+
+def test_draws_on_request_are_those_of_the_table_whatever_the_blocks(
+    trained: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(NORMAL, normal_latents(), standardise=["y"])
+    new = pd.DataFrame({"x": np.linspace(0, 9, 150), "site": ["bonn"] * 150})
+    new.to_csv("new.csv", index=False)
+    assert main(["predict", "old", "--table", "new.csv", "--draws", "draws.zarr"]) == 0
+    table = pd.read_csv("new-predicted.csv")
+    whole = xr.open_zarr("draws.zarr", group="predictions", consolidated=False).load()
+    assert whole["outcome"].dims == ("chain", "draw", "row")
+    assert whole.attrs == {"outcome": "y"}
+    assert whole["row"].to_numpy().tolist() == table["row"].tolist()
+    both = ("chain", "draw")
+    np.testing.assert_allclose(whole["mean"].mean(both), table["y_mean"], rtol=1e-12)
+    for name, columns in (("mean", ["mean_low", "mean_high"]), ("outcome", ["y_low", "y_high"])):
+        np.testing.assert_allclose(whole[name].quantile([0.05, 0.95], both).T, table[columns], rtol=1e-12)
+    # Row by row, draws differ from each other as those of the latents of their chain do.
+    z = normal_latents()
+    line = (
+        z["intercept"] + z["effects_site"][:, :, 1, 0] - z["coefficients"][..., 0] * pd.read_csv("old.csv")["x"].mean()
+    )
+    scale, mean = pd.read_csv("old.csv")["y"].std(ddof=0), pd.read_csv("old.csv")["y"].mean()
+    np.testing.assert_allclose(whole["mean"][..., 0], line * scale + mean, rtol=1e-5)
+    monkeypatch.setattr("bayesmesh.workflow.stages.predict.BLOCK_CELLS", 70 * SHAPE[0] * SHAPE[1])
+    monkeypatch.setattr("bayesmesh.store.predictions.TABLE_CELLS", 5000)
+    for path in ("draws.zarr", "draws.parquet"):
+        assert main(["predict", "old", "--table", "new.csv", "--draws", path]) == 0
+    xr.testing.assert_identical(xr.open_zarr("draws.zarr", group="predictions", consolidated=False).load(), whole)
+    frame = pd.read_parquet("draws.parquet")
+    assert frame.columns.tolist() == ["row", "chain", "draw", "mean", "outcome"]
+    expected = whole.to_dataframe(dim_order=["row", "chain", "draw"]).reset_index()[frame.columns]
+    pd.testing.assert_frame_equal(frame, expected, check_dtype=False)
+
+
+def test_draws_of_classes_are_probabilities_and_simulated_names(trained: Callable[..., Job]) -> None:
+    z = {"intercept": np.full(SHAPE, 0.2), "coefficients": np.full((*SHAPE, 1), 0.5)}
+    trained({"formula": "alive ~ x", "family": "bernoulli"}, z)
+    pd.DataFrame({"x": np.linspace(0, 9, 12)}).to_csv("new.csv", index=False)
+    for path in ("draws.zarr", "draws.parquet"):
+        assert main(["predict", "old", "--table", "new.csv", "--draws", path]) == 0
+    frame, table = pd.read_parquet("draws.parquet"), pd.read_csv("new-predicted.csv")
+    np.testing.assert_allclose(frame.groupby("row")["probability[yes]"].mean(), table["probability[yes]"], rtol=1e-12)
+    share = (frame["outcome"] == "yes").groupby(frame["row"]).mean()
+    # 300 draws: a share has an error of at most 0.03.
+    np.testing.assert_allclose(share, table["probability[yes]"], atol=0.12)
+    stored = xr.open_zarr("draws.zarr", group="predictions", consolidated=False)
+    assert (stored["probability"].dims[3], stored["class"].to_numpy().tolist()) == ("class", ["yes"])
+    codes = np.asarray(stored["outcome"].attrs["levels"])[stored["outcome"].transpose("row", "chain", "draw")]
+    assert codes.reshape(-1).tolist() == frame["outcome"].tolist()
+
+
+def test_draws_are_not_written_over_other_things(
+    trained: Callable[..., Job], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(NORMAL, normal_latents())
+    good = pd.DataFrame({"x": [1.0], "site": ["bonn"]})
+    good.to_parquet("new.parquet")
+    Path("mine.zarr", "posterior").mkdir(parents=True)
+    for path, said in (
+        ("draws.nc", "--draws draws.nc: its ending is neither .zarr nor .parquet\n  remedy: write, for example, draws.parquet"),
+        ("mine.zarr", "--draws mine.zarr: this folder does not hold draws of predictions alone"),
+        ("new.parquet", "--draws new.parquet: this is the file to read"),
+        ("results/old/posterior.zarr", "--draws results/old/posterior.zarr"),
+    ):  # fmt: skip
+        assert main(["predict", "old", "--table", "new.parquet", "--draws", path]) == 2
+        assert said in capsys.readouterr().err
+    assert not Path("new-predicted.csv").exists()
+    good.assign(site="bohn").to_parquet("new.parquet")
+    assert main(["predict", "old", "--table", "new.parquet", "--draws", "draws.zarr"]) == 3
+    assert not [*Path().glob("*draws.zarr*")]
