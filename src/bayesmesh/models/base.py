@@ -334,6 +334,10 @@ class Model(ABC):
         """Return column -> latent with an entry for each of its levels, where a new level has a distribution given the others."""
         return {}
 
+    def group_effects(self) -> Collection[str]:
+        """Return the latents with effects of groups, which are 0 for a group like the average one."""
+        return self.grouping_columns().values()
+
     def with_new_levels(self, latents: Latents, added: Mapping[str, int], key: PRNGKeyArray) -> Latents:
         """Return latents with entries for new levels after those of the data, drawn from the population of levels.
 

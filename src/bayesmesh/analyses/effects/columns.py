@@ -145,7 +145,12 @@ class Columns:
         self.groups = model.grouping_columns()
         self.outcome = model.outcome_field() or ""
         used, roles = model.prediction_fields(), {*shards.roles.values()}
-        roles |= {str(getattr(model.options, role, None)) for role in ("weights", "offset", "exposure", "trials")}
+        roles |= {
+            str(getattr(model.options, role, None))
+            for role in ("weights", "offset", "exposure", "trials", "known_error")
+        }
+        bounds = getattr(model.options, "truncated", None)
+        roles |= {str(getattr(bounds, end, None)) for end in ("lower", "upper")}
         self._first, self._trials = shards.read_rows(0, 1), getattr(model.options, "trials", None)
         self.used = [n for n in names_of(shards) if (n in used if used is not None else n != self.outcome)]
         self.predictors = [name for name in self.used if name not in roles | {*self.groups}]

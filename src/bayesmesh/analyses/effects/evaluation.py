@@ -130,7 +130,7 @@ class Evaluator:
         self._by_chain = np.stack([each[: min(map(len, of_chains))] for each in of_chains])
         self._levels = ((1 - interval) / 2, (1 + interval) / 2)
         self._scale, self._unit, self.is_of_classes = scale, unit, False
-        self._zero = {*self._model.grouping_columns().values()} if without_groups else set[str]()
+        self._zero = {*self._model.group_effects()} if without_groups else set[str]()
         self._values, self._sums = jax.jit(self._of_rows), jax.jit(self._sums_of_rows, static_argnums=5)
         first = {name: values[:1] for name, values in bound.shards.read_rows(0, 1).items()}
         entries = spec.entries_of(np.zeros(1, np.int64))

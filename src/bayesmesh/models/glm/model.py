@@ -151,6 +151,10 @@ class Glm(Model):
                 found.setdefault(term.group, group.effects)
         return {column: effects for column, effects in found.items() if column not in other}
 
+    def group_effects(self) -> Collection[str]:
+        """Return the effects of all groups, in the predictors of parameters as well."""
+        return [group.effects for predictor in self.plan.predictors for group in predictor.groups]
+
     def with_new_levels(self, latents: Latents, added: Mapping[str, int], key: PRNGKeyArray) -> Latents:
         """Return latents with effects of new levels, drawn from the normal distribution of the effects of a level."""
         found = dict(latents)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, softmax
+from scipy.stats import truncnorm
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.effects.curves import curves_of
@@ -33,8 +34,11 @@ TABLE = pd.DataFrame({
     "hours": generator.uniform(1, 9, ROWS), "most": np.full(ROWS, 5),
     "y": generator.normal(2, 1, ROWS), "positive": generator.gamma(2, 1, ROWS), "count": generator.poisson(2, ROWS) % 6,
     "alive": np.array(["no", "yes"])[generator.integers(0, 2, ROWS)],
+    "amount": np.where(np.arange(ROWS) % 4 == 0, 0, generator.gamma(2, 1, ROWS)),
+    "status": np.array(["none", "right", "left", "interval"])[np.arange(ROWS) // 3 % 4],
     "grade": np.array(["bad", "fair", "good"])[np.arange(ROWS) // 2 % 3],
 })  # fmt: skip
+TABLE["end"], TABLE["least"], TABLE["se"] = TABLE.positive + 1, TABLE.y - 1 - TABLE.hours / 9, TABLE.hours / 20
 A_B = lambda frame: np.stack([frame.site == "b", frame.site == "c"], axis=1).astype(float)  # noqa: E731
 
 
@@ -86,6 +90,16 @@ def of_groups(eta: np.ndarray, frame: Frame, latents: Mapping[str, np.ndarray]) 
     return np.exp(eta + latents["effects_site"][:, codes, 0])
 
 
+def of_hurdle(eta: np.ndarray, frame: Frame, latents: Mapping[str, np.ndarray]) -> np.ndarray:
+    columns = frame[["x", "z"]].to_numpy() - TABLE[["x", "z"]].to_numpy().mean(axis=0)
+    share = expit(latents["hu_intercept"][:, None] + np.einsum("rc,dc->dr", columns, latents["hu_coefficients"]))
+    return (1 - share) * np.exp(eta)
+
+
+def of_truncated(eta: np.ndarray, frame: Frame, latents: Mapping[str, np.ndarray]) -> np.ndarray:
+    return truncnorm.mean((frame.least.to_numpy() - eta) / 0.7, np.inf, loc=eta, scale=0.7)
+
+
 CASES = {
     "normal": Case(
         {"formula": "y ~ x + site"}, lambda f: np.column_stack([f.x, A_B(f)]),
@@ -125,6 +139,23 @@ CASES = {
     "two numbers that interact": Case(
         {"formula": "alive ~ x * z", "family": "bernoulli"}, lambda f: np.column_stack([f.x, f.z, f.x * f.z]),
         {"intercept": random(), "coefficients": random(3)}, plain(expit),
+    ),
+    "hurdle": Case(
+        {"formula": "amount ~ x", "family": "hurdle_gamma", "parameters": {"hu": "~ x + z"}}, lambda f: f[["x"]].to_numpy(),
+        {"intercept": random(), "coefficients": random(1), **SHAPE, "hu_intercept": random(seed=6), "hu_coefficients": random(2, seed=7)},
+        of_hurdle,
+    ),
+    "censored": Case(
+        {"formula": "positive ~ x + z", "family": "weibull", "censored": "status", "interval_end": "end"},
+        lambda f: f[["x", "z"]].to_numpy(), {"intercept": random(), "coefficients": random(2), **SHAPE}, plain(np.exp),
+    ),
+    "truncated": Case(
+        {"formula": "y ~ x", "truncated": {"lower": "least"}}, lambda f: f[["x"]].to_numpy(),
+        {"intercept": random(), "coefficients": random(1), **SIGMA}, of_truncated,
+    ),
+    "known errors": Case(
+        {"formula": "y ~ x + z", "known_error": "se"}, lambda f: f[["x", "z"]].to_numpy(),
+        {"intercept": random(), "coefficients": random(2), **SIGMA}, plain(lambda eta: eta),
     ),
     "binomial": Case(
         {"formula": "count ~ x", "family": "binomial", "trials": "most"}, lambda f: f[["x"]].to_numpy(),
@@ -223,6 +254,34 @@ def test_single_rows_and_the_scale_of_the_predictor(effects: Callable[..., Frame
     slope = case.latents["coefficients"].reshape(-1, 1)
     check(effects(case, comparisons=["x"], scale="predictor"), slope)
     check(effects(case, predictions=True, group_effects="zero"), np.exp(case.eta(TABLE)).mean(axis=1, keepdims=True))
+
+
+def test_effects_of_groups_are_zero_where_they_have_coefficients_or_a_parameter_too(
+    effects: Callable[..., Frame],
+) -> None:
+    slopes = {
+        "sd_site": np.ones((CHAINS, DRAWS, 2)),
+        "correlation_site": np.broadcast_to(np.eye(2), (CHAINS, DRAWS, 2, 2)),
+    }
+    of_share = {
+        "hu_intercept": random(seed=6),
+        "hu_sd_site": np.ones((CHAINS, DRAWS, 1)),
+        "hu_effects_site": random(3, 1, seed=8),
+    }
+    case = Case(
+        {"formula": "amount ~ x + site + (1 + treated | site)", "family": "hurdle_gamma", "parameters": {"hu": "~ 1 + (1 | site)"}},
+        lambda f: np.column_stack([f.x, A_B(f)]),
+        {"intercept": random(), "coefficients": random(3), **SHAPE, **slopes, "effects_site": random(3, 2, seed=9), **of_share},
+        lambda eta, frame, latents: np.exp(eta) * expit(-latents["hu_intercept"])[:, None],
+    )  # fmt: skip
+    expected = case.mean(TABLE).mean(axis=1)
+    check(effects(case, predictions=True, group_effects="zero"), expected)
+
+
+@pytest.mark.parametrize("name", ["truncated", "known errors", "censored"])
+def test_columns_of_what_is_known_of_outcomes_are_no_predictors(name: str, effects: Callable[..., Frame]) -> None:
+    case = CASES[name]
+    assert {*effects(case)["column"]} == {each for each in "xz" if each in case.model["formula"]}
 
 
 def test_what_does_not_fit_is_answered_with_the_key(effects: Callable[..., Frame]) -> None:

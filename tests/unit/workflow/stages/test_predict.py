@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
     alive = np.where(generator.random(NUM_ROWS) < 0.5, "yes", "no")
     table = {
         "y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": 3 - np.arange(NUM_ROWS) % 4,
-        "most": np.full(NUM_ROWS, 3),
+        "most": np.full(NUM_ROWS, 3), "kind": np.where(x > 6, "interval", "none"), "end": y + 1,
     }  # fmt: skip
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> Job:
@@ -243,6 +244,17 @@ def test_outcomes_do_not_depend_on_the_size_of_a_block(
     monkeypatch.setattr("bayesmesh.workflow.stages.predict.BLOCK_CELLS", 70 * SHAPE[0] * SHAPE[1])
     predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.9)
     assert Path("blocks.csv").read_text() == Path("whole.csv").read_text()
+
+
+def test_new_rows_need_no_censoring_but_known_errors(trained: Callable[..., Job]) -> None:
+    z = {k: v for k, v in normal_latents().items() if "site" not in k}
+    pd.DataFrame({"x": [1.0, 2.0]}).to_csv("new.csv", index=False)
+    spec = trained({"formula": "y ~ x", "censored": "kind", "interval_end": "end"}, z)
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    shutil.rmtree("results")
+    spec = trained({"formula": "y ~ x", "known_error": "most"}, z)
+    with pytest.raises(DataError, match="no column 'most', on which predictions depend"):
+        predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
 
 
 def test_draws_on_request_are_those_of_the_table_whatever_the_blocks(
