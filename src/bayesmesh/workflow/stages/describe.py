@@ -30,7 +30,7 @@ from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.stages import fetch, shard
 from bayesmesh.workflow.stages.inputs import bind
 
-NUM_DRAWS, MOST_ROWS = 200, 1000
+NUM_DRAWS, MOST_ROWS = 200, 250
 """Draws of the prior, and rows whose outcomes are simulated from each."""
 
 _FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}
