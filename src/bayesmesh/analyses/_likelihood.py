@@ -92,7 +92,7 @@ class RowLikelihood:
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
         )
         self._program, self._has_order = jax.jit(self._of_chunk), False
-        self._densities, self._is_class = jax.jit(self._both_densities), False
+        self._densities, self._is_ordered = jax.jit(self._both_densities), True
         self._first_draw = self._draws.first_draw()
 
     def _of_chunk(
@@ -125,7 +125,7 @@ class RowLikelihood:
         for block in self._draws.blocks(read, num_rows, self.block_rows, entries):
             self._check_density(block)
             if block.start == 0:
-                self._has_order = entries is None and block.outcome.ndim == 1 and not self._is_class
+                self._has_order = entries is None and block.outcome.ndim == 1 and self._is_ordered
                 # The program is traced anew for rows of another kind.
                 self._program = jax.jit(self._of_chunk)
             yield self._at_draws(block)
@@ -148,12 +148,15 @@ class RowLikelihood:
         return RowBlock(start, by_chain[0], block.outcome, by_chain[1] if self._has_order else None)
 
     def _both_densities(self, draw: Latents, rows: Rows, entries: Array) -> tuple[Array, Array]:
-        """Return the log likelihood of rows at a draw, and the log density of their outcomes under `predict`."""
+        """Return the log likelihood of rows at a draw, and the log density of their outcomes under `predict` unless they are censored."""
         near = self._draws.align(draw, entries)
         predictive = self._model.predict(near, rows)
-        self._is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
-        density = log_density_of(predictive, jnp.asarray(self._model.outcome(rows)))
-        return self._model.log_likelihood(near, rows), density.reshape(len(entries), -1).sum(axis=1)
+        outcome, found = jnp.asarray(self._model.outcome(rows)), self._model.log_likelihood(near, rows)
+        density = log_density_of(predictive, outcome).reshape(len(entries), -1).sum(axis=1)
+        completed = self._model.completed_outcome(near, rows, jax.random.key(0))
+        is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
+        self._is_ordered = not is_class and completed is None
+        return found, density if completed is None else jnp.where(completed == outcome, density, found)
 
     def _check_density(self, block: RowsOfBlock) -> None:
         """Compare likelihood and predictive density of all rows of a block at one draw.

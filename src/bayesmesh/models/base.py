@@ -326,6 +326,10 @@ class Model(ABC):
         """Return the linear predictor of each row, on whose scale effects can be computed."""
         raise NotImplementedError(f"{type(self).__name__} has no linear predictor")
 
+    def completed_outcome(self, latents: Latents, rows: Rows, key: PRNGKeyArray) -> Array | None:
+        """Return the outcome of each row, drawn given what is known of it where it is censored; None if no row is."""
+        return None
+
     def interactions(self) -> Collection[tuple[str, ...]]:
         """Return columns whose effects depend on each other, as the terms of a formula say; none by default."""
         return ()

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, PriorDraws, RowsOfBlock
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, PriorDraws, RowsOfBlock, outcomes_of
 from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
 from bayesmesh.analyses.figures.documents import render_csv
 from bayesmesh.analyses.predictive_checks.columns import Term, Variable, bin_columns, list_terms, propose
@@ -22,6 +22,7 @@ from bayesmesh.analyses.predictive_checks.quantities import (
     LEVEL,
     LOG,
     MOST_CLASSES,
+    NUM_COMPLETED,
     OF_CLASS,
     Bin,
     Kind,
@@ -158,12 +159,16 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     shape = _outcome_shape(bound)
     block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * math.prod(shape)))
     columns: list[Variable] = []
-    outcome = np.zeros(0)
+    outcome, num_completed = np.zeros(0), 0
     if not shape:
-        blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
-        outcome = np.concatenate([block.outcome for block in blocks])
-        outcome = in_unit(unit_of_outcome(bound), outcome)
+        blocks = [(block.outcome, number) for block, number in _completed_blocks(bound, draws, block_rows)]
+        outcome, num_completed = np.concatenate([each for each, _ in blocks]), sum(number for _, number in blocks)
         columns = bin_columns(shards, outcome)
+        if num_completed:
+            # How an outcome is censored follows from the outcome, and explains nothing of it.
+            options = (getattr(model.options, key, None) for key in ("censored", "interval_end"))
+            of_outcome = {model.outcome_field(), *options}
+            columns = [each for each in columns if each.name not in of_outcome]
         block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, MOST_SETS)))
     formula = str(getattr(model.options, "formula", ""))
     given = bound, draws, block_rows, None if shape else columns, list_terms(columns, formula)
@@ -181,6 +186,7 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     ]
     with atomic_folder(files["quantities.zarr"]) as partial:
         group = open_group(partial, "w")
+        group.attrs[NUM_COMPLETED] = num_completed
         write_array(group, "simulated", np.stack([simulated[name] for name in observed], axis=1), ("draw", "quantity"))
     write_text(files["bins.csv"], render_csv(Bin._fields, simulator.bins()))
     write_text(files["checks.csv"], render_csv(COLUMNS, rows))
@@ -282,6 +288,28 @@ def _is_log_less_skewed(outcome: np.ndarray) -> bool:
     return bool(high[0] > 2 * low[0] and skewness > max(SKEWED, abs(of_logs) / 1.5))
 
 
+def _completed_blocks(bound: BoundModel, draws: DrawBlocks, block_rows: int) -> Iterator[tuple[RowsOfBlock, int]]:
+    """Yield all rows, with outcomes in the unit of the table, and how many of them are censored.
+
+    Censored outcomes are drawn given what is known of them, at the first draw of the posterior: with these, the data are like
+    simulated ones (Gelman et al. 2005, doi:10.1111/j.0006-341X.2005.031010.x). At draws of the prior, they stay as they are.
+    """
+    model, shards, unit, first = bound.model, bound.shards, unit_of_outcome(bound), draws.first_draw()
+
+    def complete(rows: Rows, entries: jax.Array, start: jax.Array) -> jax.Array | None:
+        if isinstance(draws, PriorDraws):
+            return None
+        return model.completed_outcome(draws.align(first, entries), rows, jax.random.fold_in(jax.random.key(2), start))
+
+    program = jax.jit(complete)
+    for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
+        found, outcome, number = program(block.rows, block.entries, np.uint32(block.start)), block.outcome, 0
+        if found is not None:
+            drawn, known = (np.asarray(each)[: block.num_rows] for each in (found, outcomes_of(model, block.rows)))
+            outcome, number = np.where(drawn != known, drawn, outcome), int((drawn != known).sum())
+        yield block._replace(outcome=in_unit(unit, outcome)), number
+
+
 def _simulate(
     bound: BoundModel,
     draws: DrawBlocks,
@@ -303,13 +331,10 @@ def _simulate(
     Raises:
         ConfigError: outcomes are not finite.
     """
-    shards = bound.shards
-
-    unit = unit_of_outcome(bound)
+    shards, unit = bound.shards, unit_of_outcome(bound)
 
     def blocks() -> Iterator[RowsOfBlock]:
-        for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
-            yield block._replace(outcome=in_unit(unit, block.outcome))
+        return (block for block, _ in _completed_blocks(bound, draws, block_rows))
 
     survey = survey_rows(blocks(), shards.num_rows, block_rows)
     if not survey.is_finite:

@@ -22,6 +22,9 @@ OF_CLASS = "share of class "
 LOG, COUNTS = "log", "counts"
 """Proposed in place of a term, where logs of the outcomes would be less skewed, and where the outcomes are whole numbers from 0 or 1."""
 
+NUM_COMPLETED = "num_completed"
+"""Attribute of ``quantities.zarr``: censored outcomes, drawn given what is known of them."""
+
 FITTED = "(predicted)"
 """Variable of bins that holds the predicted mean."""
 

@@ -17,7 +17,7 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import MUTED, Panel, draw, series, tip
 from bayesmesh.analyses.figures.documents import read_table
 from bayesmesh.analyses.figures.sections import Aspect, FiguresByColumn, FitCheck, KeyNumber, Section, State, render
-from bayesmesh.analyses.predictive_checks.quantities import COUNTS, FITTED, LEVEL, LOG, OF_CLASS, Bin
+from bayesmesh.analyses.predictive_checks.quantities import COUNTS, FITTED, LEVEL, LOG, NUM_COMPLETED, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group, read_part
 
@@ -47,7 +47,8 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     table = read_checks(files["checks.csv"])
     if table is None:
         return None
-    simulated = open_group(files["quantities.zarr"]).get("simulated")
+    group = open_group(files["quantities.zarr"])
+    simulated, num_completed = group.get("simulated"), group.attrs.get(NUM_COMPLETED, 0)
     if not isinstance(simulated, zarr.Array) or simulated.shape[1:] != (len(table),):
         raise StoreError(f"{files['quantities.zarr']}: does not fit {files['checks.csv']}", "run the analysis again")
     values, missed = read_part(simulated), differing(table)
@@ -64,6 +65,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     body = render(
         Path(__file__).with_name("section.html"),
         sentence=sentence(table),
+        num_completed=num_completed,
         prior_sentence=prior_sentence(read_checks(files["prior.csv"])),
         missed=([rows[i] for i in np.flatnonzero(is_missed)], panels(marginal & is_missed)),
         passed=([rows[i] for i in np.flatnonzero(~is_missed)], panels(marginal & ~is_missed)),

@@ -133,6 +133,13 @@ class Glm(Model):
         """Return the linear predictor of each row, in the unit in which the model reads the outcome."""
         return self._predictor(latents, inputs)
 
+    def completed_outcome(self, latents: Latents, rows: Rows, key: PRNGKeyArray) -> Array | None:
+        """Return the outcome of each row, drawn given what is known of it where it is censored; None if no row is."""
+        if self.options.censored is None:
+            return None
+        eta, parameters = self._predictor(latents, rows), self._parameters(latents, rows)
+        return partial.completed(self.family, eta, rows, parameters, key)
+
     def interactions(self) -> Collection[tuple[str, ...]]:
         """Return the columns of each term with several of them."""
         formulas = [predictor.formula for predictor in self.plan.predictors]

@@ -50,10 +50,7 @@ def in_words(options: Any) -> dict[str, str]:
     """Return what the page says of outcomes that are known in part; nothing if all are known exactly."""
     found = []
     if options.censored:
-        found.append(
-            f"censored as '{options.censored}' says; predictions are of the uncensored outcome, and predictive checks compare "
-            "them with outcomes as the table has them"
-        )
+        found.append(f"censored as '{options.censored}' says; predictions are of the uncensored outcome")
     if options.truncated:
         ends = (options.truncated.lower, options.truncated.upper)
         found.append("truncated to between {} and {}".format(*("any number" if end is None else end for end in ends)))
@@ -346,6 +343,15 @@ class Truncated:
         inside = (value >= self._rows["lower"]) & (value <= self._rows["upper"])
         own = self._base.log_prob(value) - self._log_mass(self._rows["lower"], self._rows["upper"])
         return jnp.where(inside, own, -jnp.inf)
+
+
+def completed(family: Family, eta: Array, rows: Rows, parameters: Parameters, key: PRNGKeyArray) -> Array:
+    """Return outcomes, drawn from their distribution given what is known of them where they are not known exactly."""
+    is_exact = rows["above"] == rows["up_to"]
+    lower, upper = jnp.where(is_exact, -jnp.inf, rows["above"]), jnp.where(is_exact, jnp.inf, rows["up_to"])
+    own = {**rows, "lower": lower, "upper": upper}
+    drawn = Truncated(family.predict(eta, rows, parameters), family, eta, own, parameters).sample(seed=key)
+    return jnp.where(is_exact, rows["outcome"], drawn.astype(rows["outcome"].dtype))
 
 
 def _integrate_tail(tail: Callable[[Array], Array], scale: Array, length: Array) -> Array:

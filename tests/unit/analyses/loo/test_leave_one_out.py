@@ -116,6 +116,26 @@ def test_a_normal_mean_has_its_exact_leave_one_out_scores(
     assert "0 of 41 rows" in said
 
 
+def test_censored_rows_are_scored_by_the_probability_of_what_is_known(tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    time, limit = generator.exponential(2.0, 30), np.full(30, 2.5)
+    y, is_censored = np.minimum(time, limit), time > limit
+    path = write_shards(tmp_path, Dataset({"y": y, "status": is_censored.astype(float)}))
+    options = GlmOptions(formula="y ~ 1", family="exponential", censored="status")
+    shards = prepared(path, lambda spec, read: Glm.prepare(options, spec, read))
+    spec, events = shards.spec("float64"), 30 - is_censored.sum()
+    rate = generator.gamma(events, 1 / y.sum(), (4, 1000))
+    files = files_of(tmp_path)
+    bound = BoundModel(Glm(options, spec), spec, shards)
+    leave_out_rows(bound, write_posterior(tmp_path, {"intercept": -np.log(rate)}), 2**24, files)
+    found = read_pointwise(files["pointwise.zarr"])["left_out"]
+    # The posterior of the rate without a row is a gamma distribution, and the scores follow in closed form.
+    shape, others = events - ~is_censored, y.sum() - y
+    exact = shape * np.log(others / (others + y)) + np.where(is_censored, 0, np.log(shape / (others + y)))
+    assert is_censored.any()
+    assert (np.abs(found.elpd - exact) < 5 * found.mcse + 1e-4).all()
+
+
 def test_rows_with_a_high_k_are_repaired_by_moving_the_draws(tmp_path: Path) -> None:
     """Two rows far from the others, whose exact scores are known; without the repair, they are far off."""
     generator = np.random.default_rng(8)

@@ -202,3 +202,20 @@ def test_outcomes_of_the_prior_are_compared_too(tmp_path: Path) -> None:
     assert "It is wide" in prior_sentence(wide)
     assert check_prior(bound, 0, path) == ""
     assert prior_sentence(read_checks(path)) == ""
+
+
+def test_censored_outcomes_are_completed_before_they_are_compared(tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    x, limit = generator.standard_normal(400), generator.exponential(2.0, 400)
+    time = generator.exponential(np.exp(0.5 + 0.4 * x))
+    is_censored = time > limit
+    data = Dataset({"time": np.minimum(time, limit), "x": x, "status": is_censored.astype(float)})
+    shape = (2, 100)
+    intercept = 0.5 + 0.4 * x.mean() + 0.06 * generator.standard_normal(shape)
+    latents = {"intercept": intercept, "coefficients": 0.4 + 0.06 * generator.standard_normal((*shape, 1))}
+    options = Options(formula="time ~ x", family="exponential", censored="status")
+    files = check(tmp_path, data, options, latents, 100)
+    table = read_checks(files["checks.csv"]).set_index("quantity")
+    assert table.loc["mean", "observed"] > 1.2 * np.minimum(time, limit).mean()
+    assert table.loc[["mean", "standard deviation", "residuals by column"], "p_value"].min() > 0.02
+    assert f"Censored outcomes: {is_censored.sum()}" in build_section(files).body
