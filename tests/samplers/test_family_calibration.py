@@ -64,3 +64,35 @@ def test_posteriors_of_a_family_are_calibrated(family: str, make_program: Any, r
     found = calibrate(programs, simulated, NUM_DRAWS, seed=5)
     record(f"smallest of {len(found.p_values)} p {found.smallest:.2g} among {found.num_ranked} draws", "1e-05")
     assert passes(found), found
+
+
+def censor(y: np.ndarray, kind: str) -> dict[str, np.ndarray]:
+    """What is known of outcomes: the fields above and up_to; a third or so is censored."""
+    least, most = (np.quantile(y, p) for p in (0.35, 0.65))
+    if kind == "left":
+        return {"above": np.where(y <= least, -np.inf, y), "up_to": np.maximum(y, least)}
+    if kind == "right":
+        return {"above": np.minimum(y, most), "up_to": np.where(y > most, np.inf, y)}
+    is_between = (y > least) & (y <= most)
+    return {"above": np.where(is_between, least, y), "up_to": np.where(is_between, most, y)}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["left", "right", "interval", "truncated"])
+def test_posteriors_of_outcomes_known_in_part_are_calibrated(
+    kind: str, make_program: Any, record: Any, tmp_path: Path
+) -> None:
+    table, columns = table_of("weibull")
+    known = {"truncated": {"lower": 0.3}} if kind == "truncated" else {"censored": "status", "interval_end": "end"}
+    status = np.array(["none", "left", "right", "interval"])[np.arange(NUM_ROWS) % 4]
+    y = columns["y"] + 0.3
+    case = case_of(
+        "calibration", table._replace(options={**table.options, **known}),
+        {**columns, "y": y, "status": status, "end": y + 1}, tmp_path,
+    )  # fmt: skip
+    programs, simulated = simulate(make_program, case, "nuts", NUM_DATASETS, NUM_WARMUP)
+    if kind != "truncated":
+        simulated = simulated._replace(rows=simulated.rows | censor(simulated.rows["outcome"], kind))
+    found = calibrate(programs, simulated, NUM_DRAWS, seed=5)
+    record(f"smallest of {len(found.p_values)} p {found.smallest:.2g} among {found.num_ranked} draws", "1e-05")
+    assert passes(found), found

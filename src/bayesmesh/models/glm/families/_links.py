@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Array, Float
-from scipy import special, stats
+from scipy import special
 
 from bayesmesh.models._outcomes import cutpoints, log_mass
 from bayesmesh.models.glm.families.base import MOST_LOGIT
@@ -81,7 +82,7 @@ LINKS: dict[str, Link] = {
         lambda below, above: jnp.log(below) - jnp.log(above),
     ),
     "probit": Link(
-        lambda p: float(special.ndtri(p)), special.ndtr, stats.norm.pdf,
+        lambda p: float(special.ndtri(p)), special.ndtr, lambda eta: np.exp(-0.5 * eta**2) / math.sqrt(2 * math.pi),
         log_ndtr, lambda eta: log_ndtr(-eta), log_between,
         lambda below, above: jnp.where(below < 0.5, ndtri(jnp.minimum(below, 0.5)), -ndtri(jnp.minimum(above, 0.5))),
     ),
