@@ -52,7 +52,7 @@ def _draw(name: str, curve: Mapping[str, Any]) -> Panel:
         axes.set(xlabel=curve["column"], ylabel=curve["y"])
 
     label = f"{curve['y']} by {curve['column']}: mean and 90% interval"
-    return draw(name, plot, size=(300, 200), label=label)
+    return draw(name, plot, size=(300, 200), label=label, note=curve.get("note", ""))
 
 
 def _reading(at: str, label: str, mean: float, low: float, high: float) -> str:

@@ -19,6 +19,7 @@ import zarr
 from bayesmesh.analyses._outcome import find_outcome
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
 from bayesmesh.analyses.effects.curves import curves_of
+from bayesmesh.analyses.effects.survival import survival_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.views import ReplicatedShards
@@ -181,7 +182,8 @@ def _curves(bound: BoundModel, folder: Path) -> JSON:
     """Return the curves of a model that names its predictors and whose predictions have an expectation."""
     if bound.model.prediction_fields() is not None:
         with contextlib.suppress(ConfigError):
-            return curves_of(bound, open_posterior(folder))
+            posterior = open_posterior(folder)
+            return [*survival_of(bound, posterior), *curves_of(bound, posterior)]
     return []
 
 
