@@ -57,7 +57,7 @@ class TruncatedOptions(Settings):
     @model_validator(mode="after")
     def _has_a_bound(self) -> TruncatedOptions:
         if self.lower is None and self.upper is None:
-            raise does_not_fit("truncated", "no bound", "write `lower`, `upper` or both")
+            raise does_not_fit("", "no bound", "write `lower`, `upper` or both")
         return self
 
 

@@ -81,12 +81,10 @@ def draws_writer(path: Path, about: PredictedDraws) -> Iterator[DrawsWriter]:
         with atomic_path(path) as partial, _Table(partial, about) as table:
             yield table
         return
-    with atomic_folder(path) as folder:
-        try:
-            yield _Store(folder, about)
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
+    with contextlib.ExitStack() as at_end, atomic_folder(path) as folder:
+        # By then it has its own name, unless writing has failed.
+        at_end.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield _Store(folder, about)
 
 
 class _Store:

@@ -6,7 +6,8 @@ The effects of a level are standardised given its rows, the standard deviations 
 rows, this is the centred parametrisation, around the level's own mean (hierarchical centring, Gelfand, Sahu and Carlin
 1995, doi:10.1093/biomet/82.3.479); without any row, the non-centred one; in between, a partial centring
 (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
-effects are then exactly independent standard normal given the rest.
+effects are then exactly independent standard normal given the rest. Effects on other parameters, such as ``sigma``, are
+scaled by about what their rows say, and not moved.
 """
 
 from __future__ import annotations

@@ -101,7 +101,6 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     num_levels = int(spec.constants.get("outcome_levels", 0))
     unit = unit_of(reader.main.formula.outcome, spec.variables) if family.is_in_unit else (0.0, 1.0)
     main = reader.main.bind(spec, options.priors, options.centred, family.output_shape(num_levels), unit)
-    # The coordinates that follow from rows are those of the main predictor.
     others, links = {}, {}
     for name, terms in reader.others.items():
         links[name] = settings[name].link or family.parameters[name].link

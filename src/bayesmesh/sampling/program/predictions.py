@@ -184,7 +184,7 @@ class Predictions:
     ) -> tuple[Float[np.ndarray, "draw row class"], Float[np.ndarray, "draw row"]]:
         """Return expectations or probabilities of all draws for a block of rows, and simulated outcomes, float64.
 
-        The draws are ordered draw by draw and, within a draw, chain by chain. There are no outcomes of classes that are not simulated.
+        The draws are ordered draw by draw and, within a draw, chain by chain. Classes have no simulated outcomes unless these were requested.
 
         Args:
             rows: a block; every block has the same number of rows, so that one program serves all.

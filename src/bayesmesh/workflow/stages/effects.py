@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compute the effects, and return the exit code; with ``--spec`` or ``--experiment``, run the job of the analysis.
 
     Raises:
-        ConfigError: an option does not fit the data or the model; or there is no posterior of a table.
+        ConfigError: an option does not fit the data or the model, or the experiment has no posterior from a table.
         DataError: the cells do not fit.
         StoreError: a result is damaged.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from scipy import special
 
 from bayesmesh.models._outcomes import cutpoints, log_mass
-from bayesmesh.models.glm.families.base import MOST_LOGIT
+from bayesmesh.models.glm.families.base import MOST_LOGIT, Family, working_shares
 
 Values = Float[Array, "..."]
 
@@ -76,7 +76,7 @@ def _cloglog_between(low: Values, high: Values) -> Values:
 
 LINKS: dict[str, Link] = {
     "logit": Link(
-        lambda p: float(special.logit(p)), special.expit, lambda eta: special.expit(eta) * special.expit(-eta),
+        lambda p: math.log(p / (1 - p)), special.expit, lambda eta: special.expit(eta) * special.expit(-eta),
         jax.nn.log_sigmoid, lambda eta: jax.nn.log_sigmoid(-eta),
         lambda low, high: jax.nn.log_sigmoid(high) + jax.nn.log_sigmoid(-low) + log1mexp(high - low),
         lambda below, above: jnp.log(below) - jnp.log(above),
@@ -116,3 +116,15 @@ def level_cutpoints(link: str, baseline: Float[Array, " levels"]) -> Float[Array
         return cutpoints(baseline)
     below, above = jnp.cumsum(baseline), jnp.cumsum(baseline[::-1])[::-1]
     return LINKS[link].cutpoints(below[:-1], above[1:])
+
+
+class ShareMean(Family):
+    """Outcomes whose predictor is a link of a probability or of a mean between 0 and 1."""
+
+    links: ClassVar[tuple[str, ...]] = ("logit", "probit", "cloglog")
+
+    def to_predictor(self, mean: float) -> float:
+        return LINKS[self.link].to_predictor(mean) if 0 < mean < 1 else 0.0
+
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return working_shares(y, trials, eta) if self.link == "logit" else LINKS[self.link].working(y, trials, eta)

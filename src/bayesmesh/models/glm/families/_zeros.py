@@ -21,22 +21,21 @@ class WithZeros(NamedTuple):
     """Distributions of rows with additional zeros.
 
     Attributes:
-        rest: distribution of the rest.
         share: probability of an additional zero.
-        log_density, mean_of_rest: of the outcome, and of the rest.
-        draw: draws the rest.
+        mean_of_rest: mean of the other outcomes, (row,).
+        draw: draws these, (row,).
+        log_density: log density of all outcomes, in nats.
     """
 
-    rest: Predictive
     share: Float[Array, "..."]
-    log_density: Callable[[Array], Array]
-    mean_of_rest: Array
+    mean_of_rest: Float[Array, " rows"]
     draw: Callable[[PRNGKeyArray], Array]
+    log_density: Callable[[Array], Array]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The rows."""
-        return tuple(self.rest.batch_shape)
+        return self.mean_of_rest.shape
 
     def sample(self, *, seed: PRNGKeyArray) -> Float[Array, " rows"]:
         """Return one draw of each row."""
@@ -53,30 +52,14 @@ class WithZeros(NamedTuple):
         return (1 - self.share) * self.mean_of_rest
 
 
-def _log_one_less(share: Values) -> Values:
-    return jnp.log1p(-share)
-
-
 class _Zeros(Family):
-    """A family whose rest is another one's.
+    """A family whose rest is another one's, with its link and parameters.
 
     Class attributes:
         rest: family of the rest, with its default link.
-        share: parameter with the probability of an additional zero.
     """
 
     rest: ClassVar[Family]
-    share: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if hasattr(cls, "rest"):
-            cls.parameters = {**cls.rest.parameters, cls.share: SHARE}
-            cls.links, cls.has_dispersion, cls.is_discrete = (
-                (cls.rest.link,),
-                cls.rest.has_dispersion,
-                cls.rest.is_discrete,
-            )
 
     def to_predictor(self, mean: float) -> float:
         return self.rest.to_predictor(mean) if mean > 0 else 0.0
@@ -94,8 +77,6 @@ class _Zeros(Family):
 class ZeroInflated(_Zeros):
     """Zero with probability ``zi``, otherwise a count that may be 0 as well."""
 
-    share = "zi"
-
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return self.rest.fits(y, trials)
 
@@ -107,16 +88,16 @@ class ZeroInflated(_Zeros):
 
     @staticmethod
     def _mix(y: Array, log_count: Values, share: Values) -> Values:
-        counted = _log_one_less(share) + log_count
+        counted = jnp.log1p(-share) + log_count
         return jnp.where(y == 0, jnp.logaddexp(jnp.log(share), counted), counted)
 
     def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
-        counted = _log_one_less(parameters["zi"]) + self.rest.log_cdf(y, eta, rows, parameters)
+        counted = jnp.log1p(-parameters["zi"]) + self.rest.log_cdf(y, eta, rows, parameters)
         return jnp.where(y < 0, -jnp.inf, jnp.logaddexp(jnp.log(parameters["zi"]), counted))
 
     def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         rest = self.rest.log_survival(y, eta, rows, parameters)
-        return jnp.where(y < 0, 0.0, _log_one_less(parameters["zi"]) + rest)
+        return jnp.where(y < 0, 0.0, jnp.log1p(-parameters["zi"]) + rest)
 
     def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
         rest, share = self.rest.predict(eta, rows, parameters), jnp.asarray(parameters["zi"])
@@ -124,19 +105,17 @@ class ZeroInflated(_Zeros):
         def log_density(y: Array) -> Array:
             return self._mix(y, rest.log_prob(y.astype(eta.astype(float).dtype)), share)
 
-        return WithZeros(rest, share, log_density, jnp.exp(eta), lambda key: rest.sample(seed=key))
+        return WithZeros(share, jnp.exp(eta), lambda key: rest.sample(seed=key), log_density)
 
 
 class Hurdle(_Zeros):
     """Zero with probability ``hu``, otherwise an outcome above 0."""
 
-    share = "hu"
-
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return (y == 0) | ((y > 0) & self.rest.fits(y, trials))
 
     def log_zero(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Values | None:
-        """Return the log probability of 0 under the rest, less which it is; None if it is a density of positive numbers."""
+        """Return the log probability that the rest is 0, which is left out; None where it is a density of positive numbers."""
         if not self.is_discrete:
             return None
         return self.rest.log_density(eta, {**rows, "outcome": jnp.zeros_like(eta)}, parameters)
@@ -152,7 +131,7 @@ class Hurdle(_Zeros):
 
     def _split(self, y: Array, log_rest: Values, log_zero: Values | None, share: Values) -> Values:
         above = log_rest if log_zero is None else log_rest - log_complement(log_zero)
-        return jnp.where(y == 0, jnp.log(share), _log_one_less(share) + above)
+        return jnp.where(y == 0, jnp.log(share), jnp.log1p(-share) + above)
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         y = rows["outcome"]
@@ -172,7 +151,7 @@ class Hurdle(_Zeros):
 
     def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         share = parameters["hu"]
-        return jnp.where(y < 0, 0.0, _log_one_less(share) + self._log_above(y, eta, rows, parameters))
+        return jnp.where(y < 0, 0.0, jnp.log1p(-share) + self._log_above(y, eta, rows, parameters))
 
     def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
         rest, share = self.rest.predict(eta, rows, parameters), jnp.asarray(parameters["hu"])
@@ -183,9 +162,9 @@ class Hurdle(_Zeros):
             return self._split(y, rest.log_prob(wide), log_zero, share)
 
         if log_zero is None:
-            return WithZeros(rest, share, log_density, rest.mean(), lambda key: rest.sample(seed=key))  # type: ignore[attr-defined]  # of a distribution of numbers
+            return WithZeros(share, rest.mean(), lambda key: rest.sample(seed=key), log_density)  # type: ignore[attr-defined]  # of a distribution of numbers
         mean = jnp.exp(eta - log_complement(log_zero))
-        return WithZeros(rest, share, log_density, mean, lambda key: self.draw_positive(key, eta, parameters))
+        return WithZeros(share, mean, lambda key: self.draw_positive(key, eta, parameters), log_density)
 
     def draw_positive(self, key: PRNGKeyArray, eta: Predictor, parameters: Parameters) -> Values:
         """Return one count above 0 of each row."""

@@ -34,7 +34,7 @@ class Parameter(NamedTuple):
 
     Attributes:
         prior: its default prior where it is one number; ``{rate}`` stands for 1 / the standard deviation of the outcome.
-        link: log or logit, of which a predictor of the parameter is the value.
+        link: log, logit or identity, of which a predictor of the parameter is the value.
     """
 
     prior: str
@@ -138,17 +138,11 @@ class Family(ABC):
 
     def log_cdf(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         """Return the log probability of an outcome of at most y, in nats."""
-        raise ConfigError(
-            f"key 'model.family': {self.name} has no distribution function here",
-            "use another family, or no censoring, truncation and rounding",
-        )
+        raise NotImplementedError(f"{type(self).__name__} has no distribution function")
 
     def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         """Return the log probability of an outcome above y, in nats."""
-        raise ConfigError(
-            f"key 'model.family': {self.name} has no distribution function here",
-            "use another family, or no censoring, truncation and rounding",
-        )
+        raise NotImplementedError(f"{type(self).__name__} has no distribution function")
 
     @property
     def has_cdf(self) -> bool:
@@ -166,7 +160,7 @@ class Family(ABC):
 
         Args:
             y: outcomes.
-            trials: numbers of trials, for the binomial family; 1 otherwise.
+            trials: numbers of trials, for families that have them; 1 otherwise.
             eta: predictors, with the offset; None to begin with those that the outcomes suggest.
         """
         raise NotImplementedError(f"{type(self).__name__} has no working response")
@@ -210,6 +204,12 @@ def working_shares(y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) ->
 def is_count(y: np.ndarray) -> np.ndarray:
     """Return which numbers are whole and not negative."""
     return (y >= 0) & (y == np.floor(y))
+
+
+def are_successes(y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+    """Return which numbers are whole and at most the number of trials."""
+    assert trials is not None
+    return is_count(y) & is_count(trials) & (y <= trials)
 
 
 def working_positive(y: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

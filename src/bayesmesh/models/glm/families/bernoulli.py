@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,24 +9,18 @@ from jaxtyping import Array, Float
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.base import Predictive, Rows
-from bayesmesh.models.glm.families._links import LINKS
-from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, working_shares
+from bayesmesh.models.glm.families._links import LINKS, ShareMean
+from bayesmesh.models.glm.families.base import Parameters, Predictor, Words
 
 tfd = tfp.distributions
 
 
-class Bernoulli(Family):
+class Bernoulli(ShareMean):
     """0 or 1, with the logit of the probability of 1 as the predictor."""
 
-    links = ("logit", "probit", "cloglog")
     needs = "0 or 1, or a category of two levels"
     instead = "binomial takes numbers of successes, beta numbers between 0 and 1, and categorical levels"
     words = Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}")  # fmt: skip
-
-    def to_predictor(self, mean: float) -> float:
-        if not 0 < mean < 1:
-            return 0.0
-        return math.log(mean / (1 - mean)) if self.link == "logit" else LINKS[self.link].to_predictor(mean)
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return (y == 0) | (y == 1)
@@ -37,9 +29,6 @@ class Bernoulli(Family):
         if self.link != "logit":
             return jnp.where(rows["outcome"] == 1, LINKS[self.link].log_share(eta), LINKS[self.link].log_rest(eta))
         return rows["outcome"].astype(eta.dtype) * eta - jax.nn.softplus(eta)
-
-    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        return working_shares(y, trials, eta) if self.link == "logit" else LINKS[self.link].working(y, trials, eta)
 
     def predict(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Predictive:
         return tfd.Bernoulli(logits=self.log_odds(eta))

@@ -12,23 +12,19 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.base import Predictive, Rows
 from bayesmesh.models.glm.families._cdf import log_beta_below
-from bayesmesh.models.glm.families._links import LINKS
-from bayesmesh.models.glm.families.base import Family, Parameter, Parameters, Predictor, Values, Words, working_shares
+from bayesmesh.models.glm.families._links import LINKS, ShareMean
+from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values, Words
 
 tfd = tfp.distributions
 
 
-class Beta(Family):
+class Beta(ShareMean):
     """Beta with the logit of the mean as the predictor, and precision ``phi``: variance mean (1 - mean) / (1 + phi)."""
 
     parameters: ClassVar[Mapping[str, Parameter]] = {"phi": Parameter("gamma(2, 0.1)")}
-    links = ("logit", "probit", "cloglog")
     needs, is_discrete, has_dispersion = "numbers between 0 and 1, without 0 and 1", False, True
     instead = "ordered_beta takes 0 and 1"
     words = Words("beta, with variance mean (1 - mean) / (1 + phi)", "logit: the predictor is the log odds of the mean of {y}", "in log odds", "ratio", "the odds of the mean of {y}")  # fmt: skip
-
-    def to_predictor(self, mean: float) -> float:
-        return LINKS[self.link].to_predictor(mean) if 0 < mean < 1 else 0.0
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return (y > 0) & (y < 1)
@@ -48,9 +44,6 @@ class Beta(Family):
     def log_survival(self, y: Values, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         a, b = self.shapes(eta, parameters)
         return log_beta_below(b, a, 1 - y)
-
-    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        return working_shares(y, trials, eta) if self.link == "logit" else LINKS[self.link].working(y, trials, eta)
 
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return 1 + parameters["phi"]

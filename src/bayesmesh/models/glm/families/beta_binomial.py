@@ -9,7 +9,7 @@ from scipy import special
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.base import Predictive, Rows
-from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, is_count
+from bayesmesh.models.glm.families.base import Family, Parameters, Predictor, Words, are_successes
 from bayesmesh.models.glm.families.beta import Beta
 
 tfd = tfp.distributions
@@ -24,8 +24,7 @@ class BetaBinomial(Beta):
     words = Words("beta-binomial, whose probability varies between rows with precision phi", "logit: the predictor is the log odds of a success", "in log odds", "ratio", "the odds of a success")  # fmt: skip
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        assert trials is not None
-        return is_count(y) & is_count(trials) & (y <= trials)
+        return are_successes(y, trials)
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None

@@ -17,7 +17,7 @@ from bayesmesh.models.glm import densities
 from bayesmesh.models.glm.families import _texts as texts
 from bayesmesh.models.glm.families._cdf import log_beta_below
 from bayesmesh.models.glm.families._links import LINKS
-from bayesmesh.models.glm.families.base import Parameters, Predictor, Values, Words, is_count
+from bayesmesh.models.glm.families.base import Parameters, Predictor, Values, Words, are_successes
 from bayesmesh.models.glm.families.bernoulli import Bernoulli
 
 tfd = tfp.distributions
@@ -33,8 +33,7 @@ class Binomial(Bernoulli):
     remedies: ClassVar[Mapping[str, str]] = {"narrow": texts.ROWS, "zeros": texts.ROWS, "tails": texts.ROWS, "uneven": texts.ROWS, "wide": texts.OWN_SCATTER, "shape": texts.OWN_SCATTER}  # fmt: skip
 
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        assert trials is not None
-        return is_count(y) & is_count(trials) & (y <= trials)
+        return are_successes(y, trials)
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None

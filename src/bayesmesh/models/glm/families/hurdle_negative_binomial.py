@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.glm.families._zeros import Hurdle, hurdle_words
-from bayesmesh.models.glm.families.base import Parameters, Predictor, Values
+from bayesmesh.models.glm.families._zeros import SHARE, Hurdle, hurdle_words
+from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values
 from bayesmesh.models.glm.families.negative_binomial import NegativeBinomial
 
 
@@ -16,6 +19,9 @@ class HurdleNegativeBinomial(Hurdle):
     """0 with probability ``hu``, otherwise negative binomial above 0, with the log of the mean before truncation as the predictor."""
 
     rest = NegativeBinomial()
+    parameters: ClassVar[Mapping[str, Parameter]] = {**NegativeBinomial.parameters, "hu": SHARE}
+    links = NegativeBinomial.links
+    has_dispersion = True
     needs = NegativeBinomial.needs
     words = hurdle_words(NegativeBinomial.words)
 

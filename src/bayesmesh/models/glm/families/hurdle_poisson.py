@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models.glm.families._zeros import Hurdle, hurdle_words
-from bayesmesh.models.glm.families.base import Parameters, Predictor, Values
+from bayesmesh.models.glm.families._zeros import SHARE, Hurdle, hurdle_words
+from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values
 from bayesmesh.models.glm.families.poisson import Poisson
 
 
@@ -16,6 +19,8 @@ class HurdlePoisson(Hurdle):
     """0 with probability ``hu``, otherwise Poisson above 0, with the log of the mean before truncation as the predictor."""
 
     rest = Poisson()
+    parameters: ClassVar[Mapping[str, Parameter]] = {**Poisson.parameters, "hu": SHARE}
+    links = Poisson.links
     needs = Poisson.needs
     words = hurdle_words(Poisson.words)
 

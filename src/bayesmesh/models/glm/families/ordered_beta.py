@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models.base import Rows
-from bayesmesh.models.glm.families._links import LINKS
-from bayesmesh.models.glm.families.base import Family, Parameter, Parameters, Predictor, Values, Words, working_shares
+from bayesmesh.models.glm.families._links import ShareMean
+from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values, Words
 
 tfd = tfp.distributions
 
@@ -52,7 +52,7 @@ class Outcomes(NamedTuple):
         return jnp.exp(self.ends[1]) + jnp.exp(self.ends[2]) * self.inside.mean()
 
 
-class OrderedBeta(Family):
+class OrderedBeta(ShareMean):
     """0, 1, or a number between with a beta distribution, all three with the same predictor (Kubinec 2023, doi:10.1017/pan.2022.20).
 
     P(0) = 1 - expit(eta - cut_zero), P(1) = expit(eta - cut_one), and cut_one = cut_zero + ``gap``.
@@ -68,17 +68,11 @@ class OrderedBeta(Family):
     instead = "gamma takes positive numbers, and normal any number"
     words = Words("ordered beta, with precision phi between 0 and 1, and with both ends", "logit: the predictor is the log odds of the mean between the ends", "in log odds", "ratio", "the odds of the mean of {y} between the ends")  # fmt: skip
 
-    def to_predictor(self, mean: float) -> float:
-        return LINKS["logit"].to_predictor(mean) if 0 < mean < 1 else 0.0
-
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         return (y >= 0) & (y <= 1)
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return self.predict(eta, rows, parameters).log_prob(rows["outcome"])
-
-    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        return working_shares(y, trials, eta)
 
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return 1 + parameters["phi"]

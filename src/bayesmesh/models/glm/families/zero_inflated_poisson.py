@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from bayesmesh.models.glm.families._zeros import ZeroInflated, inflated_words
+from collections.abc import Mapping
+from typing import ClassVar
+
+from bayesmesh.models.glm.families._zeros import SHARE, ZeroInflated, inflated_words
+from bayesmesh.models.glm.families.base import Parameter
 from bayesmesh.models.glm.families.poisson import Poisson
 
 
@@ -10,5 +14,7 @@ class ZeroInflatedPoisson(ZeroInflated):
     """0 with probability ``zi``, otherwise Poisson, with the log of its mean as the predictor."""
 
     rest = Poisson()
+    parameters: ClassVar[Mapping[str, Parameter]] = {**Poisson.parameters, "zi": SHARE}
+    links = Poisson.links
     needs = Poisson.needs
     words = inflated_words(Poisson.words)
