@@ -50,7 +50,8 @@ MODELS = {
     "numpyro": {"name": "numpyro", "function": of_numpyro},
 }
 KIND = sys.argv[1]
-more = {"density": {}, "some_rows": {"posterior": {"pointwise_mebibytes": 0.01}}}.get(KIND, {"loo": {}})
+checked = {"loo": {}, "predictive_checks": {"prior": True}}
+more = {"density": {}, "groups": checked, "some_rows": {"posterior": {"pointwise_mebibytes": 0.01}}}.get(KIND, {"loo": {}})
 bm.sample(MODELS[KIND], frame[["yield", "x", "site"] if KIND in ("groups", "some_rows") else ["yield", "x"]], name=KIND, **settings, **more)
 """
 
@@ -80,17 +81,18 @@ children = {name: group.to_dataset() for name, group in tree.children.items()}
 posterior = children["posterior"]
 # A few entries are enough for plots with a panel for each.
 few = {name: slice(0, 2) for name in posterior.dims if name not in ("chain", "draw")}
-small = xr.DataTree.from_dict({**children, "posterior": posterior.isel(few)})
+drawn = {name: children[name].isel(few) for name in ("posterior", "prior") if name in children}
+small = xr.DataTree.from_dict({**children, **drawn})
 first, second = (values.isel(entry=0, drop=True) for values in (
     posterior.isel(few).to_stacked_array("entry", ["chain", "draw"]).isel(entry=slice(i, i + 1)) for i in (0, 1)))
 focus = next(iter(posterior))
 at = {"coords": {name: posterior[name].values[0] for name in posterior[focus].dims[2:]}}
 
-# They need a prior that was sampled, refits, a second model, times to events, or something other than a posterior.
+# They need refits, a second model, times to events, or something other than a posterior.
 UNSUITABLE = {
-    "bayes_factor", "bayesian_r2", "generate_survival_curves", "get_function", "kaplan_meier", "lfo_cv", "loo_approximate_posterior", "loo_kfold",
-    "loo_moment_match", "loo_subsample", "psense", "psense_summary", "reloo", "residual_r2", "update_subsample", "weight_predictions", "plot_bf",
-    "plot_ecdf_pit", "plot_ppc_censored", "plot_prior_posterior", "plot_psense_dist", "plot_psense_quantities",
+    "bayesian_r2", "generate_survival_curves", "get_function", "kaplan_meier", "lfo_cv", "loo_approximate_posterior", "loo_kfold",
+    "loo_moment_match", "loo_subsample", "psense", "psense_summary", "reloo", "residual_r2", "update_subsample", "weight_predictions",
+    "plot_ecdf_pit", "plot_ppc_censored", "plot_psense_dist", "plot_psense_quantities",
 }
 calls = dict.fromkeys((
     "bfmi", "diagnose", "ess", "eti", "hdi", "histogram", "iqr", "kde", "mad", "mcse", "mean", "median", "mode", "qds", "rhat", "std", "summary",
@@ -149,9 +151,24 @@ else:
     except TypeError:
         pass
 
+of_prior = {"bayes_factor", "plot_bf", "plot_prior_posterior"}
+if "prior" in children:
+    assert set(children["prior"]) == set(posterior)
+    assert children["prior_predictive"].sizes["row"] == children["posterior_predictive"].sizes["row"]
+    point = float(posterior[focus].mean())
+    calls |= {
+        "bayes_factor": lambda f: f(tree, focus, point),
+        "plot_bf": lambda f: f(small, focus, ref_val=point),
+        "plot_dist": lambda f: (f(small), f(small, group="prior")),
+        "plot_ppc_dist": lambda f: (f(tree), f(tree, group="prior_predictive")),
+        "plot_prior_posterior": lambda f: f(small),
+        "summary": lambda f: (f(tree), f(tree, group="prior")),
+    }
+
 functions = {name: getattr(package, name) for package in (arviz_stats, arviz_plots) for name in dir(package)}
 functions = {name: f for name, f in functions.items() if inspect.isfunction(f) and not (f.__module__.startswith("arviz_plots") and not name.startswith("plot_"))}
-assert set(functions) == UNSUITABLE | of_rows | set(calls), set(functions) ^ (UNSUITABLE | of_rows | set(calls))
+expected = UNSUITABLE | of_rows | of_prior | set(calls)
+assert set(functions) == expected, set(functions) ^ expected
 failed = {}
 for name, call in calls.items():
     try:
@@ -159,7 +176,7 @@ for name, call in calls.items():
     except Exception as error:
         failed[name] = repr(error)[:300]
     pyplot.close("all")
-print(json.dumps({"elpd": elpd and float(elpd.elpd), "failed": failed, "deterministics": {
+print(json.dumps({"groups": [*children], "elpd": elpd and float(elpd.elpd), "failed": failed, "deterministics": {
     name: list(values.dims) for name, values in children.get("deterministics", {}).items()}}))
 """
 
@@ -179,6 +196,7 @@ def _open_with_arviz(workspace: Workspace, name: str, folder: Path) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["failed"] == {}
     assert found["deterministics"] == DIMS.get(name, {})
+    assert ("prior" in found["groups"]) == ("prior_predictive" in found["groups"]) == (name == "groups")
     assert (found["elpd"] is None) == (name in ("density", "some_rows"))
     scores = workspace.results / name / "loo" / "loo.csv"
     if scores.exists():

@@ -155,7 +155,9 @@ class PredictiveChecksOptions(Settings):
         le=1_000_000,
         description="Maximum number of draws from which to simulate outcomes, evenly spaced.",
     )
-    prior: bool = Field(False, description="Also simulate outcomes from as many draws of the prior.")
+    prior: bool = Field(
+        False, description="Also simulate outcomes from as many draws of the prior, and keep them in the posterior."
+    )
 
 
 class RatingScoresOptions(Settings):

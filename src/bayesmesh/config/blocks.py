@@ -263,7 +263,7 @@ class PosteriorSettings(Settings):
     probe_rows: int = Field(32, ge=1, le=10_000)
     """Number of evenly spaced rows at which the model's summaries (such as logits) are computed for all draws."""
     pointwise_mebibytes: float = Field(16.0, ge=0, le=65_536)
-    """Limit on the size of each of the groups `log_likelihood` and `posterior_predictive`, in MiB; they keep as many evenly spaced rows as fit. If these are not all rows, the first is named `log_likelihood_of_some_rows`."""
+    """Limit on the size of each of the groups `log_likelihood`, `posterior_predictive` and `prior`, in MiB; the first two keep as many evenly spaced rows as fit. If these are not all rows, the first is named `log_likelihood_of_some_rows`."""
 
 
 class Gate(Settings):

@@ -329,6 +329,9 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     if stage == "sample" and experiment.sampling.stop is not None:
         # The rule monitors the summaries that the gates assess.
         read["posterior"] = {"probe_rows"}
+    if stage == "assemble" and getattr(experiment.analysis_settings("predictive_checks"), "prior", False):
+        # Draws of the prior are groups of the posterior.
+        read["predictive_checks"] = {"prior", "draws"}
     return experiment.model_dump(mode="json", include=read, exclude=LEAVES_OUT.get(stage))
 
 

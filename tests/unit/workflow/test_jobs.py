@@ -83,6 +83,9 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
     ("averaging.calibration_bins", 7, {"average", "report"}),
     ("recommendation.top", 3, {"recommend", "report"}),
     ("posterior.probe_rows", 3, {"assemble", "report"}),
+    ("predictive_checks.draws", 99, {"predictive_checks", "report"}),
+    # Its draws are groups of the posterior.
+    ("predictive_checks.prior", True, {"assemble", "predictive_checks", "report"}),
     ("sampling.draws", 9, {"sample", "assemble", "report"}),
     # More draws, and when they are enough, compile nothing again.
     ("sampling.stop", {"min_ess_bulk": 9.0}, {"sample", "report"}),

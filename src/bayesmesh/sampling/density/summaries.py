@@ -25,7 +25,7 @@ from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.density.log_density import device_dtype, row_shapes
 from bayesmesh.sampling.density.position import resize_local
 from bayesmesh.store.layout import DETERMINISTICS, FIXED
-from bayesmesh.store.posterior.reader import Posterior, draws_of_block
+from bayesmesh.store.posterior.reader import Chunks, Posterior, draws_of_block
 
 _SIMULATED = "posterior_predictive"
 """The only group whose function is random."""
@@ -106,6 +106,24 @@ def derive(
             observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
             out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
     return out
+
+
+def derive_prior(model: Model, spec: DataSpec, shards: Shards, draws: Chunks, numbers: np.ndarray) -> Derived:
+    """Return the groups ``prior`` and ``prior_predictive``, as of one chain.
+
+    Args:
+        model, spec, shards: as in `derive`.
+        draws: of the prior.
+        numbers: of the rows whose outcomes are simulated.
+    """
+    rows, entries = jax.device_put(in_dtype(shards.read_chosen(numbers), spec)), spec.entries_of(numbers)
+    simulate, latents, outcomes = compiled_for_blocks(_SIMULATED, _simulator(model, shards)), [], []
+    for first, count, chunk in draws:
+        aligned = {k: np.take(chunk[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
+        outcomes.append(np.asarray(simulate({**chunk, **aligned}, np.uint32(first), rows)["y"])[:count])
+        latents.append({k: v[:count] for k, v in chunk.items()})
+    prior = {k: np.concatenate([part[k] for part in latents])[None] for k in latents[0]}
+    return {"prior": prior, "prior_predictive": {"y": np.concatenate(outcomes)[None]}}
 
 
 def find_fixed(
@@ -204,12 +222,13 @@ def _functions(
 
     numbers = _pointwise_rows(model, spec, shards, extent)
     if numbers is not None:
-        of_outcome = _outcome_type(_stored_outcome(model, shards).dtype)
+        yield numbers, {"log_likelihood": log_likelihood, _SIMULATED: _simulator(model, shards)}
 
-        def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
-            return {"y": model.predict(latents, data).sample(seed=key).astype(of_outcome)}
 
-        yield numbers, {"log_likelihood": log_likelihood, _SIMULATED: predictive}
+def _simulator(model: Model, shards: Shards) -> _Function:
+    """Return the function that simulates outcomes."""
+    of_outcome = _outcome_type(_stored_outcome(model, shards).dtype)
+    return lambda latents, rows, key: {"y": model.predict(latents, rows).sample(seed=key).astype(of_outcome)}
 
 
 def _outcome_type(dtype: np.dtype) -> np.dtype:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import zarr
 
+from bayesmesh.analyses._draw_blocks import PriorDraws
 from bayesmesh.analyses._outcome import find_outcome
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
 from bayesmesh.analyses.effects.curves import curves_of
@@ -30,7 +31,14 @@ from bayesmesh.sampling.checks.model import check_described
 from bayesmesh.sampling.checks.precision import fields_read, rounded_fields
 from bayesmesh.sampling.checks.rounding import is_compared, likelihood_rounding
 from bayesmesh.sampling.density.deterministics import derive_deterministics
-from bayesmesh.sampling.density.summaries import Derived, derive, derive_datasets, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.density.summaries import (
+    Derived,
+    derive,
+    derive_datasets,
+    derive_prior,
+    spread_evenly,
+    summaries_at_truth,
+)
 from bayesmesh.sampling.program.compilation import use_cache
 from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
 from bayesmesh.store.chains.arrays import DRAWS
@@ -68,7 +76,7 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.posterior.attributes import describe_groups, flatten
 from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis
 from bayesmesh.store.posterior.joining import join_groups, join_rows
-from bayesmesh.store.posterior.reader import open_posterior
+from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from bayesmesh.store.records.checked import read_checked
 from bayesmesh.workflow.components import Component
 from bayesmesh.workflow.jobs import Job
@@ -77,7 +85,7 @@ from bayesmesh.workflow.stages.inputs import bind
 
 _SAMPLE = "run the sample stage again"
 
-_POINTWISE = ("log_likelihood", "posterior_predictive", "observed_data")
+_POINTWISE = ("log_likelihood", "posterior_predictive", "prior_predictive", "observed_data")
 """Groups with an axis of rows."""
 
 
@@ -273,7 +281,6 @@ def _derive(
     fixed = derived.pop(FIXED)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", TOTAL))
-    numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
     lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
     cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
     axes = model.axes()
@@ -292,11 +299,12 @@ def _derive(
         outcome = find_outcome(model, shards).name
         chosen = derived["observed_data"][ROW]
         predictors = _predictors(Shards(shards.path), shards.source_rows()[chosen], {outcome, *constants}, most_bytes)
-        for name in _POINTWISE:
+        derived |= _derive_prior(job, BoundModel(model, data_spec, shards), posterior, latents, chosen)
+        for name in derived.keys() & {*_POINTWISE}:
             derived[name][outcome if _is_free(outcome) else "outcome"] = derived[name].pop("y")
         if len(chosen) < data_spec.num_rows:
             derived[SOME_ROWS] = derived.pop("log_likelihood")
-    named = _write_derived(root, derived, numbers, {**axes, **unfit, **cells}, lead)
+    named = _write_derived(root, derived, {**axes, **unfit, **cells}, lead)
     for name, positions in fixed.items():
         root[f"summaries/{name}"].attrs[FIXED] = positions.tolist()
     if isinstance(shards, ReplicatedShards):
@@ -313,6 +321,27 @@ def _derive(
     if predictors:
         write_array(group, ROW, chosen, [ROW])
     return named
+
+
+def _derive_prior(
+    job: Job, bound: BoundModel, posterior: Posterior, latents: Mapping[str, jax.ShapeDtypeStruct], rows: np.ndarray
+) -> Derived:
+    """Return the groups of the prior if the predictive check asks for it: the first of its draws, as many as fit.
+
+    Args:
+        job: specification of the stage.
+        bound: model and data.
+        posterior: whose number of draws is a limit too.
+        latents: latent -> shape and dtype of one draw.
+        rows: at which outcomes are simulated.
+    """
+    if (key := "predictive_checks") not in job.config:
+        return {}
+    of_draw = sum(each.size * each.dtype.itemsize for each in latents.values())
+    fitting = int(job.posterior.pointwise_mebibytes * 2**20 / of_draw)
+    num_draws = min(job.settings(key).draws, posterior.num_chains * posterior.num_draws, fitting)
+    draws = PriorDraws(key, bound.model, bound.data_spec, num_draws).chunks()
+    return derive_prior(*bound, draws, rows) if num_draws else {}
 
 
 def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: int) -> NamedAxes:
@@ -372,7 +401,6 @@ def _name_datasets(root: zarr.Group, shards: ReplicatedShards) -> None:
 def _write_derived(
     root: zarr.Group,
     derived: Derived,
-    coordinates: Mapping[str, np.ndarray],
     axes: NamedAxes,
     lead: Sequence[NamedAxis],
 ) -> dict[str, GroupCoordinates]:
@@ -381,15 +409,15 @@ def _write_derived(
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
         named[group_name_] = GroupCoordinates(
-            axes if group_name_ in ("summaries", DETERMINISTICS, TRUTH) else {}, arrays, lead
+            axes if group_name_ in ("prior", "summaries", DETERMINISTICS, TRUTH) else {}, arrays, lead
         )
         of_draws = () if group_name_ in ("observed_data", TRUTH) else (CHAIN, DRAW)
         of_rows = (ROW,) if group_name_ in (*_POINTWISE, SOME_ROWS) else ()
         for name, value in arrays.items():
             own = named[group_name_].dims(name, value.shape[len(of_draws + of_rows) :])
             write_array(group, name, value, [*of_draws, *of_rows, *own])
-        for name in of_draws:
-            write_array(group, name, coordinates[name], [name])
+        for name, length in zip(of_draws, next(iter(arrays.values())).shape, strict=False):
+            write_array(group, name, np.arange(length), [name])
         if of_rows and rows is not None:
             write_array(group, ROW, rows, [ROW])
     return named

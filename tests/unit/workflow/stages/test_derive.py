@@ -10,8 +10,16 @@ import jax
 import numpy as np
 import pytest
 
+from bayesmesh.analyses._draw_blocks import PriorDraws
 from bayesmesh.sampling.density import summaries as module
-from bayesmesh.sampling.density.summaries import Extent, derive, lower_derived, spread_evenly, summaries_at_truth
+from bayesmesh.sampling.density.summaries import (
+    Extent,
+    derive,
+    derive_prior,
+    lower_derived,
+    spread_evenly,
+    summaries_at_truth,
+)
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
@@ -130,6 +138,20 @@ def test_values_are_those_of_direct_evaluation(case: Any, posterior: Posterior) 
     assert predicted.shape == (CHAINS, DRAWS, *derived["observed_data"]["y"].shape)
     assert predicted.dtype == derived["observed_data"]["y"].dtype
     assert len(np.unique(predicted.reshape(CHAINS * DRAWS, -1), axis=0)) > 1, "every draw has its own randomness"
+
+
+def test_groups_of_the_prior_have_the_draws_of_the_check(case: Any) -> None:
+    """Seventy draws are one chunk and a part of the next."""
+    numbers, of_check = np.array([0, 2]), PriorDraws("", case.model, case.spec, 70)
+    derived = derive_prior(case.model, case.spec, Rows(case.rows), of_check.chunks(), numbers)
+    (_, _, first), (_, count, last) = of_check.chunks()
+    assert derived["prior"].keys() == first.keys()
+    for name, values in derived["prior"].items():
+        np.testing.assert_array_equal(values, np.concatenate([first[name], last[name][:count]])[None])
+    outcome = case.model.outcome({k: jax.numpy.asarray(v[numbers]) for k, v in case.rows.items()})
+    simulated = derived["prior_predictive"]["y"]
+    assert simulated.shape == (1, 70, *outcome.shape)
+    assert len(np.unique(simulated[0].reshape(70, -1), axis=0)) > 1
 
 
 @pytest.mark.parametrize("share", [1.0, 0.13, 1e-9])
