@@ -22,7 +22,7 @@ DRAWS = 1
 SAMPLE = 1
 """Raise if a stopping rule would end at another draw, or the records of sampling would change, with the draws as they are."""
 
-ASSEMBLE = 2
+ASSEMBLE = 3
 """Raise if the posterior would hold other groups, variables or values."""
 
 DIAGNOSE = 2
@@ -31,7 +31,7 @@ DIAGNOSE = 2
 ANALYSE = 1
 """Raise if analyses would be given other draws, rows or predictions."""
 
-REPORT = 2
+REPORT = 3
 """Raise if a page, a figure or a table on it would look different: of experiments, of sweeps, and the index."""
 
 VERSIONS = {

@@ -23,9 +23,11 @@ SHOWN = "shown"
 """Attribute of the root: findings that the page shows, in the form of `bayesmesh.models.base.Shown`."""
 
 DESCRIBED = "described"
-CURVES = "effect_curves"
-"""Attribute of the posterior: the expected outcome along each predictor, see `bayesmesh.analyses.effects.curves`."""
 """Attribute of the root: the model's description of itself, a `bayesmesh.store.posterior.description.ModelDescription`."""
+
+EFFECTS, CURVES = "effects", "effect_curves"
+"""Attributes of the root: what changes of predictors do, see `bayesmesh.analyses.effects.comparisons`, and the expected outcome along
+each predictor, see `bayesmesh.analyses.effects.curves`."""
 
 LEVEL_ROWS = "level_rows"
 """Attribute of the root: categorical column -> level -> its number of training rows."""

@@ -1,8 +1,8 @@
-"""Description of a generalised linear model on a page: axes, findings, family, link, priors, units, effects in plain words."""
+"""Description of a generalised linear model on a page: axes, findings, family, link, priors, units, remedies."""
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 from bayesmesh.models.base import Axis, DataSpec, Shown
 from bayesmesh.models.glm.checks import named
 from bayesmesh.models.glm.coefficients import NAME, SIGMA
-from bayesmesh.models.glm.design import Columns, Levels, latent_name, levels_of
+from bayesmesh.models.glm.design import latent_name, levels_of
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
-from bayesmesh.models.glm.formula import KEY, Factor
+from bayesmesh.models.glm.formula import KEY
 from bayesmesh.models.glm.partial import in_words
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
@@ -112,7 +112,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             *(f"{KEY}: {remark}" for each in plan.predictors for remark in each.formula.remarks),
             *find_conflicts(plan.main, family, options, spec),
         ],
-        "effects": {"scale": words.scale, "of": of, "changes": [*_changes(plan.main, spec)]},
+        "effects": {"scale": words.scale, "of": of, "doubled": _doubled(plan.main)},
         "remedies": {"bias": _MEANS, **_remedies(plan, family)},
     }
 
@@ -175,48 +175,11 @@ def _collinear(predictor: Predictor, family: Family, spec: DataSpec) -> dict[str
     }
 
 
-def _changes(predictor: Predictor, spec: DataSpec) -> Iterator[dict[str, object]]:
-    """Yield the changes of predictors that one coefficient describes: those of columns in no other term."""
-    for columns, part in zip(predictor.columns, predictor.parts.values(), strict=True):
-        own = {name for factor in columns.term for name in factor.names}
-        others = {
-            name for each in predictor.columns if each is not columns for factor in each.term for name in factor.names
-        }
-        if len(columns.term) != 1 or own & others:
-            continue
-        for label, name, sd in zip(columns.labels, columns.names, predictor.sd[part], strict=True):
-            place = (NAME, label) if predictor.original is not None else (predictor.b(columns), name)
-            for words, factor in _changes_of(columns, name, float(sd), spec):
-                yield {"summary": place[0], "entry": place[1], "words": words, "factor": factor}
-
-
-def _changes_of(columns: Columns, entry: str, sd: float, spec: DataSpec) -> Iterator[tuple[str, float]]:
-    """Yield changes of a column in words, with the factor by which its coefficient in the unit of the table is multiplied."""
-    (factor,) = columns.term
-    about = spec.variables.get(factor.text) if factor.is_plain else None
-    if about is not None and about.kind == "category":
-        levels = columns.codings[0][0] or Levels(())
-        if levels.negative is not None:
-            yield f"{entry} instead of the mean over all levels ({factor.text})", 1.0
-        elif 0 not in levels.codes:
-            # Where every level has a column, a coefficient is the predictor of its level and not a difference.
-            yield f"{entry} instead of {about.levels[0]} ({factor.text})", 1.0
-    elif factor.is_plain:
-        name = f"{factor.text}[{entry}]" if entry else factor.text
-        yield f"one more unit of {name}", 1.0
-        about = about or spec.variables.get(entry)
-        in_table = sd * (about.scale if about is not None else 1.0)
-        if not 0.8 < in_table < 1.25:
-            yield f"one more standard deviation of {name} ({in_table:.3g})", in_table
-    elif (doubled := _doubling(factor)) and not entry:
-        yield f"doubling {factor.names[0]}", doubled
-
-
-def _doubling(factor: Factor) -> float:
-    """Return by how much the log of a column grows when the column doubles; 0 for other transforms."""
-    logs = {"log": math.log(2), "log2": 1.0, "log10": math.log10(2)}
-    name = factor.text.partition("(")[0]
-    return logs.get(name, 0.0) if factor.text.replace("`", "") == f"{name}({factor.names[0]})" else 0.0
+def _doubled(predictor: Predictor) -> list[str]:
+    """Return the columns that terms read as logs."""
+    factors = (factor for columns in predictor.columns for factor in columns.term)
+    texts = {factor.text.replace("`", ""): factor.names[0] for factor in factors if factor.names}
+    return sorted({name for text, name in texts.items() if re.fullmatch(rf"log(2|10)?\({re.escape(name)}\)", text)})
 
 
 def _priors(plan: Plan, family: Family, options: Any, spec: DataSpec) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Glm(Model):
         return shown_of(self.plan, self.family)
 
     def described(self) -> Mapping[str, object]:
-        """Return family, link, priors, the unit of effects, the effects of changes in predictors, and alternatives."""
+        """Return family, link, priors, the unit of effects, how the predictor acts on the outcome, and alternatives."""
         return describe(self.plan, self.family, self.options, self.spec)
 
     @property

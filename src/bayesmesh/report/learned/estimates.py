@@ -17,8 +17,6 @@ from bayesmesh.store.posterior.coordinates import coordinate_blocks
 INTERVAL = (0.05, 0.95)
 """Probabilities of the quantiles at the ends of a 90% equal-tailed interval."""
 
-_QUANTILES = (*INTERVAL, 0.5)
-
 READ_BYTES = 64 * 2**20
 """Limit on a block of stored draws, with the data read at a time for it, in bytes."""
 
@@ -39,7 +37,6 @@ class Estimate(NamedTuple):
             `MIN_DRAWS` draws per chain.
         reference: value with which the interval is compared, or None.
         truth: true value, from which the data were simulated; NaN if unknown.
-        median: median of the draws; NaN as for the interval.
     """
 
     item: Coordinate
@@ -49,7 +46,6 @@ class Estimate(NamedTuple):
     high_error: float
     reference: float | None
     truth: float
-    median: float = math.nan
 
     @property
     def side(self) -> int:
@@ -116,16 +112,16 @@ def measure_intervals(
     """
     from bayesmesh.diagnostics.efficiency import quantile_mcse
 
-    ends = np.full((len(items), 5), np.nan)
+    ends = np.full((len(items), 4), np.nan)
     for places, draws in read_draws(reader, items):
         is_finite = np.isfinite(draws).all(axis=(0, 1))
-        ends[places, :3] = np.where(is_finite, np.quantile(draws, _QUANTILES, axis=(0, 1)), np.nan).T
+        ends[places, :2] = np.where(is_finite, np.quantile(draws, INTERVAL, axis=(0, 1)), np.nan).T
         if with_errors and draws.shape[1] >= MIN_DRAWS:
-            ends[places, 3:] = quantile_mcse(draws, INTERVAL).T
+            ends[places, 2:] = quantile_mcse(draws, INTERVAL).T
     truths = [reader.truth(item) * item.scale for item in items]
     return [
-        Estimate(item, low, high, low_error, high_error, reference, truth, median)
-        for item, (low, high, median, low_error, high_error), reference, truth in zip(
+        Estimate(item, low, high, low_error, high_error, reference, truth)
+        for item, (low, high, low_error, high_error), reference, truth in zip(
             items, ends.tolist(), references, truths, strict=True
         )
     ]

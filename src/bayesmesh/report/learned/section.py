@@ -29,7 +29,7 @@ from bayesmesh.report.learned.estimates import (
 )
 from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
 from bayesmesh.report.learned.weights import WeightImages, draw_units, draw_weights
-from bayesmesh.store.layout import CURVES, LEVEL_ROWS
+from bayesmesh.store.layout import CURVES, EFFECTS, LEVEL_ROWS
 
 MOST_ROWS = 24
 """Largest number of coordinates that the table of a finding lists in full; for more, it lists the extremes."""
@@ -59,7 +59,6 @@ class ShownFinding:
         densities, panels: figures.
         note: note on the coordinates that the table lists, empty if it lists all; with images, a note on these.
         images: weights as images, which replace the table.
-        estimates: estimates of all coordinates; of the extremes only, if there are too many.
         level_rows: label -> number of training rows of its level; empty if labels are not levels.
     """
 
@@ -71,7 +70,6 @@ class ShownFinding:
     panels: Sequence[Panel]
     note: str
     images: WeightImages | None = None
-    estimates: Sequence[Estimate] = ()
     level_rows: Mapping[str, int] = MappingProxyType({})
 
     @property
@@ -97,7 +95,7 @@ class Learned:
 
     Attributes:
         trust: warning about the numbers if the verdict calls for one; empty otherwise.
-        effects: effects of changes in predictors, or None.
+        effects: what changes of predictors do, or None.
         curves: the expected outcome along each predictor.
         findings: estimates under headings.
         units: weights of hidden units as images, or None.
@@ -150,12 +148,7 @@ def build_learned(
     kept = [each for each in shown if each is not None]
     if not kept:
         return None
-    effects = build_effects(
-        about.effects,
-        [one for each in kept for one in each.estimates],
-        may_speak=_may_speak(verdict),
-        widening=widening,
-    )
+    effects = build_effects(reader.attributes.get(EFFECTS), may_speak=_may_speak(verdict), widening=widening)
     named = [item.variable for item in (*(one.item for each in kept for one in each.rows), *others[:MOST_OTHERS])]
     units = draw_units(reader, about.units, image_shape) if image_shape is not None else None
     return Learned(
@@ -200,7 +193,6 @@ def _show(
         densities,
         panels,
         _note(finding, rows, estimates, verdict),
-        estimates=estimates,
         level_rows=level_rows,
     )
 

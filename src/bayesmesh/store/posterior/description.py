@@ -8,38 +8,20 @@ from typing import Literal
 import pydantic
 
 
-class Change(pydantic.BaseModel):
-    """A change of one predictor, whose effect follows from one coefficient.
-
-    Attributes:
-        summary: summary that holds the coefficient.
-        entry: label of the coefficient in it, without that of the outcome; empty if it has none.
-        words: the change, such as ``one more unit of dose``.
-        factor: factor by which the coefficient is multiplied.
-    """
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
-
-    summary: str
-    entry: str = ""
-    words: str
-    factor: float = 1.0
-
-
 class Effects(pydantic.BaseModel):
-    """How coefficients act on the outcome.
+    """How the linear predictor acts on the outcome.
 
     Attributes:
-        scale: whether a change multiplies, by the exponential of the coefficient, or adds.
+        scale: whether its exponential is a factor, or it adds.
         of: quantity that it multiplies or adds to, such as ``the mean of y``; ``{level}`` stands for the level of the outcome.
-        changes: changes of single predictors.
+        doubled: columns that it reads as logs, whose natural change is doubling.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     scale: Literal["ratio", "difference"]
     of: str
-    changes: tuple[Change, ...] = ()
+    doubled: tuple[str, ...] = ()
 
 
 class ModelDescription(pydantic.BaseModel):
@@ -51,7 +33,7 @@ class ModelDescription(pydantic.BaseModel):
         meanings: latent or summary -> its meaning, for names that do not explain themselves.
         names: latent or summary -> its name on the page, where the name of a stored array cannot be that.
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
-        effects: effects of predictors on the outcome.
+        effects: how the linear predictor acts on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
         cells: summary with an entry for each probe row -> columns whose levels name a row, such as user and film.
         remedies: way in which predictions are wrong, see `bayesmesh.analyses.figures.sections.Aspect` -> what to try.

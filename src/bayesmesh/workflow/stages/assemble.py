@@ -19,6 +19,7 @@ import zarr
 from bayesmesh.analyses._draw_blocks import PriorDraws
 from bayesmesh.analyses._outcome import find_outcome
 from bayesmesh.analyses.base import Analysis, BoundModel, draw_shapes
+from bayesmesh.analyses.effects.comparisons import comparisons_of
 from bayesmesh.analyses.effects.curves import curves_of
 from bayesmesh.analyses.effects.survival import survival_of
 from bayesmesh.data.base import DataSpec
@@ -55,6 +56,7 @@ from bayesmesh.store.layout import (
     DESCRIBED,
     DETERMINISTICS,
     DRAW,
+    EFFECTS,
     FAST_PATH,
     FIXED,
     LEVEL_ROWS,
@@ -148,13 +150,13 @@ def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[st
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
         with ledger.phase("derive", "effects of predictors"):
-            curves: JSON = [] if lead else _curves(bound, partial)
+            effects = {} if lead else _effects(bound, partial)
         said = {
             **_attributes(job, manifests),
             **_say(model, Shards(shards.path)),
             ROUNDED: _rounded(model, shards, data_spec),
             CHECKS: [] if lead else _possible_checks(checks, bound, partial),
-            CURVES: curves,
+            **effects,
         }
         root.attrs.update(flatten(said))
         describe_groups(root, _start_of(processes))
@@ -186,13 +188,14 @@ def _possible_checks(checks: Mapping[str, Analysis], bound: BoundModel, folder: 
     return found
 
 
-def _curves(bound: BoundModel, folder: Path) -> JSON:
-    """Return the curves of a model that names its predictors and whose predictions have an expectation."""
+def _effects(bound: BoundModel, folder: Path) -> dict[str, JSON]:
+    """Return effects and curves of a model that names its predictors and whose predictions have an expectation."""
     if bound.model.prediction_fields() is not None:
         with contextlib.suppress(ConfigError):
-            posterior = open_posterior(folder)
-            return [*survival_of(bound, posterior), *curves_of(bound, posterior)]
-    return []
+            posterior, how = open_posterior(folder), check_described(bound.model).effects
+            curves = [*survival_of(bound, posterior), *curves_of(bound, posterior)]
+            return {EFFECTS: comparisons_of(bound, posterior, how), CURVES: curves}
+    return {}
 
 
 def _rounded(model: Model, shards: Shards, data_spec: DataSpec) -> dict[str, JSON]:

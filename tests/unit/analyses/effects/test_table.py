@@ -13,11 +13,13 @@ from scipy.special import expit, softmax
 from scipy.stats import truncnorm
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.effects.comparisons import comparisons_of
 from bayesmesh.analyses.effects.curves import curves_of
 from bayesmesh.analyses.effects.table import write_effects
 from bayesmesh.analyses.options import EffectsOptions
 from bayesmesh.errors import ConfigError
 from bayesmesh.report.learned.curves import draw_curves
+from bayesmesh.sampling.checks.model import check_described
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.stages.inputs import bind
@@ -322,3 +324,52 @@ def test_curves_of_an_ordinal_outcome_have_a_line_for_each_level(
     assert (of_treated["at"], of_treated["y"], len(of_x["at"])) == (["0", "1"], "probability", 25)
     assert [line["label"] for line in of_x["series"]] == ["bad", "fair", "good"]
     assert "bad" in draw_curves([of_treated])[0].svg
+
+
+X_MORE = {"x": TABLE.x + 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "of"),
+    [
+        ("normal", {"one more unit of x": X_MORE, "c instead of a (site)": {"site": "c"}}, ["the mean of y"]),
+        ("logit with interaction", {"one more unit of x": X_MORE, "b instead of a (site)": {"site": "b"}}, ["the odds of alive = yes", "the probability that alive = yes"]),
+        ("gamma of a log", {"doubling hours": {"hours": 2 * TABLE.hours}}, ["the mean of positive"]),
+        ("ordinal", {"1 instead of 0 (treated)": {"treated": 1}}, ["the odds of a higher level of grade", *(f"the probability that grade = {x}" for x in ("bad", "fair", "good"))]),
+        ("categorical", {"one more unit of z": {"z": TABLE.z + 1}}, [*(f"the odds of {x} against bad" for x in ("fair", "good")), *(f"the probability that grade = {x}" for x in ("bad", "fair", "good"))]),
+    ],
+)  # fmt: skip
+def test_changes_of_the_page_are_averages_on_the_scale_of_the_outcome_and_factors_of_the_link(
+    name: str, changes: Mapping[str, Any], of: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = CASES[name]
+    bound, posterior = stored(case)
+    found = comparisons_of(bound, posterior, check_described(bound.model).effects)
+    for words, columns in changes.items():
+        low = (
+            TABLE.assign(**dict.fromkeys(columns, "a" if "site" in columns else 0))
+            if " instead of " in words
+            else TABLE
+        )
+        high = TABLE.assign(**columns)
+        rows = [each for each in found if each["change"] == words]
+        assert sorted({each["of"] for each in rows}) == sorted(of)
+        factors = [each for each in rows if each["is_ratio"]]
+        for each, mean in ((case.mean, [each for each in rows if not each["is_ratio"]]), (case.eta, factors)):
+            if mean:
+                draws = (each(high) - each(low)).mean(axis=1).reshape(CHAINS * DRAWS, -1)
+                np.testing.assert_allclose([each["mean"] for each in mean], draws.mean(axis=0), rtol=1e-9)
+                np.testing.assert_allclose([each["low"] for each in mean], np.quantile(draws, 0.05, axis=0), rtol=1e-9)
+                np.testing.assert_allclose([each["high"] for each in mean], np.quantile(draws, 0.95, axis=0), rtol=1e-9)
+                assert all(each["mcse_mean"] > 0 for each in mean)
+
+
+def test_a_predictor_of_zeros_alone_has_a_difference_and_no_factor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bound, posterior = stored(CASES["hurdle"])
+    found = comparisons_of(bound, posterior, check_described(bound.model).effects)
+    kinds = {predictor: {each["is_ratio"] for each in found if each["predictor"] == predictor} for predictor in "xz"}
+    assert kinds == {"x": {False, True}, "z": {False}}

@@ -6,47 +6,56 @@ import math
 
 import pytest
 
-from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.learned.effects import build_effects
-from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.store.posterior.description import Change, Effects
+
+MEAN = "the mean of y"
 
 
-def estimate(name: str, low: float, median: float, high: float, variable: str = "b") -> Estimate:
-    item = Coordinate(variable, (0,), median, 1.0, 0.1, 1.0, 500.0, 500.0, names=name)
-    return Estimate(item, low, high, math.nan, math.nan, 0.0, math.nan, median)
+def change(predictor: str, words: str, *numbers: float, is_ratio: bool = True, of: str = MEAN) -> dict[str, object]:
+    values = dict(zip(("low", "mean", "high"), numbers, strict=True))
+    return {"predictor": predictor, "change": words, "of": of, "is_ratio": is_ratio, "mcse_mean": 0.01, **values}
 
 
-DOSE, SOIL = Change(summary="b", entry="dose", words="one more unit of dose"), Change(
-    summary="b", entry="soil[sand]", words="sand instead of clay (soil)"
-)  # fmt: skip
-ESTIMATES = [estimate("dose", 0.1, 0.2, 0.3), estimate("soil[sand]", -0.5, 0.1, 0.4)]
+DOSE, TWICE, SAND = (
+    change("dose", "one more unit of dose", 0.1, 0.2, 0.3),
+    change("dose", "two more units of dose", 0.2, 0.4, 0.6),
+    change("soil[sand]", "sand instead of clay (soil)", -0.5, 0.1, 0.4),
+)
 
 
-def test_a_ratio_is_the_exponential_of_each_quantile() -> None:
-    effects = Effects(scale="ratio", of="the mean of y", changes=(DOSE, SOIL, DOSE.model_copy(update={"factor": 2.0})))
-    shown = build_effects(effects, ESTIMATES, may_speak=True)
+def test_a_factor_is_the_exponential_of_a_difference_of_the_linear_predictor() -> None:
+    shown = build_effects([DOSE, TWICE, SAND], may_speak=True)
     assert shown is not None
-    dose, twice, soil = shown.rows
-    assert (dose.low, dose.median, dose.high) == pytest.approx([math.exp(x) for x in (0.1, 0.2, 0.3)])
-    assert (dose.side, soil.side) == (1, 0)
-    assert (shown.verb, shown.has_of) == ("Multiplies the mean of y by", False)
-    assert twice.median == pytest.approx(dose.median**2)
+    dose, _, sand = shown.rows
+    assert (dose.low, dose.mean, dose.high) == pytest.approx([math.exp(x) for x in (0.1, 0.2, 0.3)])
+    assert dose.mcse == pytest.approx(0.01 * math.exp(0.2))
+    assert (dose.side, sand.side) == (1, 0)
     assert shown.sentences == [
-        "One more unit of dose raises the mean of y by 22% (90% interval 11% to 35%); one more unit of dose by 49% (22% to 82%).",
-        "The interval of the other change contains 1: the data do not say whether it raises or lowers the mean of y.",
+        "One more unit of dose raises the mean of y by 22% on average (90% interval 11% to 35%); two more units of dose by 49% (22% to 82%).",
+        "The interval of one other change does not show a direction.",
     ]
-    assert build_effects(effects, ESTIMATES, may_speak=False).sentences == []
+    assert build_effects([DOSE], may_speak=False).sentences == []
+    assert build_effects(None, may_speak=True) is None
 
 
-def test_a_difference_is_added_and_levels_of_the_outcome_are_named() -> None:
-    effects = Effects(scale="difference", of="the mean of y", changes=(DOSE,))
-    shown = build_effects(effects, ESTIMATES, may_speak=True)
-    assert shown is not None
-    assert shown.sentences == ["One more unit of dose adds 0.20 to the mean of y (90% interval 0.10 to 0.30)."]
-    effects = Effects(scale="ratio", of="the odds of {level} against a", changes=(DOSE,))
-    shown = build_effects(
-        effects, [estimate("dose,b", 0.1, 0.2, 0.3), estimate("dose,c", 0.1, 0.2, 0.3)], may_speak=True
+def test_differences_are_added_and_sentences_prefer_factors() -> None:
+    difference = change("dose", "one more unit of dose", 0.1, 0.2, 0.3, is_ratio=False)
+    zeros = change("zeros", "1 instead of 0 (zeros)", -3, -2, -1, is_ratio=False)
+    shown = build_effects([difference], may_speak=True)
+    assert shown.sentences == [
+        "One more unit of dose adds 0.20 to the mean of y on average (90% interval 0.10 to 0.30)."
+    ]
+    shown = build_effects([difference, DOSE, zeros], may_speak=True)
+    assert [sentence.split(" (")[0] for sentence in shown.sentences] == [
+        "One more unit of dose raises the mean of y by 22% on average",
+        "1 instead of 0",
+    ]
+
+
+def test_wider_intervals_may_no_longer_show_a_direction() -> None:
+    weak = change("soil[silt]", "silt instead of clay (soil)", 0.01, 0.2, 0.4)
+    shown = build_effects([DOSE, weak], may_speak=True, widening=1.5)
+    assert shown.sentences[-1].endswith(
+        "1 of 2 would still show the direction of the effect, but not: silt instead of clay (soil)."
     )
-    assert shown is not None
-    assert [row.of for row in shown.rows] == ["the odds of b against a", "the odds of c against a"]
+    assert "5% to 42% and still excludes 0" in shown.robustness

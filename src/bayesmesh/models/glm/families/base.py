@@ -48,7 +48,7 @@ class Words(NamedTuple):
         family: its name.
         link: meaning of the predictor.
         unit: unit of the predictor.
-        scale, of: how changes of predictors act; see `bayesmesh.store.posterior.description.Effects`.
+        scale, of: how the predictor acts on the outcome; see `bayesmesh.store.posterior.description.Effects`.
     """
 
     family: str
