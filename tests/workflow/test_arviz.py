@@ -52,6 +52,7 @@ MODELS = {
 KIND = sys.argv[1]
 checked = {"loo": {}, "predictive_checks": {"prior": True}}
 more = {"density": {}, "groups": checked, "some_rows": {"posterior": {"pointwise_mebibytes": 0.01}}}.get(KIND, {"loo": {}})
+frame[["x", "site"]].assign(site="e").to_csv("new.csv", index=False)
 bm.sample(MODELS[KIND], frame[["yield", "x", "site"] if KIND in ("groups", "some_rows") else ["yield", "x"]], name=KIND, **settings, **more)
 """
 
@@ -67,8 +68,10 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 
 warnings.simplefilter("ignore")  # of few draws, and of the same draws compared with themselves
-path, copy = sys.argv[1:]
-tree = xr.open_datatree(path, engine="zarr").load()
+copy, *paths = sys.argv[1:]
+tree = xr.DataTree()
+for path in paths:
+    tree.update(xr.open_datatree(path, engine="zarr").load().children)
 tree.to_netcdf(copy)
 back = xr.open_datatree(copy).load()
 assert set(back.children) == set(tree.children)
@@ -154,12 +157,14 @@ else:
 of_prior = {"bayes_factor", "plot_bf", "plot_prior_posterior"}
 if "prior" in children:
     assert set(children["prior"]) == set(posterior)
+    assert set(children["predictions_constant_data"]) == {"x", "site"}
     assert children["prior_predictive"].sizes["row"] == children["posterior_predictive"].sizes["row"]
     point = float(posterior[focus].mean())
     calls |= {
         "bayes_factor": lambda f: f(tree, focus, point),
         "plot_bf": lambda f: f(small, focus, ref_val=point),
         "plot_dist": lambda f: (f(small), f(small, group="prior")),
+        "plot_lm": lambda f: f(tree, x="x", y=outcome, plot_dim="row", group="predictions"),
         "plot_ppc_dist": lambda f: (f(tree), f(tree, group="prior_predictive")),
         "plot_prior_posterior": lambda f: f(small),
         "summary": lambda f: (f(tree), f(tree, group="prior")),
@@ -185,11 +190,12 @@ DIMS = {"pymc": {"twice": ["chain", "draw", "kind"]}, "numpyro": {"twice": ["cha
 """Kind -> deterministic -> its dimensions."""
 
 
-def _open_with_arviz(workspace: Workspace, name: str, folder: Path) -> None:
-    """Call the functions of ArviZ on a posterior, and compare its score of left-out rows with that of the page."""
+def _open_with_arviz(workspace: Workspace, name: str, folder: Path, *more: Path) -> None:
+    """Call the functions of ArviZ on a posterior and more stores, and compare its score of left-out rows with that of the page."""
+    stores = workspace.results / name / "posterior.zarr", *more
     environment = {k: v for k, v in workspace.environment.items() if k != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", READER, str(workspace.results / name / "posterior.zarr"), str(folder / "copy.nc")],
+        [sys.executable, "-P", "-c", READER, str(folder / "copy.nc"), *map(str, stores)],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
@@ -216,4 +222,9 @@ def test_arviz_opens_posteriors_of_every_bridge(workspace: Workspace, tmp_path: 
     (workspace.root / "calls.py").write_text(CALLS)
     done = workspace.run("calls", kind)
     assert done.returncode == 0, done.stderr
-    _open_with_arviz(workspace, kind, tmp_path)
+    more = []
+    if kind == "groups":
+        more = [workspace.root / "new.zarr"]
+        told = ("--table", "new.csv", "--new-levels", "--draws", "new.zarr")
+        assert workspace.run("bayesmesh.cli", "predict", kind, *told).returncode == 0
+    _open_with_arviz(workspace, kind, tmp_path, *more)

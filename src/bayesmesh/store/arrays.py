@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -114,12 +115,16 @@ class RowWriter:
 
 
 def write_texts(group: zarr.Group, name: str, texts: Sequence[str], dims: Sequence[str]) -> None:
-    """Write names, such as those of levels, as variable-length UTF-8, which xarray reads as strings."""
-    made = group.create_array(
-        name, shape=(len(texts),), dtype="string", chunks=(max(1, len(texts)),),
+    """Write names, such as those of levels."""
+    create_texts(group, name, len(texts), dims, len(texts))[...] = np.array(texts, np.dtypes.StringDType())
+
+
+def create_texts(group: zarr.Group, name: str, length: int, dims: Sequence[str], chunk: int) -> zarr.Array:
+    """Create an array of variable-length UTF-8, which xarray reads as strings."""
+    return group.create_array(
+        name, shape=(length,), dtype="string", chunks=(max(1, chunk),),
         compressors=[ZstdCodec(level=1, checksum=True)], dimension_names=tuple(dims),
     )  # fmt: skip
-    made[...] = np.array(texts, np.dtypes.StringDType())
 
 
 def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> zarr.Group:
@@ -132,6 +137,13 @@ def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> za
         return zarr.open_group(str(path), mode=mode, zarr_format=3)
     except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:
         raise StoreError(f"{path}: no Zarr group there", MISSING_REMEDY) from error
+
+
+def consolidate(root: zarr.Group) -> None:
+    """Gather the metadata of all groups, with which xarray opens them faster; other readers ignore it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
+        zarr.consolidate_metadata(root.store)
 
 
 def dimension_names(array: zarr.Array) -> tuple[str, ...]:

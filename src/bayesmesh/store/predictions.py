@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+import zarr
 from jaxtyping import Float
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import atomic_folder, atomic_path
-from bayesmesh.store.arrays import CHUNK_BYTES, DESCRIPTION, create_array, open_group, write_array, write_texts
-from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.arrays import (
+    CHUNK_BYTES,
+    DESCRIPTION,
+    consolidate,
+    create_array,
+    create_texts,
+    open_group,
+    write_array,
+    write_texts,
+)
+from bayesmesh.store.layout import CHAIN, DRAW, ROW
+from bayesmesh.store.posterior.attributes import describe_groups
+from bayesmesh.store.posterior.axes import GroupCoordinates, is_free
 
-GROUP = "predictions"
+GROUP, CONSTANTS = "predictions", "predictions_constant_data"
+
+_OTHERS = {"mean", "probability", "class"}
+"""Names of arrays beside that of the outcome."""
 
 TABLE_CELLS = 2**20
 """Most draws x rows that are in memory as a table."""
@@ -34,6 +49,8 @@ class PredictedDraws(NamedTuple):
         has_mean: whether the distribution of a number knows its expectation.
         num_chains, num_draws, num_rows: lengths of the axes.
         block_rows: rows of a block.
+        constants: returns the predictors of a range of rows as the group ``constant_data`` of the posterior has them.
+        created_at: time at which the chains of the posterior began.
     """
 
     outcome: str
@@ -44,6 +61,8 @@ class PredictedDraws(NamedTuple):
     num_draws: int
     num_rows: int
     block_rows: int
+    constants: Callable[[slice], Mapping[str, np.ndarray]]
+    created_at: str
 
 
 class DrawsWriter(Protocol):
@@ -70,7 +89,11 @@ def check_draws_path(path: Path) -> None:
     if path.suffix not in (".zarr", ".parquet"):
         near = path.with_suffix(".parquet").name
         raise ConfigError(f"--draws {path}: its ending is neither .zarr nor .parquet", f"write, for example, {near}")
-    if path.suffix == ".zarr" and path.is_dir() and not {p.name for p in path.iterdir()} <= {DESCRIPTION, GROUP}:
+    if (
+        path.suffix == ".zarr"
+        and path.is_dir()
+        and not {p.name for p in path.iterdir()} <= {DESCRIPTION, GROUP, CONSTANTS}
+    ):
         raise ConfigError(f"--draws {path}: this folder does not hold draws of predictions alone", "choose another name, or move the folder away")  # fmt: skip
 
 
@@ -90,16 +113,19 @@ def draws_writer(path: Path, about: PredictedDraws) -> Iterator[DrawsWriter]:
 class _Store:
     def __init__(self, path: Path, about: PredictedDraws) -> None:
         self._shape = shape = (about.num_draws, about.num_chains)
-        group = open_group(path, "w").create_group(GROUP, attributes={"outcome": about.outcome})
-        sizes = {CHAIN: np.arange(about.num_chains), DRAW: np.arange(about.num_draws), "row": np.arange(about.num_rows) + 1}  # fmt: skip
+        root = open_group(path, "w")
+        group, self._read = root.create_group(GROUP, attributes={"outcome": about.outcome}), about.constants
+        sizes = {CHAIN: np.arange(about.num_chains), DRAW: np.arange(about.num_draws), ROW: np.arange(about.num_rows) + 1}  # fmt: skip
         for name, numbers in sizes.items():
             write_array(group, name, numbers, (name,))
+        self._constants = _create_constants(root.create_group(CONSTANTS), about)
         whole = (*shape[::-1], about.num_rows)
         # Each chunk lies in one block of rows, so that it is written once.
         chunks = (1, min(about.num_draws, max(1, CHUNK_BYTES // (8 * about.block_rows))), about.block_rows)
         attributes = {"levels": [*about.levels]} if about.levels else {}
         dtype = np.int32 if about.levels else np.float64
-        self._outcomes = create_array(group, "outcome", whole, dtype, tuple(sizes), chunks=chunks, attributes=attributes)  # fmt: skip
+        outcome = about.outcome if is_free(about.outcome) and about.outcome not in _OTHERS else "outcome"
+        self._outcomes = create_array(group, outcome, whole, dtype, tuple(sizes), chunks=chunks, attributes=attributes)  # fmt: skip
         self._centres = None
         if about.classes:
             write_texts(group, "class", about.classes, ("class",))
@@ -107,10 +133,14 @@ class _Store:
             self._centres = create_array(group, "probability", every, np.float64, (*sizes, "class"), chunks=of_class)
         elif about.has_mean:
             self._centres = create_array(group, "mean", whole, np.float64, tuple(sizes), chunks=chunks)
+        describe_groups(root, about.created_at)
+        consolidate(root)
 
     def write(self, start: int, centres: np.ndarray, outcomes: np.ndarray) -> None:
         rows = slice(start, start + outcomes.shape[1])
         self._outcomes[:, :, rows] = self._of_chains(outcomes)
+        for name, values in self._read(rows).items():
+            self._constants[name][rows] = values
         if self._centres is not None:
             values = centres if self._centres.ndim == 4 else centres[..., 0]
             self._centres[:, :, rows] = self._of_chains(values)
@@ -118,6 +148,21 @@ class _Store:
     def _of_chains(self, values: np.ndarray) -> np.ndarray:
         """Return (chain, draw, row, ...) of values that are ordered draw by draw."""
         return values.reshape(*self._shape, *values.shape[1:]).swapaxes(0, 1)
+
+
+def _create_constants(group: zarr.Group, about: PredictedDraws) -> dict[str, zarr.Array]:
+    """Return empty arrays for the constants of all rows."""
+    first, rows = about.constants(slice(0, 1)), about.block_rows
+    found, coordinates = {}, GroupCoordinates({}, first)
+    for name, values in first.items():
+        if values.dtype.kind == "T":
+            found[name] = create_texts(group, name, about.num_rows, (ROW,), rows)
+            continue
+        dims, shape = (ROW, *coordinates.dims(name, values.shape[1:])), (about.num_rows, *values.shape[1:])
+        found[name] = create_array(group, name, shape, values.dtype, dims, chunks=(rows, *values.shape[1:]))
+    write_array(group, ROW, np.arange(about.num_rows) + 1, (ROW,))
+    coordinates.write(group)
+    return found
 
 
 class _Table(contextlib.AbstractContextManager["_Table"]):

@@ -43,6 +43,11 @@ _OF_ARVIZ = frozenset(
 """Dimensions that ArviZ adds to the data that it draws; it fails on data that have one."""
 
 
+def is_free(name: str) -> bool:
+    """Return whether a column can lend its name to an array with draws and rows."""
+    return "/" not in name and name not in {"", ".", "..", CHAIN, DRAW, ROW}
+
+
 class GroupCoordinates:
     """Dimensions of the arrays of one group.
 

@@ -72,6 +72,11 @@ class Posterior:
         return str(self._root.attrs.get(FAST_PATH, ""))
 
     @property
+    def created_at(self) -> str:
+        """Time at which the chains began; empty in a store of an earlier version."""
+        return str(self._root.attrs.get("created_at", ""))
+
+    @property
     def kernel(self) -> str:
         """Name of the kernel; empty in a store of an earlier version."""
         return str(self._root.attrs.get("kernel", ""))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import sys
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -41,7 +40,7 @@ from bayesmesh.sampling.density.summaries import (
     summaries_at_truth,
 )
 from bayesmesh.sampling.program.compilation import use_cache
-from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
+from bayesmesh.store.arrays import consolidate, dimension_names, read_part, write_array, write_texts
 from bayesmesh.store.chains.arrays import DRAWS
 from bayesmesh.store.chains.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.chains.markers import DAMAGE_REMEDY
@@ -76,7 +75,7 @@ from bayesmesh.store.layout import (
 from bayesmesh.store.ledger import Ledger
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.posterior.attributes import describe_groups, flatten
-from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis
+from bayesmesh.store.posterior.axes import GroupCoordinates, NamedAxes, NamedAxis, is_free
 from bayesmesh.store.posterior.joining import join_groups, join_rows
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from bayesmesh.store.records.checked import read_checked
@@ -160,10 +159,7 @@ def _assemble(job: Job, ledger: Ledger, component: Component, checks: Mapping[st
         }
         root.attrs.update(flatten(said))
         describe_groups(root, _start_of(processes))
-        with warnings.catch_warnings():
-            # xarray opens many groups faster with consolidated metadata; other readers ignore it.
-            warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
-            zarr.consolidate_metadata(root.store)
+        consolidate(root)
     with ledger.phase("hash"):
         write_hashes(layout.posterior, _known_hashes([store for of_group in processes for store in of_group]))
     return f"{num_draws} draws of {sum(m.num_chains for m in manifests)} chains"
@@ -304,7 +300,7 @@ def _derive(
         predictors = _predictors(Shards(shards.path), shards.source_rows()[chosen], {outcome, *constants}, most_bytes)
         derived |= _derive_prior(job, BoundModel(model, data_spec, shards), posterior, latents, chosen)
         for name in derived.keys() & {*_POINTWISE}:
-            derived[name][outcome if _is_free(outcome) else "outcome"] = derived[name].pop("y")
+            derived[name][outcome if is_free(outcome) else "outcome"] = derived[name].pop("y")
         if len(chosen) < data_spec.num_rows:
             derived[SOME_ROWS] = derived.pop("log_likelihood")
     named = _write_derived(root, derived, {**axes, **unfit, **cells}, lead)
@@ -358,11 +354,6 @@ def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: in
     return found
 
 
-def _is_free(name: str) -> bool:
-    """Return whether a column can lend its name to an array with draws and rows."""
-    return "/" not in name and name not in {"", ".", "..", CHAIN, DRAW, ROW}
-
-
 def _predictors(
     source: Shards, numbers: np.ndarray, others: Collection[str], most_bytes: float
 ) -> dict[str, np.ndarray]:
@@ -376,7 +367,7 @@ def _predictors(
     """
     found, left = {}, most_bytes
     for name, values in _read_rows(source, numbers).items():
-        if name not in others and _is_free(name) and values.nbytes <= left:
+        if name not in others and is_free(name) and values.nbytes <= left:
             found[name], left = values, left - values.nbytes
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import functools
 import logging
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from bayesmesh.sampling.checks.indices import BEYOND
 from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.sampling.program.predictions import BLOCK_CELLS, SEEDED_ROWS, Predictions, Summary
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.posterior.axes import is_free
 from bayesmesh.store.posterior.reader import Posterior, open_posterior
 from bayesmesh.store.predictions import DrawsWriter, PredictedDraws, check_draws_path, draws_writer
 from bayesmesh.store.records.checked import read_checked
@@ -138,7 +140,8 @@ def predict_table(
         with contextlib.ExitStack() as stack:
             drawn: DrawsWriter | None = None
             if draws is not None:
-                kind = drawn_of(predictions, outcome, posterior, new.num_rows, size)
+                constants = functools.partial(_constants, new, about, shards, outcome.name)
+                kind = drawn_of(predictions, outcome, posterior, new.num_rows, size, constants)
                 drawn = stack.enter_context(draws_writer(draws, kind))
             partial = stack.enter_context(atomic_path(output))
             file = stack.enter_context(partial.open("w", encoding="utf-8", newline=""))
@@ -162,16 +165,29 @@ def predict_table(
 
 
 def drawn_of(
-    predictions: Predictions, outcome: Outcome, posterior: Posterior, num_rows: int, block_rows: int
-) -> PredictedDraws:
+    predictions: Predictions, outcome: Outcome, posterior: Posterior, num_rows: int, block_rows: int,
+    constants: Callable[[slice], dict[str, np.ndarray]],
+) -> PredictedDraws:  # fmt: skip
     """Return what the draws of predictions are."""
     number = predictions.num_classes
     levels = class_names(outcome, max(2, number)) if number else ()
     classes = class_names(outcome, number) if number else ()
     return PredictedDraws(
         outcome.name, levels, classes, predictions.has_mean, posterior.num_chains, posterior.num_draws, num_rows,
-        block_rows,
+        block_rows, constants, posterior.created_at,
     )  # fmt: skip
+
+
+def _constants(
+    new: NewRows, about: Mapping[str, Any], shards: Shards, outcome: str, rows: slice
+) -> dict[str, np.ndarray]:
+    """Return the predictors of some rows as they are stored for the model, and names of levels instead of codes."""
+    found = {name: np.asarray(field[rows]) for name, field in new.fields.items() if name != outcome and is_free(name)}
+    for name in found.keys() & shards.variables.keys():
+        if levels := shards.variables[name].levels:
+            added = [level for column in columns_of(about, name) for level in new.added.get(column, ())]
+            found[name] = np.array([*levels, *added], np.dtypes.StringDType())[found[name]]
+    return found
 
 
 def in_unit(

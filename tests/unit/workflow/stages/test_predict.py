@@ -265,13 +265,17 @@ def test_draws_on_request_are_those_of_the_table_whatever_the_blocks(
     new.to_csv("new.csv", index=False)
     assert main(["predict", "old", "--table", "new.csv", "--draws", "draws.zarr"]) == 0
     table = pd.read_csv("new-predicted.csv")
-    whole = xr.open_zarr("draws.zarr", group="predictions", consolidated=False).load()
-    assert whole["outcome"].dims == ("chain", "draw", "row")
-    assert whole.attrs == {"outcome": "y"}
+    tree = xr.open_datatree("draws.zarr", engine="zarr").load()
+    whole, constants = tree["predictions"].to_dataset(), tree["predictions_constant_data"].to_dataset()
+    assert whole["y"].dims == ("chain", "draw", "row")
+    assert whole.attrs["sample_dims"] == ["chain", "draw"]
+    pd.testing.assert_frame_equal(
+        constants.to_dataframe()[["x", "site"]].reset_index(drop=True), new, check_dtype=False
+    )
     assert whole["row"].to_numpy().tolist() == table["row"].tolist()
     both = ("chain", "draw")
     np.testing.assert_allclose(whole["mean"].mean(both), table["y_mean"], rtol=1e-12)
-    for name, columns in (("mean", ["mean_low", "mean_high"]), ("outcome", ["y_low", "y_high"])):
+    for name, columns in (("mean", ["mean_low", "mean_high"]), ("y", ["y_low", "y_high"])):
         np.testing.assert_allclose(whole[name].quantile([0.05, 0.95], both).T, table[columns], rtol=1e-12)
     # Row by row, draws differ from each other as those of the latents of their chain do.
     z = normal_latents()
@@ -284,10 +288,10 @@ def test_draws_on_request_are_those_of_the_table_whatever_the_blocks(
     monkeypatch.setattr("bayesmesh.store.predictions.TABLE_CELLS", 5000)
     for path in ("draws.zarr", "draws.parquet"):
         assert main(["predict", "old", "--table", "new.csv", "--draws", path]) == 0
-    xr.testing.assert_identical(xr.open_zarr("draws.zarr", group="predictions", consolidated=False).load(), whole)
+    xr.testing.assert_identical(xr.open_datatree("draws.zarr", engine="zarr").load(), tree)
     frame = pd.read_parquet("draws.parquet")
     assert frame.columns.tolist() == ["row", "chain", "draw", "mean", "outcome"]
-    expected = whole.to_dataframe(dim_order=["row", "chain", "draw"]).reset_index()[frame.columns]
+    expected = whole.rename(y="outcome").to_dataframe(dim_order=["row", "chain", "draw"]).reset_index()[frame.columns]
     pd.testing.assert_frame_equal(frame, expected, check_dtype=False)
 
 
@@ -304,7 +308,7 @@ def test_draws_of_classes_are_probabilities_and_simulated_names(trained: Callabl
     np.testing.assert_allclose(share, table["probability[yes]"], atol=0.12)
     stored = xr.open_zarr("draws.zarr", group="predictions", consolidated=False)
     assert (stored["probability"].dims[3], stored["class"].to_numpy().tolist()) == ("class", ["yes"])
-    codes = np.asarray(stored["outcome"].attrs["levels"])[stored["outcome"].transpose("row", "chain", "draw")]
+    codes = np.asarray(stored["alive"].attrs["levels"])[stored["alive"].transpose("row", "chain", "draw")]
     assert codes.reshape(-1).tolist() == frame["outcome"].tolist()
 
 
