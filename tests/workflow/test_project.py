@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from wheels import build_wheel, install
+from wheels import ROOT, build_wheel, install
 from workspace import bring_programs, for_user, keep_programs
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -81,3 +83,26 @@ def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> 
     model.write_text(model.read_text().replace("StudentT(4,", "StudentT(5,"))
     changed = installed(project, "snakemake", "-n", "--cores", "2")
     assert "Sample growth" in changed.stdout + changed.stderr
+
+
+@pytest.mark.nightly
+def test_snakedeploy_deploys_the_workflow_from_a_local_clone(user_environment: dict[str, str], tmp_path: Path) -> None:
+    clone, deployed = tmp_path / "clone", tmp_path / "deployed"
+    for folder in ("workflow", "config", "profiles"):
+        shutil.copytree(ROOT / folder, clone / folder)
+    name = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "."], [*name, "commit", "-qm", "One"], ["tag", "v1"]):
+        subprocess.run(["git", "-C", clone, *words], check=True, capture_output=True)
+    snakedeploy = Path(sys.executable).with_name("snakedeploy")
+    subprocess.run([snakedeploy, "deploy-workflow", clone, deployed, "--tag", "v1"], check=True, capture_output=True)
+    written = (deployed / "workflow" / "Snakefile").read_text()
+    # As docs/how-to/project.md says.
+    local = written.replace('"workflow/Snakefile"', f'"{clone}/workflow/Snakefile"')
+    assert local != written
+    (deployed / "workflow" / "Snakefile").write_text(local)
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-n", "gaussian"],
+        cwd=deployed, env=for_user(user_environment), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Sample gaussian" in done.stdout + done.stderr
