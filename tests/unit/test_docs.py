@@ -422,6 +422,8 @@ def test_links_resolve() -> None:
     links = [(page, link) for page in PAGES for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))]
     assert len(links) > 40
     refuse(f"{name_of(p)}: {link}" for p, link in links if not link.startswith("http") and not resolves(p, link))
+    # The site has no source code, and is strict about links.
+    refuse(f"{name_of(p)}: {link}" for p, link in links if "../src/" in link)
 
 
 def test_paths_exist() -> None:
