@@ -123,7 +123,7 @@ lock: ## regenerate the locks in envs/ (UPGRADE=1 for newer versions)
 clean-env:
 	@rm -rf .venv .venv-peers .venv-site
 
-env:
+env: ## create or update .venv (ACCELERATOR=cuda|tpu)
 	@tools/bootstrap.sh $(ACCELERATOR)
 
 peers-env:
