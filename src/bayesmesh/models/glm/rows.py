@@ -215,7 +215,7 @@ class Reader(NamedTuple):
     ) -> Condensed | None:
         """Return rows that each stand for many, see `condensed`; None if they are not fewer."""
         groups = self.groups(constants)
-        if self.family.name == "normal" and not (self.options.parameters or partial.is_partial(self.options)):
+        if self.family.is_summed and not (self.options.parameters or partial.is_partial(self.options)):
             layout = Layout(self.formula.has_intercept, len(self.main.labels), groups)
             return condense_normal(layout, read_fields, num_rows, arrays["location"])
         local = next((group for group in groups if group.is_local), None)
@@ -315,7 +315,7 @@ class Reader(NamedTuple):
             raise ConfigError(f"{KEY}: the outcome '{name}' has several numbers in a row", "name a column")
         trials = self._trials(rows)
         levels = levels_of(self.source.variables, self.formula.outcome)
-        if levels and not self.family.takes_levels and not (self.family.name == "bernoulli" and len(levels) == 2):
+        if levels and not self.family.takes_levels and not (self.family.takes_two_levels and len(levels) == 2):
             raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
         possible = self.family.fits(y, trials)
         if not possible.all():

@@ -72,6 +72,7 @@ class Family(ABC):
         is_in_unit: whether the predictor has the unit of the outcome.
         is_discrete: whether outcomes are whole numbers.
         takes_levels: whether outcomes are the levels of a category.
+        takes_two_levels: whether they may be those of a category of two, of which the second counts as 1.
         has_trials: whether each row has a number of trials.
         has_dispersion: whether the variance of a row is a parameter times a function of its mean.
     """
@@ -85,6 +86,7 @@ class Family(ABC):
     is_in_unit: ClassVar[bool] = False
     is_discrete: ClassVar[bool] = True
     takes_levels: ClassVar[bool] = False
+    takes_two_levels: ClassVar[bool] = False
     has_trials: ClassVar[bool] = False
     has_dispersion: ClassVar[bool] = False
 
@@ -106,6 +108,11 @@ class Family(ABC):
         module, own = type(self).__module__, type(self).__qualname__
         folder, _, name = module.rpartition(".")
         return name if folder == __package__ else f"{module}:{own}"
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether sums of products over rows say all that the rows say; see `condensed.condense_normal`."""
+        return False
 
     @property
     def is_ordered(self) -> bool:

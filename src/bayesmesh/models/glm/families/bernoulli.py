@@ -18,6 +18,7 @@ tfd = tfp.distributions
 class Bernoulli(ShareMean):
     """0 or 1, with the logit of the probability of 1 as the predictor."""
 
+    takes_two_levels = True
     needs = "0 or 1, or a category of two levels"
     instead = "binomial takes numbers of successes, beta numbers between 0 and 1, and categorical levels"
     words = Words("Bernoulli", "logit: the predictor is the log odds of {one}", "in log odds", "ratio", "the odds of {one}")  # fmt: skip

@@ -28,6 +28,11 @@ class Normal(Family):
     words = Words("normal, with the same standard deviation sigma for all rows", "identity: the predictor is the mean of {y}", *texts.MEAN)  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "counts": texts.COUNTS, "skewed": texts.LOG_OUTCOME, "tails": texts.HEAVIER, "wide": texts.HEAVIER, "narrow": texts.TRANSFORM, "uneven": texts.UNEVEN, "shape": texts.TRANSFORM}  # fmt: skip
 
+    @property
+    def is_summed(self) -> bool:
+        # A subclass may have another density.
+        return type(self).log_density is Normal.log_density
+
     def to_predictor(self, mean: float) -> float:
         return mean
 
