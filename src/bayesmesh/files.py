@@ -56,7 +56,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         StoreError: `path` is not a regular file, or its folder takes no files, as in ``/proc``.
     """
     if path.exists() and not path.is_file():
-        raise StoreError(f"{path}: is a folder, a pipe or a device, not a file", "choose another path, or move it away")
+        raise StoreError(f"{path}: a folder, a pipe or a device, not a file", "choose another path, or move it away")
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         StoreError: `path` is a link or a file.
     """
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise StoreError(f"{path}: is a link or a file, not a folder", "move it away and run the stage again")
+        raise StoreError(f"{path}: a link or a file, not a folder", "move it away and run the stage again")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
     for left in (temporary, old):

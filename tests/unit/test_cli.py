@@ -73,12 +73,12 @@ def test_a_wrong_call_is_exit_code_2(arguments: list[str], capsys: pytest.Captur
     ("arguments", "code", "said"),
     [
         (["report", "--spec", "gone.json"], 2, "--spec gone.json: cannot be read"),
-        (["report", "--spec", "{}"], 2, "the given JSON: is not a stage specification"),
+        (["report", "--spec", "{}"], 2, "the given JSON: not a stage specification"),
         (["report", "--experiment", "on"], 2, "no experiment 'on' in config/experiments: did you mean 'one'?"),
         (["compile", "--experiment", "one", "--later=gone.json"], 2, "--later gone.json: cannot be read"),
-        (["sample", "--experiment", "one", "--group", "first"], 2, "--group first: is not a chain group"),
+        (["sample", "--experiment", "one", "--group", "first"], 2, "--group first: not a chain group"),
         (["sample", "--experiment", "one", "--group", "group-001"], 2, "remedy: valid: group-000"),
-        (["sample", "--experiment", "one", "--group", "group-0"], 2, "--group group-0: is not a chain group"),
+        (["sample", "--experiment", "one", "--group", "group-0"], 2, "--group group-0: not a chain group"),
         (["diagnose", "--experiment", "one"], 5, "posterior.zarr: does not exist\n  remedy: run the stage that writes it, or let `snakemake"),
     ],
 )  # fmt: skip

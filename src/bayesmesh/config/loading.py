@@ -63,9 +63,7 @@ def load_experiment(path: Path) -> ExperimentBase:
     """
     experiments, sweep = load_file(path)
     if sweep is not None:
-        raise ConfigError(
-            f"{path}: is a sweep of {len(experiments)} experiments", f"name one of {', '.join(experiments)}"
-        )
+        raise ConfigError(f"{path}: a sweep of {len(experiments)} experiments", f"name one of {', '.join(experiments)}")
     return experiments[path.stem]
 
 

@@ -122,7 +122,7 @@ def read_yaml(path: Path) -> dict[str, object]:
 def _read_bounded(path: Path) -> bytes:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ConfigError(f"{path}: is not a regular file", "write a file of text in its place")
+            raise ConfigError(f"{path}: not a regular file", "write a file of text in its place")
         with path.open("rb") as handle:
             raw = handle.read(MAX_BYTES + 1)
     except OSError as error:

@@ -162,7 +162,7 @@ def _length(part: str, fields: Mapping[str, RowArray]) -> int:
         kind = getattr(getattr(values, "dtype", None), "kind", "")
         if not kind or kind not in "biuf" or not values.shape:
             about = f"{values.dtype} of shape {values.shape}" if kind else type(values).__name__
-            raise DataError(f"{part}/{name}: is not an array of numbers with one entry per row, but {about}", READ)
+            raise DataError(f"{part}/{name}: not an array of numbers with one entry per row, but {about}", READ)
         if 0 in values.shape[1:]:
             raise DataError(f"{part}/{name}: has shape {values.shape}, with an empty axis", READ)
     lengths = {name: values.shape[0] for name, values in fields.items()}

@@ -112,7 +112,7 @@ def _by_bit(films: Float[Array, "films k"]) -> Float[Array, "films k"]:
 
 
 def _kernel(tiles: _Tiles) -> Callable[..., tuple[Array, Array, Array]]:
-    """Return a function of both sides, each from `_in_two`, and of words that sums each range of films and of users."""
+    """Return the function that sums each range of films and of users, given both sides, each from `_in_two`, and the words."""
     rows, columns = tiles.num_users * tiles.steps * _TILE, tiles.num_films * _TILE * _BLOCKS
     shapes = [(tiles.num_films, rows), (tiles.num_films, rows, MOST_FACTORS), (tiles.num_users, columns, MOST_FACTORS)]
     run: Callable[..., tuple[Array, Array, Array]] = plgpu.kernel(

@@ -285,7 +285,7 @@ class Model(ABC):
     def log_likelihood_and_gradient_on_gpu(
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
-        """Return the same as `log_likelihood_and_gradient`, by a path for programs on the NVIDIA GPUs of `gpu_path`.
+        """Return the same as `log_likelihood_and_gradient`, by a path for the NVIDIA GPUs that `gpu_path` names.
 
         A model may override it where their tensor cores are faster. A test compares it with the plain path: values must
         agree to float32 precision, and gradients to a relative error of at most 5e-4. Second derivatives are those of the

@@ -74,7 +74,9 @@ class RatingFactorization(Model):
         """
         own = cast(Options, options)
         if own.levels and (own.likelihood != "ordinal" or len(own.levels) == 1):
-            raise ConfigError("key 'model.levels': two or more levels, of `likelihood: ordinal` alone", "remove it")
+            raise ConfigError(
+                "key 'model.levels': only `likelihood: ordinal` has levels, two or more of them", "remove it"
+            )
         if own.user == own.film:
             raise ConfigError(f"key 'model.film': '{own.film}' is also the column of the user", "name two columns")
         users, _ = user_and_film_levels(spec, own.user, own.film)

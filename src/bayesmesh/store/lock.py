@@ -75,7 +75,7 @@ class WriterLock:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
-            raise StoreError(f"{self.path.parent}: is a link or a file, not a folder", "move it away") from error
+            raise StoreError(f"{self.path.parent}: a link or a file, not a folder", "move it away") from error
         about = {**this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
         while not write_json_once(self.path, about):
             if (owner := read_owner(self.path)) is None:
@@ -200,7 +200,7 @@ def read_owner(path: Path) -> Owner | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError as error:
-        raise StoreError(f"{path}: is a folder, not a lock", "move it away") from error
+        raise StoreError(f"{path}: a folder, not a lock", "move it away") from error
     except (ValueError, RecursionError):
         return {}
     types = {"pid": int, "token": str, "heartbeat_seconds": int | float}

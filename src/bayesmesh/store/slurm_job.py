@@ -39,7 +39,7 @@ def integer(environ: Mapping[str, str], name: str, default: int, least: int = 0)
     text = environ.get(name) or str(default)
     if not re.fullmatch("[0-9]{1,10}", text) or int(text) < least:
         remedy = f"start it with srun, or unset {name}"
-        raise ConfigError(f"{name}={text}: is not an integer of at least {least}", remedy)
+        raise ConfigError(f"{name}={text}: not an integer of at least {least}", remedy)
     return int(text)
 
 
@@ -58,7 +58,7 @@ def num_tasks(environ: Mapping[str, str]) -> int:
     if owns_its_step(environ):
         return tasks if environ.get("SLURM_STEP_NUM_TASKS") else of_job
     if tasks > 1:
-        message = f"SLURM_STEP_NODELIST: is not set, but SLURM_STEP_NUM_TASKS={tasks} needs it"
+        message = f"SLURM_STEP_NODELIST: not set, but SLURM_STEP_NUM_TASKS={tasks} needs it"
         raise ConfigError(message, f"{WITH_SRUN}, which sets both, or unset SLURM_STEP_NUM_TASKS")
     return 1
 
@@ -74,7 +74,7 @@ def first_host(hosts: str) -> str:
     """
     host = re.sub(r"\[(\d+)[-,\d]*\]", r"\1", re.split(r",(?![^[]*\])", hosts)[0])
     if not re.fullmatch(r"\w([\w.-]*\w)?", host, re.ASCII):
-        message = f"SLURM_STEP_NODELIST={hosts}: is not a Slurm host list"
+        message = f"SLURM_STEP_NODELIST={hosts}: not a Slurm host list"
         raise ConfigError(message, f"{WITH_SRUN}, which sets it, or unset it")
     return host
 

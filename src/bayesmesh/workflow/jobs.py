@@ -458,7 +458,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Job:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise ConfigError(f"{option} {origin}: is not a stage specification: {where}{first['msg']}") from error
+        raise ConfigError(f"{option} {origin}: not a stage specification: {where}{first['msg']}") from error
     is_any_analysis = OWN_VERB in expected_stages and analysis_of(job.stage) is not None
     if job.stage not in expected_stages and not is_any_analysis:
         raise ConfigError(

@@ -38,7 +38,7 @@ def parse_processes(text: str) -> tuple[int, int]:
     """
     if (match := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", text)) is None:
         example = "write for example 2x4: two nodes with four processes each"
-        raise ConfigError(f"--processes {text}: is not NODESxPROCESSES", example)
+        raise ConfigError(f"--processes {text}: not of the form NODESxPROCESSES", example)
     return int(match[1]), int(match[2])
 
 

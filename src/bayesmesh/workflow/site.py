@@ -86,7 +86,7 @@ class Site(Settings):
             if 2 * self.stop_seconds > 60 * nodes.max_minutes:
                 raise does_not_fit(
                     "stop_seconds",
-                    f"{self.stop_seconds} s exceed half of {kind}.max_minutes: {nodes.max_minutes}",
+                    f"{self.stop_seconds} s is more than half of {kind}.max_minutes: {nodes.max_minutes}",
                     f"set stop_seconds to at most {30 * nodes.max_minutes}, or raise {kind}.max_minutes",
                 )
         return self

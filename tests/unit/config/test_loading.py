@@ -105,7 +105,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "endless.yaml").symlink_to("/dev/zero")
     for name in ("pipe.yaml", "endless.yaml"):
-        with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
+        with pytest.raises(ConfigError, match=f"{name}: not a regular file"):
             read_yaml(tmp_path / name)
 
 

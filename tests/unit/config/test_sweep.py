@@ -40,7 +40,7 @@ def test_members_and_sweeps_can_be_listed_and_a_sweep_is_not_an_experiment(folde
     path = _write(folder, good, "{grid: {sampling.seed: [1, 2]}}")
     (folder / "config.yaml").write_text("experiments: [trial, trial-seed-2]\n")
     assert list(load_configuration(folder).experiments) == ["trial-seed-1", "trial-seed-2"]
-    with pytest.raises(ConfigError, match="is a sweep of 2 experiments"):
+    with pytest.raises(ConfigError, match="a sweep of 2 experiments"):
         load_experiment(path)
 
 

@@ -56,7 +56,7 @@ def test_an_experiment_that_cannot_be_read_stops_no_other(
     shown = (results / "index.html").read_text()
     assert "2 damaged" in shown
     assert "other.yaml" not in caplog.text, "planning has warned of it"
-    assert "seals/locked/.diagnose.lock: is a folder, not a lock" in shown
+    assert "seals/locked/.diagnose.lock: a folder, not a lock" in shown
     assert "closed/report.html: cannot be read: Permission denied" in shown
 
 

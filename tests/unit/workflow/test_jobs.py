@@ -214,10 +214,10 @@ def test_a_spec_is_read_from_a_file_too(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("gone.json", "--spec gone.json: cannot be read: No such file"),
-        ("{}", "the given JSON: is not a stage specification"),
-        ("{", "the given JSON: is not a stage specification"),
-        ('{"stage": "report", "experiment": "../x", "config": {}}', "is not a stage specification"),
-        ('{"stage": "report", "experiment": "x", "config": {}, "more": 1}', "is not a stage specification"),
+        ("{}", "the given JSON: not a stage specification"),
+        ("{", "the given JSON: not a stage specification"),
+        ('{"stage": "report", "experiment": "../x", "config": {}}', "not a stage specification"),
+        ('{"stage": "report", "experiment": "x", "config": {}, "more": 1}', "not a stage specification"),
         ('{"stage": "sample", "experiment": "x", "config": {}}', "is a specification of 'sample', not of 'report'"),
     ],
 )
@@ -230,7 +230,7 @@ def test_what_is_no_spec_is_refused(text: str, said: str) -> None:
 def test_a_spec_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="is not a stage specification"):
+    with pytest.raises(ConfigError, match="not a stage specification"):
         parse_spec(str(path), "report")
 
 

@@ -22,8 +22,8 @@ def test_a_folder_that_can_be_written_or_made_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.symlink_to(path.parent / "gone"), "is a link to .*gone, which does not exist"),
-        (lambda path: path.write_text("mine"), "is a file"),
+        (lambda path: path.symlink_to(path.parent / "gone"), "a link to .*gone, which does not exist"),
+        (lambda path: path.write_text("mine"), ": a file"),
     ],
 )
 def test_what_is_no_folder_is_refused(tmp_path: Path, make, said: str) -> None:

@@ -59,7 +59,7 @@ def test_no_file_means_defaults_but_a_named_one_must_be_there(tmp_path: Path, mo
         ("cpu: {qos: 'x y'}\n", "cpu.qos"),
         (
             "gpu: {max_minutes: 5}\nstop_seconds: 151\n",
-            "key 'stop_seconds': 151 s exceed half of gpu.max_minutes: 5",
+            "key 'stop_seconds': 151 s is more than half of gpu.max_minutes: 5",
         ),
         ("gpu: {nodes: two}\n", "gpu.nodes"),
     ],

@@ -88,7 +88,7 @@ def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
                 rows.append(Row(path, reader.line_num, dict(zip(header, cells, strict=True))))
             return rows
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: is not there", "run the stage that writes it") from error
+        raise StoreError(f"{path}: no such file", "run the stage that writes it") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path}: cannot be read as CSV: {error}", _REMEDY) from error
 

@@ -26,9 +26,9 @@ def _read_lines(path: Path, remedy: str) -> list[str]:
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file", remedy) from error
     except IsADirectoryError as error:
-        raise DataError(f"{path}: is not a file", remedy) from error
+        raise DataError(f"{path}: not a file", remedy) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not text in UTF-8: {error.reason}", "save it as UTF-8") from error
+        raise DataError(f"{path}: not text in UTF-8: {error.reason}", "save it as UTF-8") from error
 
 
 def read_watched(path: Path, columns: Mapping[str, Column], num_films: int) -> list[int]:

@@ -70,7 +70,7 @@ def check_options(
     for key in ("censored", "truncated", "rounded"):
         if getattr(options, key) and not family.has_cdf:
             raise ConfigError(
-                f"key 'model.{key}': the family {family.name} has no distribution function here",
+                f"key 'model.{key}': the family {family.name} has no cumulative distribution function",
                 "use another family, such as normal, weibull or poisson, or leave out the key",
             )
     if options.known_error and family.name not in ("normal", "student_t"):
@@ -94,7 +94,7 @@ def check_options(
         for level in variables[name].levels if name in variables else ():
             if level not in KINDS:
                 raise ConfigError(
-                    f"key 'model.censored': '{name}' has the level '{level}'",
+                    f"key 'model.censored': '{name}' has an unknown level '{level}'",
                     f"use {', '.join(KINDS)}, or 0, -1, 1 and 2",
                 )
 

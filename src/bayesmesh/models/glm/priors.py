@@ -289,7 +289,7 @@ def _of_parameter(
 
 
 def _over_levels(text: str, num_levels: int) -> str:
-    """Return a Dirichlet distribution with one number as one with that number for every level."""
+    """Return a Dirichlet prior written with a single number as one that repeats this number for every level."""
     found = re.fullmatch(r"\s*dirichlet\(\s*([^,()]+)\)\s*", text)
     return f"dirichlet({', '.join([found[1]] * num_levels)})" if found else text
 

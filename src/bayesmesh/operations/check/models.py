@@ -1,4 +1,4 @@
-"""Find a model and a few rows of data for it, and check it, in the order in which a mistake is best understood."""
+"""Find a model and a few rows of data for it, and check it, in the order that explains a mistake best."""
 
 from __future__ import annotations
 

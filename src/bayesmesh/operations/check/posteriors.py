@@ -179,7 +179,7 @@ def make_posterior(
     left_out: LeftOut | None = None,
     reads: Sequence[str] = (),
 ) -> tuple[ExperimentLayout, Bind]:
-    """Write small data and a posterior of draws from the prior, two chains of three; experiments share the data.
+    """Write small data and a posterior of draws from the prior, two chains of three draws each; experiments share the data.
 
     Args:
         folder: folder of results.

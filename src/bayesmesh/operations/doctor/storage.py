@@ -98,7 +98,7 @@ def _describe_cache(folder: Path) -> Row:
     """Check the folder of compiled programs; they are machine code, so only the owner may write them."""
     place = _existing(folder)
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        return "cache", f"{place}: is not readable and writable", BLOCKS, f"chmod u+rwx {place}"
+        return "cache", f"{place}: not readable and writable", BLOCKS, f"chmod u+rwx {place}"
     if place == folder and stat.S_IMODE(folder.stat().st_mode) & 0o077:
         return "cache", f"{folder}: open to others", WARNS, f"chmod 700 {folder}"
     size = sum(map(_size, folder.iterdir())) if place == folder else 0

@@ -202,7 +202,7 @@ def _try(bijector: Bijector, sample: Callable[[jax.Array], Latents]) -> Iterator
 
 
 def _changed(values: jax.Array, back: jax.Array) -> str | None:
-    """Return how many values (draw, ...) have become others, with one of them; None if none has."""
+    """Return how many of the values (draw, ...) differ from the originals, with an example; None if all are equal."""
     is_same = np.isclose(values, back, _TOLERANCE, _TOLERANCE).reshape(len(values), -1).all(axis=1)
     if is_same.all():
         return None

@@ -105,7 +105,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     devices = find_devices(compute)
     if jax.process_count() != compute.processes:
         raise DeviceError(
-            f"compute.processes: {compute.processes} processes are to share the devices, and here are {jax.process_count()}",
+            f"compute.processes: {compute.processes} processes are to share the devices, but there are {jax.process_count()}",
             "only `compile` and `sample` run in several processes",
         )
     shares = [[d for d in devices if d.process_index == p] for p in range(compute.processes)]

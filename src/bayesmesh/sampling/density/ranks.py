@@ -51,7 +51,7 @@ def find_rank(environ: Mapping[str, str]) -> ProcessRank:
     rank = _from_variables(environ) or _from_slurm(environ) or ProcessRank()
     seconds = environ.get(JOIN_VARIABLE, "")
     if seconds and not re.fullmatch(r"\d+(\.\d*)?", seconds):
-        raise ConfigError(f"{JOIN_VARIABLE}={seconds}: is not a number of seconds", f"unset {JOIN_VARIABLE}")
+        raise ConfigError(f"{JOIN_VARIABLE}={seconds}: not a number of seconds", f"unset {JOIN_VARIABLE}")
     return dataclasses.replace(rank, join_seconds=float(seconds)) if seconds else rank
 
 
@@ -61,12 +61,14 @@ def _from_variables(environ: Mapping[str, str]) -> ProcessRank | None:
         return None
     for name in (name for name in VARIABLES if name not in found):
         remedy = f"give every process {', '.join(VARIABLES)}, or none of them"
-        raise ConfigError(f"{name}: is not set, but {' and '.join(found)} need it", remedy)
+        raise ConfigError(f"{name}: not set, but {' and '.join(found)} need it", remedy)
     address, count, index = (found[name] for name in VARIABLES)
     if not re.fullmatch(r".+:\d+", address):
-        raise ConfigError(f"{VARIABLES[0]}={address}: is not HOST:PORT", "name a host that all reach, and a free port")
+        raise ConfigError(
+            f"{VARIABLES[0]}={address}: not of the form HOST:PORT", "name a host that all reach, and a free port"
+        )
     if not (count.isdecimal() and index.isdecimal() and int(index) < int(count)):
-        message = f"{VARIABLES[1]}={count}, {VARIABLES[2]}={index}: are not a number and one below it"
+        message = f"{VARIABLES[1]}={count}, {VARIABLES[2]}={index}: not a number of processes and an index below it"
         raise ConfigError(message, "number from 0")
     return ProcessRank(int(count), int(index), address, VARIABLES[1])
 
@@ -78,7 +80,7 @@ def _from_slurm(environ: Mapping[str, str]) -> ProcessRank | None:
         return None
     index = integer(environ, "SLURM_PROCID", 0)
     if index >= count:
-        message = f"SLURM_PROCID={index}: is not one of {count} tasks, which are numbered from 0"
+        message = f"SLURM_PROCID={index}: not one of {count} tasks, which are numbered from 0"
         raise ConfigError(message, f"{WITH_SRUN}, which sets it for each")
     job, step = integer(environ, "SLURM_JOB_ID", 0), environ.get("SLURM_STEP_ID", "0")
     # Each step of a job, and each job on a host, needs its own port.

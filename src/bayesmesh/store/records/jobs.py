@@ -300,7 +300,7 @@ def _difference(path: Path, stamp: Stamp, *, is_chunk: bool, is_thorough: bool) 
     try:
         about = path.stat()
         if not path.is_file():
-            return f"{path}: is not a file"
+            return f"{path}: not a file"
         is_same = (about.st_size, about.st_mtime_ns) == stamp[1:]
         if is_same and not is_thorough and (about.st_size > ALWAYS_HASHED or is_chunk):
             return None

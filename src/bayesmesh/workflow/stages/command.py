@@ -164,5 +164,5 @@ def _group_number(name: str, num_groups: int) -> int:
     names = [group_name(group) for group in range(num_groups)]
     if name not in names:
         valid = names[0] if num_groups == 1 else f"{names[0]} to {names[-1]}"
-        raise ConfigError(f"--group {name}: is not a chain group of the experiment", f"valid: {valid}")
+        raise ConfigError(f"--group {name}: not a chain group of the experiment", f"valid: {valid}")
     return names.index(name)

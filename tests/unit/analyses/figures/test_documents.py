@@ -27,7 +27,7 @@ def test_damaged_csv(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_a_file_that_is_missing_is_told_from_a_damaged_one(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"scores\.csv: is not there") as refused:
+    with pytest.raises(StoreError, match=r"scores\.csv: no such file") as refused:
         read_csv(tmp_path / "scores.csv", ("a",))
     assert refused.value.remedy == "run the stage that writes it"
 

@@ -196,7 +196,7 @@ def test_predictions_of_a_censored_model_are_of_the_uncensored_outcome() -> None
         ({"known_error": "x"}, "normal", "'model.known_error': training row 1: -1 is not a standard error"),
         ({"known_error": "error"}, "gamma", "the family gamma takes no known errors"),
         ({"rounded": -1.0}, "normal", "'model.rounded': training row 1: -1 is not greater than 0"),
-        ({"censored": "kind"}, "ordinal", "the family ordinal has no distribution function here"),
+        ({"censored": "kind"}, "ordinal", "the family ordinal has no cumulative distribution function"),
         ({"parameters": {"sigma": 0}}, "normal", "'model.parameters.sigma': 0 leaves no spread"),
     ],
 )  # fmt: skip

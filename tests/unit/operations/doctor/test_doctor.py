@@ -90,7 +90,7 @@ STEP_OF_600_MB = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "600"}
         ({"SLURM_MEM_PER_NODE": "600"}, "8.0 GiB available", OK),
         ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "0"}, "8.0 GiB available", OK),
         ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}, "4.0 GiB available", OK),
-        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, "SLURM_MEM_PER_NODE=much: is not an integer", WARNS),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, "SLURM_MEM_PER_NODE=much: not an integer", WARNS),
     ],
 )
 def test_memory_is_what_the_least_of_machine_and_job_leaves(

@@ -95,7 +95,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(results: Path) -> None:
     (results / "toy" / "summary.csv").unlink()
     (results / "toy" / "summary.csv").mkdir()
     record = read_record(record_file(results, "toy", "diagnose"))
-    assert list(damage_of(results, record.outputs)) == [f"{results / 'toy' / 'summary.csv'}: is not a file"]
+    assert list(damage_of(results, record.outputs)) == [f"{results / 'toy' / 'summary.csv'}: not a file"]
 
 
 def test_results_without_a_record_are_refused(results: Path) -> None:
