@@ -211,7 +211,7 @@ def _make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str,
             continue
         if experiment.data.replicates is not None:
             raise ConfigError(
-                f"{where}: samples again without some rows, of one dataset and not of the many of data.replicates",
+                f"{where}: samples again without some rows, which works for one dataset but not with `data.replicates`",
                 "remove one of the two",
             )
         if experiment.data.left_out is not None:

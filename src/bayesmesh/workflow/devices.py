@@ -35,7 +35,7 @@ def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
         share = f" for each of the {groups} chain groups, which run at the same time" if groups > 1 else ""
         fewer = ", or lower sampling.chain_groups" if groups > 1 else ""
         raise ConfigError(
-            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{platform}'{share}",
+            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, but there are {available} for platform '{platform}'{share}",
             f"use\n    compute:\n      mesh: auto\n  or allow more with --cores{fewer}",
         )
 

@@ -267,7 +267,7 @@ def propose(column: Variable, formula: str) -> str:
 def list_terms(columns: Sequence[Variable], formula: str) -> list[Term]:
     """Return the terms of one or two columns that the model may lack; none without a formula.
 
-    A feature keeps only what predictors that the model may have do not explain.
+    What the predictors of the model explain is removed from each feature.
 
     Args:
         columns: of the data.

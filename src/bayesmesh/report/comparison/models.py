@@ -299,7 +299,7 @@ def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> Weig
     if scores.row is not None and feature.values.ndim == 1 and len(feature.values) > scores.row.max():
         feature = feature._replace(values=feature.values[scores.row.astype(np.int64)])
     if feature.values.shape != (len(table),):
-        shape = f"has shape {feature.values.shape}, and there are {len(table):,} rows"
+        shape = f"has shape {feature.values.shape}, but there are {len(table):,} rows"
         raise ConfigError(f"{problem} {shape}", "name a column with one number or level for each row")
     try:
         cells = make_cells(feature.values, feature.levels)

@@ -44,7 +44,7 @@ def check_axes(
         shape, names = getattr(found.get(path), "shape", None), getattr(axes.get(path), "names", None)
         problem, remedy = "", _CONTRACT
         if path not in found:
-            problem = f" declares axes for {path}, and there is no such array"
+            problem = f" declares axes for {path}, but there is no such array"
         elif names is None and found[path] is not None:
             problem = f" declares no Axes for {path}, an array of shape {shape}"
         elif names is not None and shape is not None and len(names) > len(shape):

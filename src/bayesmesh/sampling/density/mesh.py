@@ -118,7 +118,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     if needed > available:
         of_each = f", {available // compute.processes} in each process" if compute.processes > 1 else ""
         raise DeviceError(
-            f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, and this job sees {available} ({devices[0].platform}){of_each}",
+            f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, but this job sees {available} ({devices[0].platform}){of_each}",
             "use `mesh: auto`, fewer devices, or give the job more; on a CPU a device is a core (`--cores`), and chain groups share them",
         )
     axes = (CHAIN_AXIS, DATA_AXIS), (AxisType.Auto,) * 2

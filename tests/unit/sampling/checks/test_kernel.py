@@ -84,7 +84,7 @@ def test_wrong_axes_of_a_state_are_refused(trace, wrong: str) -> None:
 
 
 def test_axes_of_an_array_that_is_not_there_are_refused(trace) -> None:
-    with pytest.raises(ConfigError, match=r"adaptation_axes\(\) declares axes for extra, and there is no such array"):
+    with pytest.raises(ConfigError, match=r"adaptation_axes\(\) declares axes for extra, but there is no such array"):
         trace(adaptation_axes=lambda self: Hmc.adaptation_axes(self)._replace(extra=SCALAR))
 
 

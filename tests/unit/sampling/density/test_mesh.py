@@ -77,7 +77,7 @@ def test_a_mesh_beyond_the_cores_of_a_job_is_refused_and_not_run_on_one_device(u
         "except DeviceError as error:\n    print(error)"
     )
     said = python(code, user_environment).stdout
-    assert "compute.mesh: chain 2 x data 2 needs 4 devices, and this job sees 3 (cpu)" in said
+    assert "compute.mesh: chain 2 x data 2 needs 4 devices, but this job sees 3 (cpu)" in said
     assert "mesh: auto" in said
     assert "--cores" in said
 
