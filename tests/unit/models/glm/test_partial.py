@@ -101,11 +101,11 @@ def test_truncated_counts_include_their_bounds() -> None:
         base = stats.poisson(np.exp(predictor(z)))
         wanted = base.logpmf(table["count"]) - base.logsf(0)
         np.testing.assert_allclose(model.log_likelihood(z, rows), wanted, rtol=1e-10)
-        keys = jax.random.split(jax.random.key(1), 4000)
-        drawn = np.asarray(jax.vmap(lambda key: model.predict(z, rows).sample(seed=key))(keys))
+        keys = jax.random.split(jax.random.key(1), 1000)
+        drawn = np.asarray(jax.jit(jax.vmap(lambda key: model.predict(z, rows).sample(seed=key)))(keys))
         assert drawn.min() == 1
         share = np.mean(drawn == 1, axis=0)
-        np.testing.assert_allclose(share, base.pmf(1) / base.sf(0), atol=0.035)
+        np.testing.assert_allclose(share, base.pmf(1) / base.sf(0), atol=0.06)
 
 
 @pytest.mark.parametrize(
