@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from bayesmesh.config.refit_settings import LeftOut
-from bayesmesh.config.settings import Argument, Settings, does_not_fit
+from bayesmesh.config.settings import Argument, Name, Settings, does_not_fit
 from bayesmesh.errors import ConfigError, suggest
 
 
@@ -123,6 +123,10 @@ class InitialSettings(Settings):
     """Number of Adam steps, for `mode` and `laplace`."""
     learning_rate: float = Field(0.05, gt=0, le=10)
     """Adam learning rate, for `mode` and `laplace`."""
+    relative: Name = "auto"
+    """Experiment whose chains these continue: half of them start at its draws, all with its step size and metric, and only the
+    last part of warmup is made. `auto`: for a fold or another refit the experiment itself, for a member of a sweep that
+    differs in numbers of the model or its priors the first member, otherwise none. `none`: all chains start as `method` says."""
 
     @model_validator(mode="after")
     def _check_points(self) -> InitialSettings:

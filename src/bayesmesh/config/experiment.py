@@ -111,6 +111,7 @@ class ExperimentBase(Settings):
     """Turns the file into many experiments that differ in the settings listed here; the file's name runs all of them."""
 
     _refits: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
+    _relative: str = PrivateAttr("")
     if TYPE_CHECKING:
         # Added by `experiment_class`, from the registries.
         data: SourceBlock
@@ -144,6 +145,16 @@ class ExperimentBase(Settings):
         return tuple(
             getattr(getattr(self, analysis, None), "experiments", ()) if own is None else own.get("experiments", ())
         )
+
+    @property
+    def relative(self) -> str:
+        """Name of the experiment whose chains this one continues; empty if there is none."""
+        named = self.sampling.initial.relative
+        return self._relative if named in ("auto", "none") else named
+
+    def name_relative(self, name: str) -> None:
+        """Set the experiment whose chains this one continues by default, which follows from the whole configuration."""
+        self._relative = name
 
     def name_refits(self, names: Mapping[str, tuple[str, ...]]) -> None:
         """Set analysis -> names of its refits, which are known only once the whole configuration has been read."""

@@ -22,6 +22,7 @@ from bayesmesh.config.errors import explain, validate
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings
 from bayesmesh.config.refit_settings import LeftOut, Refits
 from bayesmesh.config.registry import list_components, options_class
+from bayesmesh.config.relatives import check_relative, continue_first, continue_refit
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.sweep import Sweep, load_members
 from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
@@ -83,7 +84,9 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
     check_readable(path, content)
     if content.get("sweep") is None:
         return {path.stem: check_experiment(path, content)}, None
-    return load_members(path, content, check_experiment)
+    members, sweep = load_members(path, content, check_experiment)
+    continue_first(members)
+    return members, sweep
 
 
 def experiment_file(config: Path, name: str) -> Path:
@@ -184,6 +187,7 @@ def _wrong_together(
     for name, experiment in experiments.items():
         try:
             check_named(paths[name], name, experiments, broken)
+            check_relative(paths[name], name, experiments)
             check_offers(paths[name], experiment, experiments)
         except ConfigError as error:
             wrong[name] = error
@@ -230,13 +234,16 @@ def _make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str,
                     f"{where}: another analysis has refits of the same name, '{refit}'",
                     "give one of them another number of folds, or other rows",
                 )
-            made[refit] = experiment.without_analyses(
-                {
-                    "title": f"{experiment.title[:150]}, {rows.words}",
-                    "data": experiment.data.model_copy(
-                        update={"left_out": rows.model_copy(update={"asked_by": key_of(analysis)})}
-                    ),
-                }
+            made[refit] = continue_refit(
+                name,
+                experiment.without_analyses(
+                    {
+                        "title": f"{experiment.title[:150]}, {rows.words}",
+                        "data": experiment.data.model_copy(
+                            update={"left_out": rows.model_copy(update={"asked_by": key_of(analysis)})}
+                        ),
+                    }
+                ),
             )
     experiment.name_refits(named)
     return made

@@ -133,6 +133,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
             length in which no chain depends on another.
         restarts_chains: whether `restart` moves chains; the kernel then has the option `restart_lost_chains`, which
             turns this off, and the statistic `restarted`.
+        continues_others: whether chains can continue from the adaptation of other chains, see `adopt`.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
             ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step, not counting those
             during which the chain only waits.
@@ -153,6 +154,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     needs_normal_units: ClassVar[bool] = False
     steps_alone: ClassVar[bool] = False
     restarts_chains: ClassVar[bool] = False
+    continues_others: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, Statistic]]
 
     def __init__(self, options: Settings, num_warmup: int | Int[Array, ""]) -> None:
@@ -233,6 +235,15 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     @abstractmethod
     def init_adaptation(self, state: State, target: Target) -> Adaptation:
         """Return the adaptation before the first warmup iteration."""
+
+    def adopt(self, adaptation: Adaptation, relative: Adaptation) -> Adaptation:
+        """Return the adaptation of chains that continue from what others, on other data, have adapted to.
+
+        Args:
+            adaptation: from `init_adaptation`.
+            relative: that of the other chains after their warmup.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def adapt(self, adaptation: Adaptation, before: State, after: State, info: Info, target: Target) -> Adaptation:

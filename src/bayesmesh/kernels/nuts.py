@@ -12,7 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup, settled_begin
+from bayesmesh.kernels.adaptation.warmup import (
+    HamiltonianKernel,
+    HamiltonianTuning,
+    Warmup,
+    settled_begin,
+)
 from bayesmesh.kernels.base import Position, Statistic, TakesTurns, Target
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, pick
@@ -57,6 +62,7 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
     has_own_steps = True
     steps_alone = True
     restarts_chains = True
+    continues_others = True
     statistics = (
         STATISTICS
         | RESTARTED

@@ -16,7 +16,9 @@ from bayesmesh.config.versions import DRAWS
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.loop.identity import chain_identity
+from bayesmesh.store.chains.manifests import read_manifest
 from bayesmesh.store.chains.markers import read_markers
+from bayesmesh.store.layout import group_name
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.records.checked import read_checked
 from bayesmesh.store.records.jobs import check_output, read_record, records_of
@@ -72,7 +74,7 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
         named: set[str] = set()
         if name in plan.experiments:
             try:
-                named = {_identity(plan, name)}
+                named = _identities(plan, name)
             except StoreError as error:
                 notes.append(f"{name}: kept, because its identity is unknown: {error.message}")
                 continue
@@ -87,8 +89,8 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
     return found, notes
 
 
-def _identity(plan: Plan, name: str) -> str:
-    """Return the identity of chains sampled with the current configuration.
+def _identities(plan: Plan, name: str) -> set[str]:
+    """Return the identities of chains sampled with the current configuration: those that continue others, and those that do not.
 
     Raises:
         StoreError: the data are missing or damaged.
@@ -97,7 +99,9 @@ def _identity(plan: Plan, name: str) -> str:
     check_output(Path(plan.results), plan.data_layout(name).sharded)
     job = plan.job("sample", name)
     data = Shards(plan.data_layout(name).shards).fingerprint
-    return chain_identity(job.config, component_code(job), data, job.num_chains)
+    made_from = job.config, component_code(job), data, job.num_chains
+    continued = [read_manifest(job.relative_layout.sampled(group_name(0))).identity] if job.relative else []
+    return {chain_identity(*made_from, relative) for relative in ("", *continued)}
 
 
 def _describe(folder: Path) -> Unnamed:

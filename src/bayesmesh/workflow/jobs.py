@@ -70,6 +70,7 @@ class Job(Settings):
     others: dict[Name, dict[str, Any]] = Field(
         {}, description="Other experiments that an analysis reads, with the relevant part of each."
     )
+    relative: str = Field("", description="Experiment whose chains these continue; empty if there is none.")
     group: str = Field("", exclude=True, description="Chain group of the job; the groups share one specification.")
 
     def of(self, other: str) -> Job:
@@ -158,6 +159,11 @@ class Job(Settings):
         """Files of the experiment."""
         return ExperimentLayout(self.results, self.experiment)
 
+    @property
+    def relative_layout(self) -> ExperimentLayout:
+        """Files of the experiment whose chains these continue."""
+        return ExperimentLayout(self.results, self.relative)
+
     @functools.cached_property
     def data_layout(self) -> DataLayout:
         """Files of the dataset; `fetch` has no split."""
@@ -212,7 +218,8 @@ class Job(Settings):
             case "compile":
                 return (self.data_layout.sharded,)
             case "sample":
-                return (self.data_layout.sharded, self.layout.audit)
+                of_relative = [self.relative_layout.sampled(group_name(0))] if self.relative else []
+                return (self.data_layout.sharded, self.layout.audit, *of_relative)
         sharded, layout = self.data_layout.sharded, self.layout
         manifests = tuple(layout.sampled(group_name(g)) for g in range(self.sampling.chain_groups))
         if self.stage == "assemble":
@@ -271,8 +278,9 @@ class Job(Settings):
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
-        # Leave out empty `others`, so that specifications from before this field stay the same.
-        value = self.model_dump(mode="json", exclude=None if self.others else {"others"})
+        # Leave out empty fields, so that specifications from before these fields stay the same.
+        empty = {name for name in ("others", "relative") if not getattr(self, name)}
+        value = self.model_dump(mode="json", exclude=empty)
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -332,7 +340,10 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     if stage == "assemble" and getattr(experiment.analysis_settings("predictive_checks"), "prior", False):
         # Draws of the prior are groups of the posterior.
         read["predictive_checks"] = {"prior", "draws"}
-    return experiment.model_dump(mode="json", include=read, exclude=LEAVES_OUT.get(stage))
+    config = experiment.model_dump(mode="json", include=read, exclude=LEAVES_OUT.get(stage))
+    # The job names its relative itself, as the whole configuration determines it.
+    config.get("sampling", {}).get("initial", {}).pop("relative", None)
+    return config
 
 
 def make_job(
@@ -351,7 +362,7 @@ def make_job(
         results: folder of results.
         experiments: all experiments, including those named in the settings of an analysis.
     """
-    num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
+    is_program = stage in ("compile", "sample")
     analysis = analysis_of(stage)
     others = {
         other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != reads(stage)[-1]}
@@ -359,8 +370,10 @@ def make_job(
     }
     config, owner = stage_config(stage, experiment), "data" if stage in ("fetch", "shard") else name
     return Job(
-        stage=stage, experiment=owner, results=Path(results), config=config, num_chains=num_chains, others=others
-    )
+        stage=stage, experiment=owner, results=Path(results), config=config, others=others,
+        num_chains=experiment.sampling.chains_per_group if is_program else 0,
+        relative=experiment.relative if is_program else "",
+    )  # fmt: skip
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:

@@ -287,7 +287,8 @@ class Plan:
             }
             results = _without_stores(posterior.get(path, path) for path in job.inputs)
             # With them a job that has to run makes up for lost inputs of its own, whatever the target.
-            jobs = [each.job for needed in self._needed([name, *job.others]) for each in self.jobs_of(needed)]
+            needed = self._needed([name, *job.others])
+            jobs = [each.job for one in needed for each in self.jobs_of(one)]
             wrote = {path: each.record for each in jobs for path in each.outputs}
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
             return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
@@ -322,14 +323,14 @@ class Plan:
         return [Current(each, code) for each in job.of_groups()]
 
     def _needed(self, names: Iterable[str]) -> dict[str, None]:
-        """Return experiments, those that analyses of these read, and their refits."""
+        """Return experiments, those that analyses of these read, their refits, and those whose chains they continue."""
         needed: dict[str, None] = {}
         queue = sorted(names)
         while queue:
             name = queue.pop()
             if name not in needed:
                 needed[name], experiment = None, self.experiments[name]
-                queue += self.refits.get(name, ())
+                queue += [*self.refits.get(name, ()), *filter(None, [experiment.relative])]
                 queue += [
                     other for each in experiment.requested_analyses() for other in experiment.named_experiments(each)
                 ]

@@ -31,6 +31,7 @@ from bayesmesh.kernels.adaptation.lost_chains import (
 )
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,
+    averaged_step_size,
     init_step_size,
     mean_over,
     step_size_in_use,
@@ -126,6 +127,11 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         check_maps(self.metric, data, state.position)
         seen = init_seen(state.position) if self._watches_chains else ()
         return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra(), seen)
+
+    def adopt(self, adaptation: Warmup, relative: Warmup) -> Warmup:
+        """Return the adaptation with the step size and the metric of other chains; the rest begins anew."""
+        step_size = init_step_size(averaged_step_size(relative.step_size), _RESTART_SHRINKAGE)
+        return adaptation._replace(step_size=step_size, metric=relative.metric)
 
     @property
     def _watches_chains(self) -> bool:
@@ -265,6 +271,15 @@ def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
     [5, 10, 20, 35, 55, 80]
     """
     return jnp.round(jnp.asarray(_FRACTIONS) * num_warmup).astype(jnp.int32)
+
+
+def readapted_begin(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
+    """Return the iteration of warmup, () int32, at which chains that continue others begin.
+
+    >>> int(readapted_begin(100))
+    80
+    """
+    return window_ends(num_warmup)[-1]
 
 
 def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:

@@ -27,7 +27,9 @@ _NOT_PART = (
 """Settings of `sampling` that change no draw of a chain, or that the number of chains of a program already represents."""
 
 
-def chain_identity(config: Mapping[str, Any], code: str, data_fingerprint: str, num_chains: int) -> str:
+def chain_identity(
+    config: Mapping[str, Any], code: str, data_fingerprint: str, num_chains: int, relative: str = ""
+) -> str:
     """Return a digest of data, model, kernel, mesh, arithmetic, seed and code, as 16 hexadecimal digits.
 
     The number of draws is not part of it, because more draws extend the same chains.
@@ -38,6 +40,7 @@ def chain_identity(config: Mapping[str, Any], code: str, data_fingerprint: str, 
             stands for the sampler's own.
         data_fingerprint: fingerprint of the sharded data.
         num_chains: chains of one program; their number affects rounding.
+        relative: identity of the chains that these continue; empty if there are none.
     """
     parts = {
         **{key: config[key] for key in ("model", "kernel", "compute")},
@@ -47,6 +50,7 @@ def chain_identity(config: Mapping[str, Any], code: str, data_fingerprint: str, 
         "code": code,
         "draws": DRAWS,
         # Left out if there are none, which is the usual case.
+        **({"relative": relative} if relative else {}),
         **({"replicates": field} if (field := config.get("data", {}).get("replicates")) else {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -167,6 +171,8 @@ def _reason(stored: Mapping[str, Any], made_from: Mapping[str, Any]) -> str:
     ]
     if "data" in stored and stored["data"] != made_from["data"]:
         changed.append("the data have changed")
+    if stored.get("relative", "") != made_from.get("relative", ""):
+        changed.append("they continue other chains")
     if stored.get("draws") != made_from["draws"]:
         changed.append(EARLIER)
     # Everything else that determines draws is code.

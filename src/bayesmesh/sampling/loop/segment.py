@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from bayesmesh.errors import NotFinished, SamplingError
+from bayesmesh.kernels.adaptation.warmup import readapted_begin
 from bayesmesh.sampling.density.log_density import Arrays
 from bayesmesh.sampling.density.peers import Peers
 from bayesmesh.sampling.loop.interruption import GraceOver, Interruption
@@ -59,6 +60,8 @@ class Loop:
         should_stop: called after every commit of draws, in the writer's thread; True ends the run.
         commit_at: draw counts that are committed even if a segment is incomplete, so that `should_stop` sees them.
         watch: called after every slice with the phase and the iterations done.
+        relative: chains whose adaptation these continue, with a position for each; None to start by themselves.
+        after_warmup: called once the warmup of chains that continue others is committed; raises if they must not go on.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class Loop:
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
         peers: Peers | None = None,
+        relative: ChainState | None = None,
+        after_warmup: Callable[[], None] = lambda: None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (program.arguments(key), data)
@@ -85,6 +90,9 @@ class Loop:
         self._facts, self._should_stop, self._watch = facts, should_stop, watch
         self._commit_at = frozenset(commit_at)
         self._peers = Peers() if peers is None else peers
+        self._relative, self._after_warmup = relative, after_warmup
+        # Iterations of warmup are counted from the first one that is made.
+        self._first = 0 if relative is None else int(readapted_begin(program.sampling.warmup))
         self._in_flight: object = ()
         self._stopped_by = ""
         self._is_due = False
@@ -112,7 +120,7 @@ class Loop:
         self.store.end_writing()
 
     def _run(self, num_draws: int, last: Commit | None) -> None:
-        wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
+        wanted = {"warmup": self.program.sampling.warmup - self._first, "sample": num_draws}
         self._chains = ChainWatch(
             self._label, self._numbers, is_adjusted=self.program.kernel.is_adjusted, is_shown=self._peers.is_first,
             last={} if last is None else last.facts, dtype=self.program.target.dtype.name,
@@ -124,6 +132,9 @@ class Loop:
             with writer:
                 for current in ("warmup", "sample"):
                     if current == "sample" and phase == "warmup":
+                        if self._relative is not None:
+                            writer.drain()
+                            self._after_warmup()
                         phase, done = "sample", 0
                     if current == phase and done < wanted[current]:
                         begun = time.perf_counter()
@@ -154,9 +165,16 @@ class Loop:
                 method = self.program.sampling.initial.method
                 initialise = functools.partial(self._interruption.call, self.compiled["initialise"])
                 wait, together = self._interruption.wait, self.program.num_together
-                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method, together)
+                state = start_chains(initialise, *self._arguments, wait, method, together)
+                return "warmup", 0, state if self._relative is None else self._adopt(state)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
+
+    def _adopt(self, state: ChainState) -> ChainState:
+        """Return chains that continue those of the relative, half of them from where they started by themselves."""
+        state = self._interruption.call(self.compiled["adopt"], *self._arguments, state, self._relative)
+        self._interruption.wait(state)
+        return state
 
     def _run_phase(
         self, phase: str, done: int, wanted: int, state: ChainState, writer: Writer
@@ -237,7 +255,7 @@ class Loop:
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
         count = min(self._most, self.store.next_count(done, wanted), *looks)
         # The program counts iterations from the beginning of warmup.
-        index = done if phase == "warmup" else self.program.sampling.warmup + done
+        index = self._first + done if phase == "warmup" else self.program.sampling.warmup + done
         arguments = *self._arguments, state, np.uint32(index), np.int32(count)
         state, statistics, draws = self._interruption.call(self.compiled["segment"], *arguments)
         self._in_flight = (state, statistics, draws)

@@ -22,8 +22,10 @@ from jaxtyping import Array, Float
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
+from bayesmesh.kernels.adaptation.warmup import readapted_begin
 from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
 from bayesmesh.kernels.hamiltonian.random_numbers import fold
+from bayesmesh.kernels.hamiltonian.trajectory import over_chains
 from bayesmesh.sampling.checks.kernel import (
     check_adaptive,
     check_axes,
@@ -53,7 +55,7 @@ from bayesmesh.sampling.program.values import Arguments, ChainState, GroupKey, i
 from bayesmesh.store.ledger import Ledger
 
 PROGRAMS = ("initialise", "segment")
-"""Names of the programs of a chain group."""
+"""Names of the programs of a chain group; one that continues others has a further one, ``adopt``."""
 
 SHORT_SECONDS = 5e-3
 """Expected seconds per gradient up to which the start is compiled without optimisation: it takes nine gradients, and optimising
@@ -167,6 +169,31 @@ class Program:
         check_fields(kernel, state)
         lp = jnp.where(is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
         return ChainState(state, kernel.init_adaptation(state, bound)), lp
+
+    def adopt(
+        self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, relative: ChainState
+    ) -> ChainState:
+        """Return chains that continue the adaptation of others, at the iteration of warmup where they begin.
+
+        Half of them start at the positions of the others and half at their own, which the others do not influence: chains
+        that all came from another mode would agree there.
+
+        Args:
+            arguments: numbers of the run.
+            data: rows on the devices.
+            state: freshly started chains.
+            relative: the others, with a position for each chain.
+        """
+        bound, kernel = self.bind(arguments, data)
+        is_own = jnp.arange(self.num_chains) >= self.num_chains - self.num_chains // 2
+
+        def choose(own: jax.Array, other: jax.Array) -> jax.Array:
+            return jnp.where(over_chains(is_own, own), own, other)
+
+        position = jax.tree.map(choose, state.kernel.position, relative.kernel.position)
+        begun = kernel.init(fold(self.keys(arguments), jnp.uint32(2**32 - 1)), position, bound)
+        adaptation = kernel.adopt(kernel.init_adaptation(begun, bound), relative.adaptation)
+        return ChainState(kernel.at_iteration(begun, readapted_begin(arguments.num_warmup)), adaptation)
 
     def segment(
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
@@ -291,6 +318,10 @@ class Program:
 
             jitted = jax.jit(initialise, in_shardings=(arguments_at, data_at), out_shardings=(state_at, made_at))
             return jitted.trace(self._abstract_arguments, data)
+        if name == "adopt":
+            adopt_at = (arguments_at, data_at, state_at, state_at)
+            jitted = jax.jit(self.adopt, in_shardings=adopt_at, out_shardings=state_at)
+            return jitted.trace(self._abstract_arguments, data, self.state_shapes, self.state_shapes)
         in_at = (arguments_at, data_at, state_at, everywhere, everywhere)
         out_at = (state_at, made_at, self.draw_shardings)
         jitted = jax.jit(self.segment, in_shardings=in_at, out_shardings=out_at)

@@ -235,6 +235,16 @@ def _read(key: str, path: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def to_positions(latents: Mapping[str, np.ndarray], target: Target) -> Position:
+    """Return points in unconstrained space, (point, ...), of latents (point, ...); not finite where one lies on its bound."""
+
+    def to_unconstrained(one: dict[str, jax.Array]) -> Position:
+        return target.position.pack(dict(target.bijector.inverse(one)))
+
+    every = {name: jnp.asarray(value, jnp.float64) for name, value in latents.items()}
+    return jax.tree.map(np.asarray, jax.vmap(to_unconstrained)(every))
+
+
 def _to_positions(key: str, latents: Mapping[str, Any], target: Target) -> Position:
     shapes = jax.eval_shape(lambda: target.prior.sample(seed=jax.random.key(0)))
     for name in latents:

@@ -178,10 +178,11 @@ def _compile(work: _Work) -> _Made:
     is_known = is_brief(cost, program.mesh) and peers.is_alone and not sampled_spec.dataset_counts
     others: dict[str, Callable[[], jax.stages.Traced]]
     others = {} if is_known else {"gradients": functools.partial(program_audit.trace_gradients, program)}
+    names = (*PROGRAMS, "adopt") if job.relative else PROGRAMS
     # Wait for each other, so that no process with cached programs exits while another compiles.
     with peers.together():
         later_programs = _lower_derived(work, program, model, latents) if peers.is_alone else ()
-        made = compile_programs(program, ledger, later=later_programs, meanwhile=check, others=others)
+        made = compile_programs(program, ledger, names, later=later_programs, meanwhile=check, others=others)
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
     compiled = {name: each.compiled for name, each in made.items()}
     equations = equations or {str(sampled_spec.num_rows): cost.equations}

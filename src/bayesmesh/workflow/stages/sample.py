@@ -9,7 +9,7 @@ import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bayesmesh.config.versions import DRAWS
 from bayesmesh.data.base import DataSpec
@@ -25,7 +25,7 @@ from bayesmesh.sampling.program.audit import read_lengths
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program
 from bayesmesh.sampling.program.compilation import compile_programs, use_cache
 from bayesmesh.sampling.program.datasets import DatasetPrograms
-from bayesmesh.sampling.program.sizes import ProgramSettings, draw_bytes, make_program
+from bayesmesh.sampling.program.sizes import Lengths, ProgramSettings, draw_bytes, make_program
 from bayesmesh.sampling.program.starts import NoFiniteStart, explain_start, training_row
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.store.chains.manifests import StopRecord
@@ -39,6 +39,7 @@ from bayesmesh.workflow.code import component_code
 from bayesmesh.workflow.components import Component, in_file_of
 from bayesmesh.workflow.jobs import Job
 from bayesmesh.workflow.stages.inputs import shards_of
+from bayesmesh.workflow.stages.relative import Misled, Relative, check_continued, read_relative
 
 _log = logging.getLogger("bayesmesh")
 
@@ -59,8 +60,7 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
         ConfigError: a chain has no finite start.
         PeerError: another process failed.
     """
-    sampling = job.sampling
-    with Interruption(sampling.grace_seconds) as interruption, contextlib.ExitStack() as held:
+    with Interruption(job.sampling.grace_seconds) as interruption:
         label = f"{job.experiment} {group_name(group)}"
         # Several processes stop together, which the loop coordinates.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
@@ -71,9 +71,47 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             sampled = shards.condensed()
             program = make_program(settings, sampled.spec(job.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, job.compute)
-            code, data = component_code(job), shards.fingerprint
-            identity = ledger.identity = chain_identity(job.config, code, data, job.num_chains)
-            made_from = {"config": job.config, "data": data, "draws": DRAWS}
+            relative = read_relative(job, program)
+        work = _Work(
+            job, ledger, settings, peers, group, interruption, leave, label, shards, data_spec, lengths, program
+        )
+        try:
+            return _sample(work, relative)
+        except Misled as misled:
+            _log.info("the chains of '%s' are not continued: %s", job.relative, misled)
+            return _sample(work, None)
+
+
+class _Work(NamedTuple):
+    """The arguments of the job, and what follows from them before it is known whose chains are continued."""
+
+    job: Job
+    ledger: Ledger
+    settings: ProgramSettings
+    peers: Peers
+    group: int
+    interruption: Interruption
+    leave: Callable[[], None]
+    label: str
+    shards: Shards
+    data_spec: DataSpec
+    lengths: Lengths
+    program: Program
+
+
+def _sample(work: _Work, relative: Relative | None) -> str:
+    """Sample chains that continue a relative, or that start by themselves, and return a line for the log.
+
+    Raises:
+        Misled: those that continue the relative do not agree.
+    """
+    job, ledger, settings, peers, group, interruption, leave, label, shards, data_spec, lengths, program = work
+    sampling, sampled = job.sampling, shards.condensed()
+    with contextlib.ExitStack() as held:
+        with peers.together():
+            code, data, other = component_code(job), shards.fingerprint, relative.identity if relative else ""
+            identity = ledger.identity = chain_identity(job.config, code, data, job.num_chains, other)
+            made_from = {"config": job.config, "data": data, "draws": DRAWS, "relative": other}
             if anew := explain_new_chains(job.layout, identity, made_from):
                 _log.info("%s", anew)
             folder = process_folder(job.layout.group(identity, group), peers.index)
@@ -85,7 +123,7 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             compiled = _Programs(program, ledger, peers)
             done = max((commit.num_draws for commit in store.commits()), default=0)
             names = PROGRAMS if not store.commits() else ("segment",) if done < sampling.draws else ()
-            compiled.load(names)
+            compiled.load((*names, "adopt") if relative and names == PROGRAMS else names)
             leave()
             rows = program.read_data(sampled.read_rows, ledger)
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, sampling.draws])
@@ -100,6 +138,9 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
         rule = _stop_rule(job, settings.model, data_spec, shards, store, job.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
+        if relative is not None:
+            check = functools.partial(check_continued, store, relative.step_size)
+            asked |= {"relative": relative.state, "after_warmup": check}
         loop = Loop(program, compiled, key, rows, store, ledger, interruption, **asked)
         with _explaining_starts(job, program, key, sampled):
             loop.run(sampling.draws if rule is None else rule.num_draws, last)
