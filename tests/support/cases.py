@@ -126,6 +126,33 @@ def trees(num_rows: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
     return DataSpec(num_rows, fields, {}, "float64", variables=variables), rows
 
 
+def condensed(
+    own: Any, spec: DataSpec, table: dict[str, np.ndarray]
+) -> tuple[DataSpec, dict[str, np.ndarray], DataSpec, dict[str, np.ndarray]]:
+    """Return prepared rows of a `glm` with their description, and the condensed ones with theirs."""
+    import functools
+
+    from bayesmesh.data.base import FieldSpec
+    from bayesmesh.data.views import CondensedShards, prepare_rows
+    from bayesmesh.models.glm.model import Glm
+
+    blocks = [{k: v[:150] for k, v in table.items()}, {k: v[150:] for k, v in table.items()}]
+    preparation = Glm.prepare(own, spec, lambda: iter(blocks))
+    assert preparation is not None
+    assert preparation.condense is not None
+    found = preparation.condense()
+    assert found is not None
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    shards = CondensedShards.__new__(CondensedShards)
+    shards.__dict__ |= {
+        "_rows": found.fields, "_about": prepared, "_counts": found.entry_counts, "constants": prepared.constants,
+        "_are_sums": found.are_sums, "num_rows": len(next(iter(found.fields.values()))),
+        "fields": {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in found.fields.items()},
+    }  # fmt: skip
+    few = shards.spec("float64")
+    return prepared, rows, few, shards.read_rows(0, few.num_rows)
+
+
 def ratings(num_rows: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
     """Return one rating of each user: tests of the contract take an entry of local latents for each row."""
     import numpy as np

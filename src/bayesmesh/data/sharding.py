@@ -35,7 +35,9 @@ from bayesmesh.store.records.checked import write_checked
 SHARD_ROWS = 8192
 """Rows per shard, which is one file; a process reads a range of rows from a few files."""
 
-CHUNK_ROWS = 1024
+CHUNK_ROWS, CHUNK_OF_NARROW = 1024, 2**16
+"""Rows of a chunk, or so many bytes where rows are narrow: reading a chunk costs a millisecond, whatever its size."""
+
 SHARD_BYTES = 2**28
 
 OF_USERS = "user_"
@@ -205,12 +207,13 @@ def check_values(where: str, start: int, block: np.ndarray, about: Variable | No
 def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
     """Return the numbers of rows of a chunk and of a shard; the second is a multiple of the first.
 
-    >>> row_chunks(60000, 784), row_chunks(6040, 3706), row_chunks(5, 8), row_chunks(100, 2**23)
-    ((1024, 8192), (1024, 6144), (1024, 1024), (1, 32))
+    >>> row_chunks(60000, 784), row_chunks(6040, 3706), row_chunks(5, 8), row_chunks(10**6, 8), row_chunks(100, 2**23)
+    ((1024, 8192), (1024, 6144), (1024, 1024), (8192, 8192), (1, 32))
     """
     # Powers of two, so that chunks divide shards whatever the size of a row.
     fitting = max(1, CHUNK_BYTES // max(1, row_bytes))
-    chunk = min(CHUNK_ROWS, 2 ** int(math.log2(fitting)))
+    wanted = max(CHUNK_ROWS, min(CHUNK_OF_NARROW // max(1, row_bytes), num_rows, SHARD_ROWS))
+    chunk = 2 ** int(math.log2(min(wanted, fitting)))
     most = min(SHARD_ROWS, max(1, SHARD_BYTES // max(1, chunk * row_bytes)) * chunk)
     return chunk, min(most, math.ceil(max(1, num_rows) / chunk) * chunk)
 

@@ -259,6 +259,24 @@ class Model(ABC):
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log likelihood of each row, in nats."""
 
+    @property
+    def integrated(self) -> Mapping[str, tuple[int, ...]]:
+        """Latents that prior and likelihood leave out, because they are integrated out -> shape of the entry of a row.
+
+        For condensed rows alone: in the posterior, such a latent has an entry for each of them, along its first axis.
+        """
+        return {}
+
+    def draw_integrated(self, latents: Latents, rows: Rows, normals: Latents) -> Latents:
+        """Return the latents `integrated`, drawn given all others, (row, ...).
+
+        Args:
+            latents: one draw of the others.
+            rows: condensed rows.
+            normals: latent -> independent standard normal numbers, (row, ...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no latents that are integrated out")
+
     @classmethod
     def has_fast_path(cls) -> bool:
         """Return whether the model overrides `log_likelihood_and_gradient`."""

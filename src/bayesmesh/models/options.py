@@ -164,6 +164,13 @@ class GlmOptions(Settings):
         "`auto`, the largest one with at least 1,000 levels.",
         examples=["site"],
     )
+    integrated_group: str = Field(
+        "auto",
+        description="Grouping column of a `normal` outcome whose effects are integrated out while chains run, and drawn "
+        "exactly for each draw: a column, `none`, or `auto`, the column with most levels where the rows allow it. The "
+        "posterior is the same.",
+        examples=["site"],
+    )
 
     @model_validator(mode="after")
     def _check_family(self) -> GlmOptions:

@@ -70,10 +70,32 @@ class Layout(NamedTuple):
         columns = np.concatenate([*parts, outcome[:, None]], axis=1)
         return columns * np.sqrt(np.asarray(rows["weights"], float))[:, None] if "weights" in rows else columns
 
+    def along(
+        self, line: Float[Array, " c"], effects: Mapping[str, Array], num_cells: int, center: Array | None = None
+    ) -> Float[Array, "cells width"]:
+        """Return the coefficients of the columns in each cell, with -1 for the outcome.
+
+        Args:
+            line, effects: as for `log_likelihood`.
+            num_cells: number of cells; 1 if they all have the same coefficients.
+            center: number subtracted from the outcomes of each cell.
+        """
+        constant = jnp.broadcast_to(line[0] if self.has_intercept else jnp.zeros((), line.dtype), (num_cells,))
+        slopes = []
+        for group in self.groups:
+            own = effects[group.effects]
+            constant = constant + own[:, 0] if group.has_intercept else constant
+            slopes.append(own[:, int(group.has_intercept) :])
+        constant = constant if center is None else constant - center
+        parts = [constant[:, None]] if self.has_constant else []
+        if self.num_columns:
+            parts.append(jnp.broadcast_to(line[int(self.has_intercept) :][None], (num_cells, self.num_columns)))
+        return jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
+
     def log_likelihood(
         self, line: Float[Array, " c"], effects: Mapping[str, Array], rows: Rows, sigma: Array
     ) -> Float[Array, " rows"]:
-        """Return the log likelihood of cells.
+        """Return the log likelihood of cells, but for the constant of each row.
 
         Args:
             line: intercept, if there is one, and standardised coefficients, less those of the quick fit.
@@ -81,22 +103,10 @@ class Layout(NamedTuple):
             rows: the cells.
             sigma: standard deviation of the outcome.
         """
-        num_cells = len(rows["num_rows"])
-        constant = jnp.broadcast_to(line[0] if self.has_intercept else jnp.zeros((), line.dtype), (num_cells,))
-        slopes = []
-        for group in self.groups:
-            own = effects[group.effects]
-            constant = constant + own[:, 0] if group.has_intercept else constant
-            slopes.append(own[:, int(group.has_intercept) :])
-        parts = [(constant - rows[CENTER])[:, None]] if self.has_constant else []
-        if self.num_columns:
-            parts.append(jnp.broadcast_to(line[int(self.has_intercept) :][None], (num_cells, self.num_columns)))
-        along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
+        along = self.along(line, effects, len(rows["num_rows"]), rows.get(CENTER))
         # Not a matrix product: XLA would call its routine for each cell, which takes ten times as long on a CPU.
         left = jnp.sum(rows[ROOT] * along[:, None, :], axis=2)
-        squares = jnp.sum(jnp.square(left), axis=1)
-        count = rows["num_rows"]
-        return -0.5 * squares / jnp.square(sigma) - count * (jnp.log(sigma) + 0.5 * math.log(2 * math.pi))
+        return -0.5 * jnp.sum(jnp.square(left), axis=1) / jnp.square(sigma)
 
 
 def condense_normal(layout: Layout, read_fields: ReadBlocks, num_rows: int, location: np.ndarray) -> Condensed | None:
@@ -134,16 +144,21 @@ def condense_normal(layout: Layout, read_fields: ReadBlocks, num_rows: int, loca
         add_levels(products, at, columns, columns)
         weights = np.asarray(rows.get("weights", np.ones(len(columns))), float)[:, None]
         add_levels(counts, at, weights, np.ones_like(weights))
-    # Columns of unit length: the square root of a matrix keeps no digit of entries far smaller than its largest.
-    lengths = np.sqrt(np.einsum("cii->ci", products))
-    lengths[lengths == 0] = 1.0
-    values, vectors = np.linalg.eigh(products / (lengths[:, :, None] * lengths[:, None, :]))
-    roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2) * lengths[:, None, :]
+    roots = roots_of(products)
     fields = {ROOT: roots, "num_rows": counts[:, 0, 0]}
     fields |= {CENTER: np.nan_to_num(centers)} if layout.has_constant else {}
     codes = np.unravel_index(cells, ordered) if sizes else ()
     fields |= {f"group_{i}": c.astype(np.int32) for i, c in zip(order, codes, strict=True) if i != local}
     return Condensed(fields, () if local is None else entry_counts(codes[0], sizes[local]), are_sums=True)
+
+
+def roots_of(products: np.ndarray) -> np.ndarray:
+    """Return square roots R of matrices of products R^T R, (cell, width, width)."""
+    # Columns of unit length: the square root of a matrix keeps no digit of entries far smaller than its largest.
+    lengths = np.sqrt(np.einsum("cii->ci", products))
+    lengths[lengths == 0] = 1.0
+    values, vectors = np.linalg.eigh(products / (lengths[:, :, None] * lengths[:, None, :]))
+    return np.asarray(np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.swapaxes(1, 2) * lengths[:, None, :])
 
 
 def _set_centers(centers: np.ndarray, at: np.ndarray, residuals: np.ndarray) -> None:

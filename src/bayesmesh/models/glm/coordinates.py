@@ -25,6 +25,7 @@ from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.plan import Plan
+from bayesmesh.models.glm.triangular import cholesky, solve_lower, solve_upper
 
 Levels = Float[Array, "level effect"]
 
@@ -43,7 +44,8 @@ class Coordinates:
     def __init__(self, plan: Plan, family: Family, spec: DataSpec, maps: Mapping[str, Any], positive: set[str]) -> None:
         self._plan, self._main = plan, plan.main
         self._family, self._arrays, self._dtype = family, spec.arrays, spec.dtype
-        self._groups = {group.effects: group for each in plan.predictors for group in each.groups}
+        # Effects that are integrated out have no coordinates.
+        self._groups = {g.effects: g for each in plan.predictors for g in each.groups if g.effects in maps}
         self._logs = {name: pair for name, pair in self._scales().items() if name in positive}
         self._line = (
             [*(["intercept"] if plan.main.has_intercept else []), *plan.main.blocks]
@@ -152,11 +154,11 @@ class Coordinates:
         inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
         towards = jnp.einsum("qa,lq->la", scale, known) * precision
         factor = self._factor(inside)
-        return _Levels(num_levels, scale, factor, _solve_upper(factor, _solve_lower(factor, towards)))
+        return _Levels(num_levels, scale, factor, solve_upper(factor, solve_lower(factor, towards)))
 
     def _factor(self, inside: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
         """Return the Cholesky factors of the precisions of standardised effects, given what rows say about them."""
-        return _cholesky(inside + jnp.eye(inside.shape[1], dtype=self._dtype)[None])
+        return cholesky(inside + jnp.eye(inside.shape[1], dtype=self._dtype)[None])
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
         """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""
@@ -183,7 +185,7 @@ class _Levels(NamedTuple):
         if self.scale is None:
             return x
         if self.factor is not None and self.mean is not None:
-            x = self.mean + _solve_upper(self.factor, x)
+            x = self.mean + solve_upper(self.factor, x)
         return x @ self.scale.T
 
     def inverse(self, y: Levels) -> Levels:
@@ -203,45 +205,3 @@ class _Levels(NamedTuple):
         if self.factor is not None:
             total = total - jnp.sum(jnp.log(jnp.diagonal(self.factor, axis1=1, axis2=2)))
         return total
-
-
-_MOST_UNROLLED = 6
-"""Number of effects up to which the factorisation of all levels is written out: one LAPACK call per level takes longer."""
-
-
-def _cholesky(a: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
-    """Return the lower Cholesky factors."""
-    size = a.shape[1]
-    if size > _MOST_UNROLLED:
-        return jnp.linalg.cholesky(a)
-    rows: list[list[Array]] = []
-    for i in range(size):
-        row: list[Array] = []
-        for j in range(i + 1):
-            left = a[:, i, j] - sum((row[k] * (row if i == j else rows[j])[k] for k in range(j)), start=0.0)
-            row.append(jnp.sqrt(left) if i == j else left / rows[j][j])
-        rows.append(row)
-    zero = jnp.zeros_like(a[:, 0, 0])
-    return jnp.stack([jnp.stack(row + [zero] * (size - len(row)), axis=1) for row in rows], axis=1)
-
-
-def _solve_lower(factor: Float[Array, "level q q"], b: Levels) -> Levels:
-    """Return factor^-1 b for every level."""
-    if factor.shape[1] > _MOST_UNROLLED:
-        return solve_triangular(factor, b[:, :, None], lower=True)[:, :, 0]
-    found: list[Array] = []
-    for i in range(factor.shape[1]):
-        left = b[:, i] - sum((factor[:, i, k] * found[k] for k in range(i)), start=0.0)
-        found.append(left / factor[:, i, i])
-    return jnp.stack(found, axis=1)
-
-
-def _solve_upper(factor: Float[Array, "level q q"], b: Levels) -> Levels:
-    """Return factor^-T b for every level, with lower triangular factors."""
-    if factor.shape[1] > _MOST_UNROLLED:
-        return solve_triangular(factor, b[:, :, None], lower=True, trans=1)[:, :, 0]
-    found: dict[int, Array] = {}
-    for i in reversed(range(factor.shape[1])):
-        left = b[:, i] - sum((factor[:, k, i] * each for k, each in found.items()), start=0.0)
-        found[i] = left / factor[:, i, i]
-    return jnp.stack([found[i] for i in range(factor.shape[1])], axis=1)

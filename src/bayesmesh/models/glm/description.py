@@ -87,6 +87,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "Link": link,
             "Priors": "; ".join(_priors(plan, family, options, spec)),
         }
+        | _integrated(plan, spec)
         | in_words(options)
         | _contrasts(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
@@ -120,6 +121,13 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
 def _contrasts(options: Any) -> dict[str, str]:
     sums = [name for name, coding in options.contrasts.items() if coding == "sum"]
     return {"Contrasts": f"levels of {named(sums)} against the mean over all levels"} if sums else {}
+
+
+def _integrated(plan: Plan, spec: DataSpec) -> dict[str, str]:
+    """Return the fact that effects are integrated out, if they are."""
+    if plan.integrated is None or spec.dataset_counts:
+        return {}
+    return {f"Effects of {plan.integrated.name}": "integrated out while chains run, and drawn exactly for each draw"}
 
 
 def _other_predictors(plan: Plan, options: Any) -> Iterator[tuple[str, str]]:

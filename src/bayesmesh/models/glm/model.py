@@ -6,6 +6,7 @@ Columns are computed once on the host and standardised there; coefficients and e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import jax
@@ -30,6 +31,7 @@ from bayesmesh.models.glm.coefficients import SIGMA
 from bayesmesh.models.glm.condensed import ROOT, Layout
 from bayesmesh.models.glm.description import axes_of, describe, shown_of
 from bayesmesh.models.glm.families.base import family_of
+from bayesmesh.models.glm.integrated import GRAM, Levels, log_density, sums_of_levels
 from bayesmesh.models.glm.plan import Plan, make_plan
 from bayesmesh.models.glm.priors import GlmPrior, make_prior
 from bayesmesh.models.glm.rows import ROLES, prepare_table, with_roles
@@ -54,7 +56,7 @@ class Glm(Model):
         own = self.options
         self.family = family_of(own.family, own.link)
         self.plan: Plan = make_plan(own, spec)
-        local = self.plan.local
+        local = None if self.integrated else self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
 
     @classmethod
@@ -91,7 +93,19 @@ class Glm(Model):
 
     def prior(self, data_spec: DataSpec) -> Prior:
         """Return the priors by name; those that are not given are scaled to the data."""
-        return GlmPrior(make_prior(self.plan, self.family, self.options, data_spec), self.plan, self.family, data_spec)
+        parts = make_prior(self.plan, self.family, self.options, data_spec)
+        sampled = {name: part for name, part in parts.items() if name not in self.integrated}
+        return GlmPrior(sampled, self.plan, self.family, data_spec)
+
+    @property
+    def integrated(self) -> Mapping[str, tuple[int, ...]]:
+        """The effects of a level, where condensed rows integrate them out."""
+        group = self.plan.integrated
+        return {} if group is None or GRAM not in self.spec.fields else {group.effects: (group.num_effects,)}
+
+    def draw_integrated(self, latents: Latents, rows: Rows, normals: Latents) -> dict[str, Array]:
+        """Return the effects of each level, drawn given all other latents."""
+        return {name: self._levels(latents, rows).effects(normals[name]) for name in self.integrated}
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor, (rows,), or (rows, level - 1) for a categorical outcome."""
@@ -104,7 +118,7 @@ class Glm(Model):
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log density of each row's outcome, in nats, times its weight; or that of condensed rows."""
         if ROOT in rows:
-            return self._of_cells(latents, rows)
+            return self._of_sums(latents, rows)
         eta, parameters = self._predictor(latents, rows), self._parameters(latents, rows)
         value = self.family.log_density(eta, rows, parameters)
         if "constant" in rows:
@@ -112,16 +126,35 @@ class Glm(Model):
         value = partial.log_likelihood(self.family, value, eta, rows, parameters)
         return value * rows["weights"] if "weights" in rows else value
 
-    def _of_cells(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the log likelihood of cells of normal outcomes."""
-        plan, sigma = self.plan.main, latents["sigma"]
-        effects = {}
-        for group in plan.groups:
-            own = latents[group.effects]
-            effects[group.effects] = own if group.is_local else own[rows[f"group_{group.number}"]]
-        layout = Layout(plan.has_intercept, len(plan.sd), plan.groups)
-        line = plan.line(latents, sigma.dtype) - jnp.asarray(self.spec.arrays["location"], sigma.dtype)
-        return layout.log_likelihood(line, effects, rows, sigma)
+    def _of_sums(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log likelihood of the rows for which each condensed one stands, of normal outcomes."""
+        sigma = latents["sigma"]
+        if not self.integrated:
+            layout = Layout(self.plan.main.has_intercept, len(self.plan.main.sd), self.plan.main.groups)
+            values = layout.log_likelihood(self._line(latents), self._effects(latents, rows), rows, sigma)
+        else:
+            values = log_density(self._levels(latents, rows))
+        return values - rows["num_rows"] * (jnp.log(sigma) + 0.5 * math.log(2 * math.pi))
+
+    def _levels(self, latents: Latents, rows: Rows) -> Levels:
+        """Return the sums that effects are integrated out from."""
+        main, group = self.plan.main, self.plan.integrated
+        assert group is not None  # because the rows are condensed for it
+        layout = Layout(main.has_intercept, len(main.sd), tuple(g for g in main.groups if g != group))
+        return sums_of_levels(layout, group, self._line(latents), self._effects(latents, rows), latents, rows)
+
+    def _line(self, latents: Latents) -> Float[Array, " c"]:
+        """Return intercept and standardised coefficients less those of the quick fit."""
+        dtype = latents["sigma"].dtype
+        return self.plan.main.line(latents, dtype) - jnp.asarray(self.spec.arrays["location"], dtype)
+
+    def _effects(self, latents: Latents, rows: Rows) -> dict[str, Array]:
+        """Return the effects of the groups that are sampled, for each condensed row."""
+        groups = (group for group in self.plan.main.groups if group.effects not in self.integrated)
+        return {
+            g.effects: latents[g.effects] if g.is_local else latents[g.effects][rows[f"group_{g.number}"]]
+            for g in groups
+        }
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""

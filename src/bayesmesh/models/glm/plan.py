@@ -37,6 +37,7 @@ class Plan(NamedTuple):
         fixed: parameter -> the number to which it is set.
         num_levels: number of levels of the outcome if it is a category; else 0.
         unit: shift and scale from the unit of the outcome, as the model reads it, to that of the table.
+        integrated: the group whose effects condensed rows integrate out, if there is one.
     """
 
     main: Predictor
@@ -46,6 +47,7 @@ class Plan(NamedTuple):
     fixed: Mapping[str, float]
     num_levels: int
     unit: tuple[float, float]
+    integrated: Group | None
 
     @property
     def predictors(self) -> tuple[Predictor, ...]:
@@ -113,7 +115,9 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
         )
     fixed = {name: each for name, each in settings.items() if isinstance(each, float)}
     parameters = tuple(name for name in family.parameters if name not in settings)
-    return Plan(main, others, links, parameters, fixed, num_levels, unit)
+    chosen = spec.constants.get("integrated_group")
+    integrated = None if chosen is None else main.groups[int(chosen)]
+    return Plan(main, others, links, parameters, fixed, num_levels, unit, integrated)
 
 
 def _unit_of_parameter(parameter: Parameter, link: str, scale: float) -> tuple[float, float]:

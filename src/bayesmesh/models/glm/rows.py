@@ -18,6 +18,7 @@ from bayesmesh.models.glm.design import LARGEST, Group, Source, check_numbers, l
 from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
 from bayesmesh.models.glm.fit import fit, fit_levels
 from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
+from bayesmesh.models.glm.integrated import condense_levels, fits
 from bayesmesh.models.glm.moments import Moments, moments_of
 from bayesmesh.models.glm.predictor import Terms, check_contrasts, check_groups, make_terms, terms_of_parameters
 
@@ -99,8 +100,9 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
     formulas = [each.formula for each in (main, *others.values())]
     check_contrasts(source, formulas)
     check_groups("centred", options.centred if isinstance(options.centred, tuple) else (), formulas)
-    if options.local_group not in ("auto", "none"):
-        check_groups("local_group", (options.local_group,), [formula])
+    for key in ("local_group", "integrated_group"):
+        if (group := getattr(options, key)) not in ("auto", "none"):
+            check_groups(key, (group,), [formula])
     return Reader(options, family, source, main, others)
 
 
@@ -110,6 +112,8 @@ def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Prep
     constants = reader.describe(read_blocks)
     local = reader.choose_local(constants)
     constants["local_group"] = -1 if local is None else local
+    if (integrated := reader.choose_integrated(constants, read_blocks)) is not None:
+        constants["integrated_group"] = integrated
     moments = [terms.moments(constants) for terms in reader.terms]
 
     def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
@@ -215,13 +219,72 @@ class Reader(NamedTuple):
     ) -> Condensed | None:
         """Return rows that each stand for many, see `condensed`; None if they are not fewer."""
         groups = self.groups(constants)
-        if self.family.is_summed and not (self.options.parameters or partial.is_partial(self.options)):
-            layout = Layout(self.formula.has_intercept, len(self.main.labels), groups)
-            return condense_normal(layout, read_fields, num_rows, arrays["location"])
+        has_intercept, num_columns = self.formula.has_intercept, len(self.main.labels)
+        if "integrated_group" in constants:
+            chosen = groups[int(constants["integrated_group"])]
+            layout = Layout(has_intercept, num_columns, tuple(group for group in groups if group != chosen))
+            return condense_levels(layout, chosen, read_fields, arrays["location"])
+        if self._has_sums:
+            return condense_normal(
+                Layout(has_intercept, num_columns, groups), read_fields, num_rows, arrays["location"]
+            )
         local = next((group for group in groups if group.is_local), None)
         return condense_same(
             read_fields, None if local is None else local.number, 0 if local is None else local.num_levels
         )
+
+    @property
+    def _has_sums(self) -> bool:
+        """Whether the likelihood of many rows follows from sums of products of their columns."""
+        return self.family.is_summed and not (self.options.parameters or partial.is_partial(self.options))
+
+    def choose_integrated(self, constants: Mapping[str, float | int], read_blocks: ReadBlocks) -> int | None:
+        """Return the number of the group whose effects are integrated out, if the outcome is normal and the rows allow it.
+
+        Raises:
+            ConfigError: the configuration names a group for which it is impossible.
+        """
+        groups, wanted, centred = self.formula.groups, self.options.integrated_group, self.options.centred
+        if wanted == "none" or not groups:
+            return None
+        sizes = [int(constants[f"levels_of_group_{i}"]) for i in range(len(groups))]
+        is_named = wanted != "auto"
+        chosen = next((i for i, each in enumerate(groups) if each.group == wanted), int(np.argmax(sizes)))
+        name, local = groups[chosen].group, int(constants["local_group"])
+        problem = ""
+        if not self._has_sums:
+            problem = "the outcome is not normal, is known in part, or a parameter has a value in 'model.parameters'"
+        elif centred is not None and not (isinstance(centred, tuple) and name not in centred):
+            problem = "the key 'model.centred' says in which coordinates they are sampled"
+        elif local not in (-1, chosen):
+            problem = f"those of '{groups[local].group}' are stored with the rows"
+        elif (across := self._find_across(chosen, sizes[chosen], read_blocks)) is not None:
+            problem = f"a level of '{name}' has rows in several levels of '{across}'"
+        else:
+            widths = [len(self.main.labels), *(sum(len(c.labels) for c in part) for part in self.main.effects)]
+            if not fits(sizes[chosen], widths[1 + chosen] + 1, sum(widths) + 2, len(groups)):
+                problem = "their sums of products need too much memory"
+        if not problem:
+            return chosen
+        if is_named:
+            raise ConfigError(
+                f"key 'model.integrated_group': the effects of '{name}' cannot be integrated out: {problem}",
+                "remove the key, and they are sampled",
+            )
+        return None
+
+    def _find_across(self, chosen: int, num_levels: int, read_blocks: ReadBlocks) -> str | None:
+        """Return another grouping column of which the rows of some level of a group have several levels."""
+        names = [term.group for term in self.formula.groups]
+        seen = {name: np.full(num_levels, -1) for i, name in enumerate(names) if i != chosen}
+        for rows in read_blocks() if seen else ():
+            at = np.asarray(rows[names[chosen]])
+            for name, own in seen.items():
+                codes = np.asarray(rows[name])
+                own[at] = np.where(own[at] < 0, codes, own[at])
+                if (own[at] != codes).any():
+                    return name
+        return None
 
     def describe(self, read_blocks: ReadBlocks) -> dict[str, float | int]:
         """Return moments and numbers of levels, after checking every row.

@@ -46,6 +46,7 @@ class Target:
         position: layout of latents in a position.
         dtype: dtype of positions and stored draws, which is the experiment's.
         likelihood_dtype: dtype of rows and latents in the likelihood.
+        integrated: latents that are integrated out -> shape; every draw has them.
         uses_gpu_path: whether all devices are GPUs of the kind for which the model's GPU path is written.
     """
 
@@ -66,6 +67,15 @@ class Target:
             self.dtype,
             model.blocks,
         )
+
+    @property
+    def integrated(self) -> dict[str, tuple[int, ...]]:
+        return {name: (self.layout.num_entries, *shape) for name, shape in self.model.integrated.items()}
+
+    @property
+    def local_draws(self) -> dict[str, int]:
+        """Latents of a draw that lie with the rows -> the axis of their entries."""
+        return {**self.model.local_latents, **dict.fromkeys(self.model.integrated, 0)}
 
     def _set_prior(self, model: Model) -> None:
         # The prior is cheap: it is always computed in float64, which keeps acceptance exact at large log densities.
@@ -107,6 +117,25 @@ class Target:
             for k, axis in axes.items()
         }
         return {**latents, **padded}
+
+    def draw_integrated(self, key: Key[Array, ""], position: Position, data: Arrays) -> dict[str, jax.Array]:
+        """Return the latents of one chain that are integrated out, drawn given its position, padded like local ones."""
+        if not self.integrated:
+            return {}
+        normals = {}
+        for number, (name, shape) in enumerate(self.integrated.items()):
+            drawn = jax.random.normal(jax.random.fold_in(key, number), shape, self.likelihood_dtype)
+            behind = self.layout.padded_entries - self.layout.num_entries
+            normals[name] = jnp.pad(drawn, [(0, behind), *[(0, 0)] * (drawn.ndim - 1)])
+            normals[name] = normals[name].reshape(*self.layout.shape, *shape[1:])
+        _, latents = self.prior_and_latents(position)
+        rows = {name: data[name] for name in self.spec.fields}
+
+        def tile(x: tuple[Arrays, Arrays]) -> Arrays:
+            return self.model.draw_integrated(latents, *x)
+
+        found = jax.vmap(lambda *x: jax.lax.map(tile, x))(rows, normals)
+        return {k: v.reshape(-1, *v.shape[3:]).astype(self.dtype) for k, v in found.items()}
 
     # -- the density of a batch of chains -------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ def check_memory(program: Program, available: int | None) -> None:
     rows = (stop - first) * sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in target.spec.fields.values())
     laid_out = _bytes(program.data_shapes.values())
     num_columns, position = program.mesh.shape[DATA_AXIS], target.position.position_shapes
-    draw = _bytes(jax.tree.leaves(position.shared)) + _bytes(jax.tree.leaves(position.local)) // num_columns
+    with_rows = _bytes(jax.tree.leaves(position.local))
+    with_rows += target.dtype.itemsize * sum(map(math.prod, target.integrated.values()))
+    draw = _bytes(jax.tree.leaves(position.shared)) + with_rows // num_columns
     on_device = {
         "data": laid_out // num_columns,
         "chains": _bytes(jax.tree.leaves(program.state_shapes)) // program.mesh.size,

@@ -89,7 +89,7 @@ class Segment:
         self.last_gradients = max(1, int(stats["n_steps"].sum(axis=0).max()))
         self._watch.add(self.phase, piece.start, {k: self._program.by_chain(v) for k, v in stats.items()})
         self._noticed = self._watch.facts()
-        local = self._program.target.model.local_latents
+        local = self._program.target.local_draws
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
         self._keep(self._draws, self._program.draws_to_host(ours, piece.num_iterations))
         self.state, self.stop = piece.state, piece.start + piece.num_iterations

@@ -57,6 +57,9 @@ from bayesmesh.store.ledger import Ledger
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group; one that continues others has a further one, ``adopt``."""
 
+_OF_INTEGRATED = 2**31
+"""Folded into the key of an iteration for the latents that are drawn after it."""
+
 SHORT_SECONDS = 5e-3
 """Expected seconds per gradient up to which the start is compiled without optimisation: it takes nine gradients, and optimising
 them takes seconds."""
@@ -223,6 +226,19 @@ class Program:
         loop = iterate_in_turns if self.takes_turns else iterate
         state, statistics, positions = loop(self, arguments, data, state, learn, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
+        if target.integrated:
+            keys, numbers = (
+                self.keys(arguments)[: self.num_reported],
+                first + jnp.arange(self.slice_draws, dtype=jnp.uint32),
+            )
+
+            def draw(x: tuple[jax.Array, Position]) -> dict[str, jax.Array]:
+                # Folded once more: the same keys made the iteration.
+                own = fold(fold(keys, x[0]), _OF_INTEGRATED)
+                return jax.vmap(target.draw_integrated, in_axes=(0, 0, None))(own, x[1], data)
+
+            # One iteration after the other, which bounds the memory.
+            latents |= jax.lax.map(draw, (numbers, positions))
         return state, statistics, latents
 
     def bind(
@@ -301,10 +317,10 @@ class Program:
     @property
     def draw_shardings(self) -> dict[str, NamedSharding]:
         """Sharding of draws: entries of local latents over `data`, all else replicated."""
-        local = self.target.model.local_latents
+        local = self.target.local_draws
         return {
             k: sharding(self.mesh, None, None, *[None] * local[k], DATA_AXIS) if k in local else sharding(self.mesh)
-            for k in self.target.position.shapes
+            for k in (*self.target.position.shapes, *self.target.integrated)
         }
 
     def trace(self, name: str) -> jax.stages.Traced:
@@ -370,7 +386,7 @@ class Program:
         here = {k: to_host(v)[:count] for k, v in draws.items()}
         if len(self.devices_here) < self.mesh.shape[DATA_AXIS]:
             return here
-        local, num_entries = self.target.model.local_latents, self.target.layout.num_entries
+        local, num_entries = self.target.local_draws, self.target.layout.num_entries
         return {
             k: v[(slice(None),) * (local[k] + 2) + (slice(num_entries),)] if k in local else v for k, v in here.items()
         }

@@ -288,7 +288,9 @@ def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float,
 
 def draw_bytes(program: Program) -> int:
     """Return the bytes of one draw of all reported chains, with its statistics."""
-    coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
+    target = program.target
+    coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(target.position.position_shapes))
+    coordinates += sum(map(math.prod, target.integrated.values()))
     # Statistics are float64 on the devices.
-    per_chain = coordinates * program.target.dtype.itemsize + 8 * len(program.kernel.statistics)
+    per_chain = coordinates * target.dtype.itemsize + 8 * len(program.kernel.statistics)
     return per_chain * program.num_reported

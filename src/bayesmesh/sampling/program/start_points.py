@@ -248,7 +248,8 @@ def to_positions(latents: Mapping[str, np.ndarray], target: Target) -> Position:
 def _to_positions(key: str, latents: Mapping[str, Any], target: Target) -> Position:
     shapes = jax.eval_shape(lambda: target.prior.sample(seed=jax.random.key(0)))
     for name in latents:
-        if name not in shapes:
+        # Latents that are integrated out need no start.
+        if name not in shapes and name not in target.integrated:
             raise ConfigError(f"{key}: '{name}' is no latent of the model", suggest(name, shapes))
     values = {name: _values(key, name, latents.get(name), of.shape) for name, of in shapes.items()}
     counts = {name: len(value) for name, value in values.items() if len(value) > 1}

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import options_class
-from bayesmesh.data.base import FieldSpec
-from bayesmesh.data.views import CondensedShards, prepare_rows
 from bayesmesh.models.glm.model import Glm
-from cases import trees
+from cases import condensed, trees
 
 NUM_ROWS = 400
 
@@ -36,23 +34,8 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
     formula, family, options = CASES[case]
     spec, table = trees(NUM_ROWS)
     table = {**table, "growth": shift + unit * table["growth"]}
-    own = options_class("model", "glm")(formula=formula, family=family, **options)
-    preparation = Glm.prepare(
-        own, spec, lambda: iter([{k: v[:150] for k, v in table.items()}, {k: v[150:] for k, v in table.items()}])
-    )
-    assert preparation is not None
-    assert preparation.condense is not None
-    condensed = preparation.condense()
-    assert condensed is not None
-    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
-    shards = CondensedShards.__new__(CondensedShards)
-    shards.__dict__ |= {
-        "_rows": condensed.fields, "_about": prepared, "_counts": condensed.entry_counts, "constants": prepared.constants,
-        "_are_sums": condensed.are_sums,
-        "num_rows": len(next(iter(condensed.fields.values()))),
-        "fields": {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in condensed.fields.items()},
-    }  # fmt: skip
-    few = shards.spec("float64")
+    own = options_class("model", "glm")(formula=formula, family=family, integrated_group="none", **options)
+    prepared, rows, few, read = condensed(own, spec, table)
     assert few.num_rows < NUM_ROWS / 4
     assert few.num_entries == (5 if options.get("local_group") else few.num_rows)
 
@@ -66,7 +49,6 @@ def test_condensed_rows_say_as_much(case: str, shift: float, unit: float) -> Non
     if case == "normal, groups alone":
         # The prior of effects is about 0, where nothing of the outcome would be left to lose.
         latents["effects_site"] += shift
-    read = shards.read_rows(0, few.num_rows)
     one, other = (
         jax.value_and_grad(functools.partial(total, *each))(latents) for each in ((prepared, rows), (few, read))
     )
