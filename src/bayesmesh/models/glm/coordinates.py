@@ -6,7 +6,8 @@ The effects of a level are standardised given its rows, the standard deviations 
 rows, this is the centred parametrisation, around the level's own mean (hierarchical centring, Gelfand, Sahu and Carlin
 1995, doi:10.1093/biomet/82.3.479); without any row, the non-centred one; in between, a partial centring
 (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
-effects are then exactly independent standard normal given the rest. Effects on other parameters, such as ``sigma``, are
+effects are then exactly independent standard normal given the rest. Correlations are moved and scaled by the quick fit, because
+with many levels they are known far better than their prior says. Effects on other parameters, such as ``sigma``, are
 scaled by about what their rows say, and not moved.
 """
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._latents import Maps
 from bayesmesh.models.base import DataSpec, Latents
@@ -26,6 +28,8 @@ from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.triangular import cholesky, solve_lower, solve_upper
+
+tfb = tfp.bijectors
 
 Levels = Float[Array, "level effect"]
 
@@ -53,7 +57,7 @@ class Coordinates:
             else []
         )
         taken = {*self._groups, *self._logs, *self._line}
-        self._maps = Maps({name: each for name, each in maps.items() if name not in taken})
+        self._maps = Maps({name: self._around_fit(name, each) for name, each in maps.items() if name not in taken})
         self._plain = [name for name in maps if name not in taken]
         self._num_entries = spec.num_entries
 
@@ -64,6 +68,16 @@ class Coordinates:
             found["sigma"] = self._arrays["sigma"]
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._main.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
+
+    def _around_fit(self, name: str, own: Any) -> Any:
+        """Return the map of a latent; that of correlations begins at the quick fit, in the unit of their standard error."""
+        for group in self._main.groups:
+            if name == group.correlation and f"correlation_{group.number}" in self._arrays:
+                told = ((self._arrays[f"sd_{group.number}"][1] ** -2 - 1) / 2).min()
+                at = own.inverse(self._array(self._arrays[f"correlation_{group.number}"]))
+                scale = self._array(1 / np.sqrt(1 + told))
+                return tfb.Chain([own, tfb.Shift(at), tfb.Scale(scale)])
+        return own
 
     def _array(self, values: np.ndarray | np.generic) -> Array:
         return jnp.asarray(values, self._dtype)

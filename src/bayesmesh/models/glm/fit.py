@@ -26,6 +26,9 @@ _PASSES = 4
 _SINGULAR = 1e-12
 """Share of a column that others do not determine, below which it is rounding error."""
 
+_FEW_LEVELS = 10
+"""Number of levels from which correlations are taken by half."""
+
 _SPARE_ROWS = 10
 """Number of rows beyond that of columns from which residuals tell how far least squares may be off."""
 
@@ -84,7 +87,7 @@ def fit(
         + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
         log. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
-        location; and ``sd_g`` (2, effect).
+        location; ``sd_g`` (2, effect); and, of correlated effects, ``correlation_g`` (effect, effect), a Cholesky factor.
     """
     width = num_columns + has_intercept
     state: _State | None = None
@@ -112,6 +115,8 @@ def fit(
             for name, part in (("gram", gram), ("cross", cross), ("working", left_over)):
                 found[f"{name}_{group.number}"] = part / divisor
             found[f"sd_{group.number}"] = of_group.sd
+            if group.is_correlated:
+                found[f"correlation_{group.number}"] = of_group.correlation
     rounded = {name: _rounded(value) for name, value in found.items()}
     if has_intercept:
         rounded["location"][0] += center
@@ -212,6 +217,7 @@ class _Fit(NamedTuple):
         effects: (level, effect).
         dispersion: variance of a row of unit weight.
         sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
+        correlation: (effect, effect), Cholesky factor of the correlations, drawn towards 0 where few levels tell of them.
         least_squares: (2, column), coefficients without their prior, and their standard errors.
     """
 
@@ -220,6 +226,7 @@ class _Fit(NamedTuple):
     effects: np.ndarray
     dispersion: float
     sd: np.ndarray
+    correlation: np.ndarray
     least_squares: np.ndarray
 
 
@@ -284,4 +291,8 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
     if spare < _SPARE_ROWS:
         least[1] = 1 / _SINGULAR
     sd = np.stack([np.sqrt(variances), of_logs])
-    return _Fit(coefficients, information + ridge, effects, dispersion, sd, least)
+    size = np.sqrt(variances)
+    told = np.square(follows).sum(axis=0).min(initial=np.inf)
+    share = told / (told + _FEW_LEVELS) if len(within) else 0.0
+    correlation = np.linalg.cholesky(np.eye(num_effects) * (1 - share) + share * covariance / np.outer(size, size))
+    return _Fit(coefficients, information + ridge, effects, dispersion, sd, correlation, least)

@@ -227,19 +227,26 @@ class Program:
         state, statistics, positions = loop(self, arguments, data, state, learn, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
         if target.integrated:
-            keys, numbers = (
-                self.keys(arguments)[: self.num_reported],
-                first + jnp.arange(self.slice_draws, dtype=jnp.uint32),
-            )
-
-            def draw(x: tuple[jax.Array, Position]) -> dict[str, jax.Array]:
-                # Folded once more: the same keys made the iteration.
-                own = fold(fold(keys, x[0]), _OF_INTEGRATED)
-                return jax.vmap(target.draw_integrated, in_axes=(0, 0, None))(own, x[1], data)
-
-            # One iteration after the other, which bounds the memory.
-            latents |= jax.lax.map(draw, (numbers, positions))
+            is_stored = first.astype(jnp.int32) >= arguments.num_warmup
+            latents |= self._draw_integrated(target, arguments, data, positions, first, jnp.where(is_stored, count, 0))
         return state, statistics, latents
+
+    def _draw_integrated(
+        self, target: Target, arguments: Arguments, data: Mapping[str, jax.Array], positions: Position, first: jax.Array,
+        count: jax.Array,
+    ) -> dict[str, jax.Array]:  # fmt: skip
+        """Return the latents that are integrated out at the first `count` positions, one after the other to bound memory."""
+        keys = self.keys(arguments)[: self.num_reported]
+
+        def draw(i: jax.Array) -> dict[str, jax.Array]:
+            # Folded once more: the same keys made the iteration.
+            own = fold(fold(keys, first + i.astype(jnp.uint32)), _OF_INTEGRATED)
+            at = jax.tree.map(lambda x: x[i], positions)
+            return jax.vmap(target.draw_integrated, in_axes=(0, 0, None))(own, at, data)
+
+        shapes = jax.eval_shape(draw, jnp.int32(0))
+        empty = {k: jnp.zeros((self.slice_draws, *v.shape), v.dtype) for k, v in shapes.items()}
+        return jax.lax.fori_loop(0, count, lambda i, made: {k: made[k].at[i].set(v) for k, v in draw(i).items()}, empty)
 
     def bind(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
