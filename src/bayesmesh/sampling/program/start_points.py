@@ -241,7 +241,8 @@ def to_positions(latents: Mapping[str, np.ndarray], target: Target) -> Position:
     def to_unconstrained(one: dict[str, jax.Array]) -> Position:
         return target.position.pack(dict(target.bijector.inverse(one)))
 
-    every = {name: jnp.asarray(value, jnp.float64) for name, value in latents.items()}
+    sampled = {name: value for name, value in latents.items() if name not in target.integrated}
+    every = {name: jnp.asarray(value, jnp.float64) for name, value in sampled.items()}
     return jax.tree.map(np.asarray, jax.vmap(to_unconstrained)(every))
 
 
