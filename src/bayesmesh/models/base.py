@@ -473,7 +473,7 @@ class Model(ABC):
 
         Args:
             group: one of `unit_groups` or `normal_groups`.
-            latents: latents of the group, with the axis of units first.
+            latents: latents of the group, with the axis of units first; for one of `normal_groups`, those of all else too.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import (
@@ -23,13 +24,15 @@ from bayesmesh.models.base import (
     Preparation,
     Prior,
     ReadBlocks,
+    Regression,
     Rows,
     Shown,
 )
-from bayesmesh.models.glm import partial
+from bayesmesh.models.glm import conditionals, partial
 from bayesmesh.models.glm.coefficients import SIGMA
 from bayesmesh.models.glm.condensed import ROOT, Layout
 from bayesmesh.models.glm.description import axes_of, describe, shown_of
+from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import family_of
 from bayesmesh.models.glm.integrated import GRAM, Levels, log_density, sums_of_levels
 from bayesmesh.models.glm.plan import Plan, make_plan
@@ -58,6 +61,8 @@ class Glm(Model):
         self.plan: Plan = make_plan(own, spec)
         local = None if self.integrated else self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
+        units = self.plan.main.groups if self.plan.has_normal_units else ()
+        self.blocks = {g.effects: {g.effects: 0} for g in units if not g.is_local}  # type: ignore[misc]  # as above
 
     @classmethod
     def prepare(cls, options: Settings, spec: DataSpec, read_blocks: ReadBlocks) -> Preparation | None:
@@ -106,6 +111,41 @@ class Glm(Model):
     def draw_integrated(self, latents: Latents, rows: Rows, normals: Latents) -> dict[str, Array]:
         """Return the effects of each level, drawn given all other latents."""
         return {name: self._levels(latents, rows).effects(normals[name]) for name in self.integrated}
+
+    @property
+    def normal_groups(self) -> tuple[str, ...]:
+        """The effects of each group, for a normal outcome with several groups of independent effects that are `centred`."""
+        if not self.plan.has_normal_units:
+            return ()
+        return tuple("local" if group.is_local else group.effects for group in self.plan.main.groups)
+
+    def unit_regression(self, group: str, latents: Latents, rows: Rows) -> Regression:
+        """Regress each outcome, less the rest of its predictor, on the columns that the effects of a group multiply."""
+        own = self._group_of(group)
+        others = {**latents, own.effects: jnp.zeros_like(latents[own.effects])}
+        return conditionals.regression(own, rows["outcome"] - self._predictor(others, rows), latents, rows)
+
+    def unit_prior(self, group: str, latents: Latents) -> Float[Array, " unit"]:
+        """Return the log prior of the effects of each level."""
+        return conditionals.prior_of_units(self._group_of(group), latents)
+
+    def _group_of(self, unit: str) -> Group:
+        return next(g for g in self.plan.main.groups if unit == ("local" if g.is_local else g.effects))
+
+    def rest_sums(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Latents:
+        """Return products of the columns with each other and with the residuals, and the squares of these."""
+        return conditionals.sums(self.plan.main, rows["outcome"] - self._predictor(latents, rows), rows, is_row)
+
+    def redraw_rest(self, key: Key[Array, ""], latents: Latents, sums: Latents) -> Latents:
+        """Draw intercept and coefficients, and all standard deviations."""
+        return conditionals.redraw_others(key, self.plan, self._parts(), latents, sums)
+
+    def redraw(self, key: Key[Array, ""], latents: Latents) -> Latents:
+        """Redraw shifts between the intercept and the effects of each group."""
+        return conditionals.shift(key, self.plan, self._parts(), latents) if self.normal_groups else latents
+
+    def _parts(self) -> dict[str, Any]:
+        return make_prior(self.plan, self.family, self.options, self.spec.with_dtype("float64"))
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor, (rows,), or (rows, level - 1) for a categorical outcome."""

@@ -38,6 +38,7 @@ class Plan(NamedTuple):
         num_levels: number of levels of the outcome if it is a category; else 0.
         unit: shift and scale from the unit of the outcome, as the model reads it, to that of the table.
         integrated: the group whose effects condensed rows integrate out, if there is one.
+        has_normal_units: whether the effects of several groups are normal given all else, and are their own coordinates.
     """
 
     main: Predictor
@@ -48,6 +49,7 @@ class Plan(NamedTuple):
     num_levels: int
     unit: tuple[float, float]
     integrated: Group | None
+    has_normal_units: bool
 
     @property
     def predictors(self) -> tuple[Predictor, ...]:
@@ -117,7 +119,9 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     parameters = tuple(name for name in family.parameters if name not in settings)
     chosen = spec.constants.get("integrated_group")
     integrated = None if chosen is None else main.groups[int(chosen)]
-    return Plan(main, others, links, parameters, fixed, num_levels, unit, integrated)
+    return Plan(
+        main, others, links, parameters, fixed, num_levels, unit, integrated, reader.has_normal_units(main.groups)
+    )
 
 
 def _unit_of_parameter(parameter: Parameter, link: str, scale: float) -> tuple[float, float]:

@@ -224,6 +224,9 @@ class Reader(NamedTuple):
             chosen = groups[int(constants["integrated_group"])]
             layout = Layout(has_intercept, num_columns, tuple(group for group in groups if group != chosen))
             return condense_levels(layout, chosen, read_fields, arrays["location"])
+        if self.has_normal_units(groups):
+            # A kernel may draw the effects of each group, from the rows.
+            return None
         if self._has_sums:
             return condense_normal(
                 Layout(has_intercept, num_columns, groups), read_fields, num_rows, arrays["location"]
@@ -237,6 +240,13 @@ class Reader(NamedTuple):
     def _has_sums(self) -> bool:
         """Whether the likelihood of many rows follows from sums of products of their columns."""
         return self.family.is_summed and not (self.options.parameters or partial.is_partial(self.options))
+
+    def has_normal_units(self, groups: tuple[Group, ...]) -> bool:
+        """Return whether the effects of several groups of a normal outcome are independent, and are their own coordinates."""
+        are_units = all(g.is_centred is True and not g.is_correlated and g.num_levels > 1 for g in groups)
+        of_line = [text for name, text in self.options.priors.items() if name != "sigma" and name[:2] != "sd"]
+        has_normal_line = all(text.strip().startswith("normal") for text in of_line)
+        return self._has_sums and len(groups) > 1 and are_units and has_normal_line
 
     def choose_integrated(self, constants: Mapping[str, float | int], read_blocks: ReadBlocks) -> int | None:
         """Return the number of the group whose effects are integrated out, if the outcome is normal and the rows allow it.

@@ -77,7 +77,7 @@ class BoundNormals(BoundGroups):
         zero = jnp.zeros((len(sums), size), jnp.float64)
 
         def prior(at: jax.Array) -> jax.Array:
-            return self.target.model.unit_prior(group, self.to_latents(group, at)).sum()
+            return self.target.model.unit_prior(group, {**latents, **self.to_latents(group, at)}).sum()
 
         # Priors are independent normals, so that one direction gives all second derivatives.
         slope, bend = jax.jvp(jax.grad(prior), (zero,), (zero + 1,))

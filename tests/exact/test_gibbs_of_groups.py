@@ -1,0 +1,139 @@
+"""Exact draws of effects of crossed groups leave the joint distribution of latents and outcomes as it is (Geweke 2004).
+
+As in `test_gibbs`: replicates begin in exact draws of latents and outcomes, and take turns at a step of the kernel and a fresh
+draw of the outcomes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayesmesh.config.registry import options_class
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.views import prepare_rows
+from bayesmesh.kernels import gibbs
+from bayesmesh.kernels.base import Position
+from bayesmesh.models.glm import conditionals
+from bayesmesh.models.glm.model import Glm
+from bayesmesh.sampling.density.log_density import Target
+from bayesmesh.sampling.density.rows import lay_out_rows
+
+NUM, ALPHA, NUM_ROWS = 1_000, 1e-6, 24
+FORMULA = "y ~ x + (1 + x || site) + (1 | year)"
+PRIORS = {
+    "intercept": "normal(1, 0.8)", "coefficients": "normal(0.2, 0.5)", "sigma": "exponential(1)", "sd": "half_normal(0.7)"
+}  # fmt: skip
+
+
+@functools.cache
+def prepared() -> tuple[Any, DataSpec, dict[str, np.ndarray]]:
+    random = np.random.default_rng(3)
+    table = {
+        "x": random.normal(size=NUM_ROWS), "y": random.normal(size=NUM_ROWS), "weights": random.integers(1, 3, NUM_ROWS),
+        "site": (np.arange(NUM_ROWS) % 6).astype(np.int32), "year": random.integers(0, 4, NUM_ROWS).astype(np.int32),
+    }  # fmt: skip
+    fields = {k: FieldSpec((), v.dtype.name) for k, v in table.items()}
+    categories = {"site": 6, "year": 4}
+    variables = {
+        k: Variable("category", levels=tuple(map(str, range(categories[k])))) if k in categories else Variable("number")
+        for k in table
+    }
+    own = options_class("model", "glm")(
+        formula=FORMULA, family="normal", priors=PRIORS, centred=True, local_group="site"
+    )
+    spec = DataSpec(NUM_ROWS, fields, {}, "float64", variables=variables)
+    made, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    return own, made, rows
+
+
+def make_target() -> Target:
+    own, spec, _ = prepared()
+    # Two devices and small tiles: padding is part of what is tested.
+    return Target(Glm(own, spec), spec, lay_out_rows(NUM_ROWS, 2, 8, spec.entry_counts))
+
+
+def keys(seed: int, iteration: Any) -> jax.Array:
+    chains = jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(jnp.arange(NUM))
+    return jax.vmap(lambda k: jax.random.fold_in(k, iteration))(chains)
+
+
+def predictor(target: Target, latents: Any) -> jax.Array:
+    _, spec, rows = prepared()
+    aligned = {k: latents[k][spec.entries_of(np.arange(NUM_ROWS))] for k in target.model.local_latents}
+    return target.model.linear_predictor({**latents, **aligned}, {k: jnp.asarray(v) for k, v in rows.items()})
+
+
+def draw_outcomes(target: Target, key: jax.Array, position: Position) -> jax.Array:
+    latents = target.constrain(position)
+    return predictor(target, latents) + latents["sigma"] * jax.random.normal(key, (NUM_ROWS,))
+
+
+def move(target: Target, kernel: Any, key: jax.Array, position: Position, outcome: jax.Array) -> Position:
+    """One step of one chain, with outcomes of its own."""
+    slots = target.layout.slots(range(target.layout.num_devices))
+    laid_out = {k: jnp.asarray(v) for k, v in target.lay_out(prepared()[2]).items()}
+    bound = target.bind({**laid_out, "outcome": outcome[slots.row]})
+    state = kernel.init(key[None], jax.tree.map(lambda x: x[None], position), bound)
+    after, _ = kernel.step(key[None], state, bound, ())
+    return jax.tree.map(lambda x: x[0], after.position)
+
+
+def quantities(target: Target, z: dict[str, Any], outcomes: Any) -> list[np.ndarray]:
+    """All latents, and what ties them to the outcomes and to each other, (replicate,) each."""
+    expected = np.asarray(jax.jit(jax.vmap(functools.partial(predictor, target)))(z))
+    residual = (np.asarray(outcomes) - expected) / np.asarray(z["sigma"])[:, None]
+    found = [x for v in z.values() for x in np.asarray(v).reshape(NUM, -1).T]
+    level = (
+        np.asarray(z["intercept"])
+        + np.asarray(z["effects_site"])[:, :, 0].mean(1)
+        + np.asarray(z["effects_year"])[:, :, 0].mean(1)
+    )
+    ratios = [np.asarray(z[f"effects_{g}"])[:, :, 0].std(1) / np.asarray(z[f"sd_{g}"])[:, 0] for g in ("site", "year")]
+    return [*found, *ratios, level, expected[:, 0], (residual**2).sum(1), (residual * expected).sum(1)]
+
+
+def smallest_p(turns: int) -> float:
+    target, kernel = make_target(), gibbs.Gibbs(gibbs.Options(), 0)
+
+    @jax.jit
+    def exact(seed: jax.Array) -> tuple[Position, jax.Array]:
+        position = jax.vmap(target.sample_prior)(keys(seed, 0))
+        return position, jax.vmap(functools.partial(draw_outcomes, target))(keys(seed, 1), position)
+
+    @jax.jit
+    def alternate(position: Position, outcomes: jax.Array) -> tuple[Position, jax.Array]:
+        def turn(i: jax.Array, carry: Any) -> Any:
+            position, outcomes = carry
+            position = jax.vmap(functools.partial(move, target, kernel))(keys(5, i), position, outcomes)
+            return position, jax.vmap(functools.partial(draw_outcomes, target))(keys(6, i), position)
+
+        return jax.lax.fori_loop(0, turns, turn, (position, outcomes))
+
+    after, fresh = alternate(*exact(1)), exact(2)
+    one, other = (
+        quantities(target, dict(jax.vmap(target.constrain)(position)), outcomes)
+        for position, outcomes in (after, fresh)
+    )
+    return min(stats.ks_2samp(a, b, method="asymp").pvalue for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("turns", [1, pytest.param(12, marks=pytest.mark.verify)])
+def test_effects_and_outcomes_are_drawn_from_one_joint_distribution(turns: int) -> None:
+    assert smallest_p(turns) >= ALPHA
+
+
+def test_a_wrong_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = conditionals._redraw_scale
+    monkeypatch.setattr(
+        conditionals,
+        "_redraw_scale",
+        lambda key, part, scale, square, number: right(key, part, scale, square, number + 2),
+    )
+    assert smallest_p(4) < ALPHA
