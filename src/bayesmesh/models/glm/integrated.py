@@ -102,7 +102,7 @@ def _dealt(roots: np.ndarray, num_levels: int) -> np.ndarray:
 
 
 class Levels(NamedTuple):
-    """Sums of products over the rows of each level, as functions of the latents that are not integrated out.
+    """Sums of products over the rows of each level, and the latents that are not integrated out.
 
     Attributes:
         scale: (effect,) standard deviations or, of correlated effects, (effect, effect), Cholesky factor of the covariance.
@@ -138,8 +138,7 @@ class Levels(NamedTuple):
 def log_density(levels: Levels) -> Float[Array, " level"]:
     """Return the log density of the outcomes of each level, but for the constant of each row."""
     factor, mean = levels.standardised()
-    log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
-    return -0.5 * (_squares(levels, mean) / levels.variance + jnp.sum(jnp.square(mean), axis=1)) - log_det
+    return _value(levels.variance, factor, mean, _squares(levels, mean))
 
 
 @log_density.defjvp
@@ -167,8 +166,13 @@ def _differentiate(primals: tuple[Levels], tangents: tuple[Levels]) -> tuple[Arr
         known = jnp.trace(share, axis1=1, axis2=2)
     total = _squares(levels, mean)
     found = found + 0.5 * (total / levels.variance + known) * change.variance / levels.variance
+    return _value(levels.variance, factor, mean, total), found
+
+
+def _value(variance: Array, factor: Array, mean: Array, squares: Array) -> Float[Array, " level"]:
+    """Return the log density from the squares of the residuals at the mean of the effects, (level,)."""
     log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
-    return -0.5 * (total / levels.variance + jnp.sum(jnp.square(mean), axis=1)) - log_det, found
+    return -0.5 * (squares / variance + jnp.sum(jnp.square(mean), axis=1)) - log_det
 
 
 def _squares(levels: Levels, mean: Float[Array, "level effect"]) -> Float[Array, " level"]:

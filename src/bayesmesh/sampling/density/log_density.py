@@ -46,7 +46,6 @@ class Target:
         position: layout of latents in a position.
         dtype: dtype of positions and stored draws, which is the experiment's.
         likelihood_dtype: dtype of rows and latents in the likelihood.
-        integrated: latents that are integrated out -> shape; every draw has them.
         uses_gpu_path: whether all devices are GPUs of the kind for which the model's GPU path is written.
     """
 
@@ -70,6 +69,7 @@ class Target:
 
     @property
     def integrated(self) -> dict[str, tuple[int, ...]]:
+        """Latents that are integrated out -> shape in a draw; every draw has them."""
         return {name: (self.layout.num_entries, *shape) for name, shape in self.model.integrated.items()}
 
     @property

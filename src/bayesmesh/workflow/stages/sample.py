@@ -73,7 +73,19 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             warn_of_idle_gpu(program.mesh, job.compute)
             relative = read_relative(job, program)
         work = _Work(
-            job, ledger, settings, peers, group, interruption, leave, label, shards, data_spec, lengths, program
+            job,
+            ledger,
+            settings,
+            peers,
+            group,
+            interruption,
+            leave,
+            label,
+            shards,
+            sampled,
+            data_spec,
+            lengths,
+            program,
         )
         try:
             return _sample(work, relative)
@@ -94,6 +106,7 @@ class _Work(NamedTuple):
     leave: Callable[[], None]
     label: str
     shards: Shards
+    sampled: Shards
     data_spec: DataSpec
     lengths: Lengths
     program: Program
@@ -105,8 +118,8 @@ def _sample(work: _Work, relative: Relative | None) -> str:
     Raises:
         Misled: those that continue the relative do not agree.
     """
-    job, ledger, settings, peers, group, interruption, leave, label, shards, data_spec, lengths, program = work
-    sampling, sampled = job.sampling, shards.condensed()
+    job, ledger, settings, peers, group, interruption, leave, label, shards, sampled, data_spec, lengths, program = work
+    sampling = job.sampling
     with contextlib.ExitStack() as held:
         with peers.together():
             code, data, other = component_code(job), shards.fingerprint, relative.identity if relative else ""
