@@ -26,3 +26,17 @@ if (location.protocol === "file:") {
     }
   };
 }
+
+// The theme finds every page that has one of the words, or a longer one, most of all in titles: "a" finds "Add an analysis".
+const FREQUENT = new Set(("a about am an and are as at be by can do does for from get had has have how i if in is it me my of on or should so that"
+  + " the their them then there these they this to was we what when where which who why will with would you your").split(" "));
+const { postMessage } = Worker.prototype;
+Worker.prototype.postMessage = function (message) {
+  const QUERY = 2;
+  if (message.type === QUERY) {
+    const words = message.data.replace(/[?!.,]+(?=\s|$)/g, "").split(/\s+/);
+    const telling = words.filter(word => !FREQUENT.has(word.toLowerCase()));
+    message = { ...message, data: (telling.length ? telling : words).join(" ") };
+  }
+  postMessage.call(this, message);
+};
