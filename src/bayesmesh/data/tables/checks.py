@@ -49,6 +49,9 @@ _CODE = re.compile(r"0\d")
 _DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(?!\S)|\d{4}-\d\d-\d\dT")
 """Beginning of a date, whatever follows, such as a time of day."""
 
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+"""Beginning of a date as the kind `time` reads it."""
+
 
 _MARK = re.compile(
     r"""\s*|[?.]+|[-\N{EN DASH}\N{EM DASH}]+|\#\S*[A!?]        # the last by spreadsheets
@@ -165,7 +168,6 @@ def is_number(text: str) -> bool:
 def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, is_stored: bool) -> str:
     """Refuse an undeclared category whose levels seem to be numbers, or are one level written in two ways.
 
-
     Args:
         path: the file that a message names.
         name: the column.
@@ -180,12 +182,13 @@ def check_guess(path: Path, name: str, levels: Sequence[str], *, is_text: bool, 
         DataError: names the file and the column.
     """
     warning, kind = "", None if is_stored else seem_to_be(levels)
+    is_iso = all(map(_ISO_DATE.match, levels))
     if kind == "time" or (kind == "number" and not is_text):
         missing = [level for level in levels if level in MISSING_TEXTS]
         shown = ", ".join(f"'{level}'" for level in levels[:4])
         warning = (
             f"{path}: '{name}' holds texts that seem to be {'dates' if kind == 'time' else 'numbers'} ({shown}) and is a category"
-            f" with {len(levels)} levels; {'write them as 2026-11-23 and say' if kind == 'time' else 'say'} which it is:"
+            f" with {len(levels)} levels; {'write them as 2026-11-23 and say' if kind == 'time' and not is_iso else 'say'} which it is:"
             f" types: {{{name}: {kind}}}{f' and missing_values: {json.dumps(missing)}' if missing else ''}, or category"
         )
     if is_text and (text := doubtful_number(levels)) is not None:

@@ -211,11 +211,10 @@ class TableReader:
         described = self._describe(folder, numbers)
         for warning in self._warnings:
             _log.warning("warning: %s", warning)
-        if self._left_out:
-            _log.info(
-                "columns that are left out, because they have no name or because rows lack values that nothing needs: %s",
-                ", ".join(map(repr, sorted(self._left_out))),
-            )
+        index = {name for name in self._left_out if INDEX.fullmatch(name)}
+        for why, names in (("name the rows", index), ("lack values and nothing needs them", self._left_out - index)):
+            if names:
+                _log.info("columns left out, because they %s: %s", why, ", ".join(map(repr, sorted(names))))
         return {
             "numbers": numbers, "codes": list(self._levels), "columns": described,
             "counts": counts | {"kept": writer.num_rows},
@@ -226,7 +225,7 @@ class TableReader:
     def _no_rows(self, counts: Mapping[str, int]) -> DataError:
         first = self._files[0].path
         if not counts["read"]:
-            return DataError(f"{first}: the file holds no rows", "correct the key 'data.files'")
+            return DataError(f"{first}: the file holds no rows", "write rows below its header, or correct the key 'data.files'")  # fmt: skip
         left_out = f"{counts['not_chosen']:,} by the key 'data.rows', {counts['incomplete']:,} for missing values"
         return DataError(
             f"{first}: no row is left of {counts['read']:,}: {left_out}", "correct 'data.rows' or 'data.missing'"
@@ -337,7 +336,7 @@ class TableReader:
                 if name in self._guessed:
                     is_stored = name in self._categories
                     warning = check_guess(self._files[0].path, name, levels, is_text=self._is_text, is_stored=is_stored)
-                    self._warnings += [warning] if warning else []
+                    self._warnings += [warning] if warning and name in self._needed else []
                 if name not in self._declared:
                     refuse_notations(self._files[0].path, name, levels)
                     blocks = (spool.read(name, *each) for each in spool.blocks())

@@ -377,7 +377,8 @@ def _check(tree: ast.expr, text: str, columns: Collection[str]) -> None:
     match tree:
         case ast.Name(id=name):
             if name not in columns:
-                remedy = "write 1 for the intercept" if name == "Intercept" else suggest(name, columns)
+                found = f"{suggest(name, columns)}; columns that lack values are read only if the formula names them"
+                remedy = "write 1 for the intercept" if name == "Intercept" else found
                 raise ConfigError(f"{KEY}: no column '{name}' in the data", remedy)
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             if value > sys.float_info.max:

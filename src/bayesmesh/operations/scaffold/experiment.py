@@ -54,7 +54,7 @@ def guess_experiment(title: str, table: Path, formula: str) -> tuple[str, list[s
         left_out |= useless
         with locating(str(table)):
             # First with all columns, so that an error suggests those that lack values too.
-            parse_formula(formula, [*columns, *about["left_out"]])
+            parse_formula(formula, {*columns, *about["left_out"]} - {""})
             terms = parse_formula(formula, [name for name in columns if name not in left_out])
         family, why = _guess_family(terms.outcome, columns, spool)
     groups = {each.group for each in terms.groups if columns[each.group]["kind"] != "category"}

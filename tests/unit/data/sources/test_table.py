@@ -233,3 +233,14 @@ def test_what_is_declared_or_plain_is_read_as_it_is(tmp_path: Path) -> None:
     assert read(tmp_path / "cases", "x\na\nA\n", types={"x": "category"}).variables["x"].levels == ("A", "a")
     # The same letter, written in two ways.
     assert dataset.rows["t"][:].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("day", "formula_names", "asked"),
+    [("2026-11-23", "day", "; say which it is: types: {day: time}"), ("23/11/2026", "day", "; write them as 2026-11-23 and say"), ("2026-11-23", "y", None)],
+)  # fmt: skip
+def test_only_dates_that_are_used_are_asked_about(
+    tmp_path: Path, day: str, formula_names: str, asked: str | None
+) -> None:
+    warnings = read(tmp_path, f"y,day\n1,{day}\n2,{day}\n", needed=(formula_names,)).facts.get("warnings", [])
+    assert [asked in each for each in warnings] == ([True] if asked else [])

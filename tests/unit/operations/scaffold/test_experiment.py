@@ -71,7 +71,7 @@ def test_rows_are_dropped_for_values_that_the_formula_needs(capsys: pytest.Captu
 
 def test_a_misspelt_column_is_suggested_though_it_lacks_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert write("height ~ gitrh") == 2
-    assert "did you mean 'girth'?" in capsys.readouterr().err
+    assert "did you mean 'girth'? valid: a/b, age, alive," in capsys.readouterr().err, "each once, and not the index"
 
 
 @pytest.mark.parametrize(
