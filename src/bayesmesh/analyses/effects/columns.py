@@ -71,7 +71,7 @@ class Column(NamedTuple):
             return (float(given) - self.shift) / self.scale
         except ValueError as error:
             raise ConfigError(
-                f"{key}: '{given}' is not a number, and '{self.name}' is one", "write a number"
+                f"{key}: '{given}' is not a number, and '{self.name}' is a column of numbers", "write a number"
             ) from error
 
     def text(self, value: float) -> str:

@@ -319,7 +319,7 @@ def _count_changes(side: Bool[np.ndarray, "chain draw"]) -> int:
 
 
 def _relative_stay(values: Float[np.ndarray, "chain draw"], side: Bool[np.ndarray, "chain draw"]) -> float:
-    """Return the mean length of stays on a side, divided by that of stays on one side of the median of its draws."""
+    """Return how long a chain stays on a side on average, relative to how long it stays on one side of its own median."""
     num_stays = np.count_nonzero(side[:, 0]) + np.count_nonzero(side[:, 1:] & ~side[:, :-1])
     is_high = values > np.median(values[side])
     num_inner = np.count_nonzero(side[:, 1:] & side[:, :-1] & (is_high[:, 1:] != is_high[:, :-1]))

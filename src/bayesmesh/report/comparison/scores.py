@@ -132,7 +132,7 @@ def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
         if not paths:
             raise ConfigError(
                 f"experiment '{each.experiment}' has no scores by row in {each.folder}",
-                "add `loo: {}` to the experiment and run it again: its draws stay",
+                "add `loo: {}` to the experiment and run it again: its draws are kept",
             )
         current = [path for path in paths if _is_current(each, path)] or paths
         found[each.experiment] = {path.parent.name: path for path in current}

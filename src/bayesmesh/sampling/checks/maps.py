@@ -146,7 +146,7 @@ def needs_trial(prior: Prior, distributions: Mapping[str, Any]) -> bool:
 
 
 def faults(prior: Any) -> Iterator[tuple[str, str]]:
-    """Yield latents whose maps are the user's and wrong, each with what is wrong; a prior of the user is tried as a whole."""
+    """Yield latents with a wrong map of the user's own, and what is wrong with it; a prior of the user is tried as a whole."""
     if not (_is_of_tfp(prior) and hasattr(prior, "sample_distributions")):
         bijector = prior.experimental_default_event_space_bijector()
         yield from _try(bijector, lambda key: dict(prior.sample(seed=key)))
