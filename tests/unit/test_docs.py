@@ -20,6 +20,7 @@ import pytest
 
 from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_run
+from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.workflow.flow import LATER, STAGES
 from bayesmesh_reproduction.settings import load_settings
@@ -454,6 +455,12 @@ def test_every_page_is_linked() -> None:
 def test_every_experiment_is_described() -> None:
     text = EXPERIMENTS_PAGE.read_text(encoding="utf-8")
     assert not [p.stem for p in ROOT.glob("config/experiments/*.yaml") if f"`{p.stem}`" not in text]
+
+
+
+def test_the_page_on_citing_has_every_kernel() -> None:
+    text = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    assert [name for name in list_components("kernel") if f"\n| `{name}`" not in text] == []
 
 
 ROW = re.compile(r"^\| `([\w-]+)` \|(?:[^|]*\|){3} (\d+)[^|]*\| ([\d,]+) \+ ([\d,]+) \|", re.MULTILINE)
