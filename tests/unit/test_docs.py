@@ -457,7 +457,6 @@ def test_every_experiment_is_described() -> None:
     assert not [p.stem for p in ROOT.glob("config/experiments/*.yaml") if f"`{p.stem}`" not in text]
 
 
-
 def test_the_page_on_citing_has_every_kernel() -> None:
     text = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
     assert [name for name in list_components("kernel") if f"\n| `{name}`" not in text] == []
