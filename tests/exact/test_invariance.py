@@ -85,8 +85,8 @@ def key_at(iteration: Any, num_chains: int) -> jax.Array:
 
 
 def make(name: str, kernel_class: type[Kernel] | None = None) -> Kernel:
-    options = kernel_options(name, **OPTIONS.get(name, {}))
-    return (kernel_class or load_component("kernel", name))(options, num_warmup=200)
+    component, options = name.split(",")[0], OPTIONS.get(name, {})
+    return (kernel_class or load_component("kernel", component))(kernel_options(component, **options), num_warmup=200)
 
 
 def tune(kernel: Kernel, num_chains: int = 16) -> Any:
@@ -160,14 +160,15 @@ def smallest_p(kernel: Kernel, position: Position) -> float:
 OPTIONS = {
     "hmc": {"num_leapfrog_steps": 5},
     "nuts": {"max_tree_depth": 4},
+    "nuts, split": {"max_tree_depth": 4, "integrator": "split"},
     "replica_exchange": {"num_leapfrog_steps": 5},
 }
 """Short trajectories where the length is an option: what is proved does not depend on it."""
 
-CHAINS = {"nuts": 5_000}
+CHAINS = {"nuts": 5_000, "nuts, split": 5_000}
 """Where a transition takes as many gradients as the longest trajectory of all chains."""
 
-ADJUSTED = [name for name in kernels_of_any_target() if load_component("kernel", name).is_adjusted]
+ADJUSTED = [name for name in kernels_of_any_target() if load_component("kernel", name).is_adjusted] + ["nuts, split"]
 """Kernels that leave their target exactly as it is."""
 
 

@@ -1,4 +1,4 @@
-"""The leapfrog integrator under every metric: second order, reversible, and preserving volume.
+"""Leapfrog and split steps under every metric: second order, reversible, and preserving volume.
 
 On a quartic target, whose force is not linear, with a shared and a local part. What a metric learnt is part of the map,
 so that a matrix which is not its own transpose, or a scale applied twice, breaks the volume or the energy.
@@ -7,6 +7,7 @@ so that a matrix which is not its own transpose, or a scale applied twice, break
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ import pytest
 from bayesmesh.config.blocks import METRICS
 from bayesmesh.kernels.base import DensityParts, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, init_state, move
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, Normal, batch_dot, init_state, move, turn
+from bayesmesh.kernels.targets import FunctionTarget
 
 NUM_CHAINS, DIMENSION = 5, 3
 
@@ -39,10 +41,11 @@ class Quartic(Target):
 
 
 class Setting:
-    """A metric learnt from 30 points, and trajectories from one point of every chain."""
+    """A metric learnt from 30 points, and trajectories from one point of every chain; split about a centre if that is given."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, centre: float | None) -> None:
         self.metric, self.target = load_metric(name), Quartic()
+        self.normal = None if centre is None else Normal(Position(jnp.full(DIMENSION, centre), None), jnp.asarray(True))
         self.begin = init_state(self.points(0), self.target)
         self.data = self._learn()
         self.momentum = self.metric.draw_momentum(
@@ -68,15 +71,23 @@ class Setting:
     def go(
         self, state: HamiltonianState, momentum: Position, step_size: jax.Array, num_steps: jax.Array
     ) -> tuple[HamiltonianState, Position]:
-        return move(self.metric, self.data, self.target, step_size, num_steps, state, momentum)
+        if self.normal is None:
+            return move(self.metric, self.data, self.target, step_size, num_steps, state, momentum)
+        force = self.metric.whiten_gradient(self.data, state.gradient)
+        return jax.lax.fori_loop(
+            0,
+            num_steps,
+            lambda _, at: turn(self.metric, self.data, self.normal, self.target, step_size, *at),
+            (state, momentum, force),
+        )[:2]
 
     def energy(self, state: HamiltonianState, momentum: Position) -> np.ndarray:
         return np.asarray(0.5 * batch_dot(momentum, momentum) - state.log_prior - state.log_likelihood)
 
 
-@pytest.fixture(scope="module", params=METRICS)
+@pytest.fixture(scope="module", params=itertools.product(METRICS, (None, 0.4)), ids=str)
 def setting(request: pytest.FixtureRequest) -> Setting:
-    return Setting(request.param)
+    return Setting(*request.param)
 
 
 def test_the_energy_error_is_of_second_order(setting: Setting, record) -> None:
@@ -110,9 +121,7 @@ def test_volume_is_preserved(setting: Setting, record) -> None:
 
         state = init_state(put(setting.begin.position, x[:DIMENSION]), setting.target)
         momentum = put(setting.momentum, x[DIMENSION:])
-        end, last = move(
-            setting.metric, setting.data, setting.target, jnp.asarray(0.2), jnp.asarray(4), state, momentum
-        )
+        end, last = setting.go(state, momentum, 0.2, 4)
         return jnp.concatenate([end.position.shared[0], last.shared[0]])
 
     start = jnp.concatenate([setting.begin.position.shared[0], setting.momentum.shared[0]])
@@ -121,3 +130,43 @@ def test_volume_is_preserved(setting: Setting, record) -> None:
     error = abs(abs(np.linalg.det(jacobian)) - 1)
     record(f"| |det| - 1 | = {error:.1e}", "1e-8")
     assert error < 1e-8
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_split_step_is_a_leapfrog_step_until_the_normal_is_known(name: str) -> None:
+    plain, split = Setting(name, None), Setting(name, 0.4)
+    split.normal = Normal(Position(jnp.zeros(DIMENSION), None), jnp.asarray(False))
+    for x, y in zip(
+        jax.tree.leaves(plain.go(plain.begin, plain.momentum, 0.1, 7)),
+        jax.tree.leaves(split.go(split.begin, split.momentum, 0.1, 7)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+
+
+def test_a_split_step_of_any_length_is_exact_in_its_normal() -> None:
+    centre, data, metric = (
+        Position(jnp.asarray([3.0, -50.0]), None),
+        Position(jnp.asarray([0.1, 20.0]), None),
+        load_metric("diagonal"),
+    )
+    target = FunctionTarget(lambda q: -0.5 * jnp.sum(((q - centre.shared) / data.shared) ** 2))
+    state = init_state(Position(jnp.asarray([[3.2, -90.0]]), None), target)
+    momentum, time = Position(jnp.asarray([[0.7, -1.1]]), None), 2.0
+    end, last, _ = turn(
+        metric,
+        data,
+        Normal(centre, jnp.asarray(True)),
+        target,
+        jnp.asarray(time),
+        state,
+        momentum,
+        metric.whiten_gradient(data, state.gradient),
+    )
+    white = np.array([2.0, -2.0])
+    np.testing.assert_allclose(
+        (end.position.shared[0] - centre.shared) / data.shared,
+        np.cos(time) * white + np.sin(time) * momentum.shared[0],
+        rtol=1e-12,
+    )
+    np.testing.assert_allclose(last.shared[0], np.cos(time) * momentum.shared[0] - np.sin(time) * white, rtol=1e-12)

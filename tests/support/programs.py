@@ -146,7 +146,7 @@ def make_program(
     from bayesmesh.sampling.density.rows import lay_out_rows
     from bayesmesh.sampling.density.sharding import make_target
     from bayesmesh.sampling.program.chain_group import Program
-    from bayesmesh.sampling.program.sizes import resolve_metric
+    from bayesmesh.sampling.program.sizes import resolve_auto
 
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
@@ -156,7 +156,7 @@ def make_program(
     sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial})
     layout = lay_out_rows(case.spec.num_rows, mesh[1], row_tile, case.spec.entry_counts)
     target = make_target(case.model, case.spec, layout, placed, sharding)
-    options = resolve_metric(options, target, is_at_mode=sampling.initial.method == "laplace")
+    options = resolve_auto(options, target, is_at_mode=sampling.initial.method == "laplace")
     return Program(
         target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws
     )

@@ -2,24 +2,31 @@
 
 One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among them
 during warmup, and where gradients are so cheap that waiting costs less than a turn (`sampling/program/turns.py`).
+
+With `integrator: split`, a step is a rotation about the mean of the draws in the coordinates of the metric, which is exact in
+a normal, and kicks by the force that remains (see `hamiltonian.trajectory`). Its length then depends on how far the target is
+from a normal, and hardly on the number of coordinates. The mean is learnt with the metric, from the end of the early phase.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.adaptation.warmup import (
     HamiltonianKernel,
     HamiltonianTuning,
     Warmup,
+    early_end,
+    is_window_end,
     settled_begin,
 )
-from bayesmesh.kernels.base import Position, Statistic, TakesTurns, Target
-from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, Statistic, TakesTurns, Target, map_parts
+from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState, Normal, over_chains
 from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, pick
 from bayesmesh.kernels.options import NutsOptions as Options
 
@@ -28,6 +35,10 @@ _MOST_DIVERGENT = 5e-4
 
 _NUM_TRIALS = 10
 """Iterations at the beginning of a window whose divergences do not count, because the search tries steps twice as long."""
+
+
+_LONGEST_TURN = 1.1
+"""Longest split step: three of them are just over half a turn. In a normal, any step is exact, and much longer ones return to where they began."""
 
 
 class NutsInfo(NamedTuple):
@@ -53,6 +64,34 @@ class NutsInfo(NamedTuple):
     restarted: jax.Array
 
 
+class LearntNormal(NamedTuple):
+    """The normal about which steps turn, and the mean of the positions in the current window.
+
+    Attributes:
+        count: () float64, positions seen.
+        mean: their mean, without the chain axis.
+        normal: that of the last window.
+    """
+
+    count: jax.Array  # type: ignore[assignment]  # the field shadows tuple.count, which nothing calls
+    mean: Position
+    normal: Normal
+
+
+class NutsAdaptation(NamedTuple):
+    """Further adaptation: share of divergent trajectories so far, () float64; the normal, None for leapfrog steps."""
+
+    share: jax.Array
+    learnt: LearntNormal | None
+
+
+class NutsTuning(NamedTuple):
+    """Tuning of a tree: the target acceptance, () float64, which a step only records; the normal."""
+
+    target_acceptance: jax.Array
+    normal: Normal | None
+
+
 class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], HamiltonianKernel[NutsInfo]):
     """The No-U-Turn sampler with multinomial weights."""
 
@@ -70,12 +109,16 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
             "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
             "accepted": Statistic("1", "Whether the draw is another point than the one before."),
             "tree_depth": Statistic("1", "Doublings of the trajectory."),
-            "n_steps": Statistic(
-                "gradient", "Leapfrog steps of the trajectory, without those for which its chain waits."
-            ),
+            "n_steps": Statistic("gradient", "Steps of the trajectory, without those for which its chain waits."),
             "target_acceptance": Statistic("1", "Acceptance that the step size is adapted to; warmup may raise it."),
         }
     )
+
+    def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
+        super().__init__(options, num_warmup)
+        self._is_split = self.options.integrator == "split"
+        if self._is_split:
+            self.longest_step = _LONGEST_TURN
 
     def expected_gradients(self) -> float:
         """Guess a tree of depth four."""
@@ -85,30 +128,66 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
         """Return those of the deepest tree."""
         return float(2**self.options.max_tree_depth - 1)
 
-    def init_extra(self) -> Float[Array, ""]:
-        """Return the share of divergent trajectories so far."""
-        return jnp.zeros((), jnp.float64)
+    def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
+        """Return the adaptation before the first iteration."""
+        adaptation = super().init_adaptation(state, target)
+        learnt = None
+        if self._is_split:
+            zero = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), state.position)
+            learnt = LearntNormal(jnp.zeros(()), zero, Normal(zero, jnp.zeros((), bool)))
+        return adaptation._replace(extra=NutsAdaptation(jnp.zeros(()), learnt))
+
+    def adopt(self, adaptation: Warmup, relative: Warmup) -> Warmup:
+        """Return the adaptation with the step size, the metric and the normal of other chains; the rest begins anew."""
+        own: NutsAdaptation = adaptation.extra
+        return super().adopt(adaptation, relative)._replace(extra=own._replace(learnt=relative.extra.learnt))
 
     def adapt_extra(
         self, adaptation: Warmup, before: HamiltonianState, info: NutsInfo, counts: Bool[Array, " chain"]
-    ) -> Float[Array, ""]:
-        """Count divergent trajectories, once the metric is estimated from the posterior and the first long steps are over."""
-        begin, share = settled_begin(self.num_adaptive), cast(jax.Array, adaptation.extra)
+    ) -> NutsAdaptation:
+        """Count divergent trajectories, once the metric is estimated from the posterior and the first long steps are over.
+
+        The normal moves to the mean of a window when that closes.
+        """
+        extra: NutsAdaptation = adaptation.extra
+        begin = settled_begin(self.num_adaptive)
         is_typical = (before.num_steps >= begin) & (adaptation.step_size.count >= _NUM_TRIALS)
         num_trajectories = len(counts) * jnp.maximum(self.num_adaptive - begin, 1)
-        return share + jnp.sum(info.diverging & counts & is_typical) / num_trajectories
+        share = extra.share + jnp.sum(info.diverging & counts & is_typical) / num_trajectories
+        return NutsAdaptation(share, extra.learnt and self._learn(extra.learnt, before, counts))
 
-    def target_acceptance(self, extra: Float[Array, ""]) -> Float[Array, ""]:
+    def _learn(self, learnt: LearntNormal, before: HamiltonianState, counts: Bool[Array, " chain"]) -> LearntNormal:
+        """Add the positions of the chains that count, (chain,), to the mean."""
+        count = learnt.count + counts.sum()
+
+        def towards(mean: jax.Array, position: jax.Array) -> jax.Array:
+            away = jnp.where(over_chains(counts, position), position - mean[None], 0)
+            return mean + away.sum(0) / jnp.maximum(count, 1).astype(mean.dtype)
+
+        mean = map_parts(towards, learnt.mean, before.position)
+        done = before.num_steps + 1
+        closes = is_window_end(done, self.num_adaptive)
+        moves = closes & (done >= early_end(self.num_adaptive)) & (count > 0)
+        normal = jax.tree.map(lambda new, old: jnp.where(moves, new, old), Normal(mean, moves), learnt.normal)
+        return LearntNormal(jnp.where(closes, 0.0, count), mean, normal)
+
+    def target_acceptance(self, extra: NutsAdaptation) -> Float[Array, ""]:
         """Return the option, () float64, or its midpoint with 1 if too many trajectories diverge.
 
         The mean acceptance over a trajectory hides its last point, where the steps were too long for the curvature.
         """
         target = self.options.target_acceptance
-        return jnp.where(extra > _MOST_DIVERGENT, (1 + target) / 2, jnp.float64(target))
+        return jnp.where(extra.share > _MOST_DIVERGENT, (1 + target) / 2, jnp.float64(target))
 
-    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
-        """Return the target acceptance, which a step only records."""
-        return self.target_acceptance(cast(jax.Array, adaptation.extra))
+    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> NutsTuning:
+        """Return the target acceptance and the normal."""
+        extra: NutsAdaptation = adaptation.extra
+        return NutsTuning(self.target_acceptance(extra), extra.learnt and extra.learnt.normal)
+
+    def extra_axes(self) -> NutsAdaptation:
+        """Return the axes of the further adaptation."""
+        learnt = LearntNormal(SCALAR, COORDINATES, Normal(COORDINATES, SCALAR)) if self._is_split else None  # type: ignore[arg-type]  # axes stand in for arrays
+        return NutsAdaptation(SCALAR, learnt)  # type: ignore[arg-type]  # as above
 
     def begin(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
@@ -120,9 +199,9 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
     def advance(
         self, key: Key[Array, " chain"], work: Tree, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> Tree:
-        """Take one leapfrog step in every incomplete tree."""
-        depth = self.options.max_tree_depth
-        return grow(key, work, state, target, self.metric, tuning.metric, tuning.step_size, depth)
+        """Take one step in every incomplete tree."""
+        depth, own = self.options.max_tree_depth, tuning.extra
+        return grow(key, work, state, target, self.metric, tuning.metric, tuning.step_size, depth, own.normal)
 
     def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:
         """Return the trees of `begun` for the chains in `renews`, and those of `work` for the others."""
@@ -148,7 +227,7 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
             tree_depth=work.depth,
             n_steps=work.count,
             step_size=tuning.step_size,
-            target_acceptance=tuning.extra,
+            target_acceptance=tuning.extra.target_acceptance,
             restarted=jnp.zeros_like(work.accepted),
         )
         log_densities = drawn.log_prior, drawn.log_likelihood

@@ -102,6 +102,11 @@ class NutsOptions(RestartingSettings):
         "in 2,000 warmup trajectories diverge after the first 35% of warmup, the distance of the target from 1 is "
         "halved.",
     )
+    integrator: Literal["auto", "leapfrog", "split"] = Field(
+        "auto",
+        description="Integrator of the trajectories. `split` is exact for a normal with the mean and covariance that warmup learns, so "
+        "its steps shrink less with the number of coordinates; where tails are heavy, they must be short. `auto` takes it for `glm` with 1,000 coordinates or more.",
+    )
     max_tree_depth: int = Field(
         10,
         ge=1,

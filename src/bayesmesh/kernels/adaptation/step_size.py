@@ -38,12 +38,17 @@ def init_step_size(step_size: Float[Array, "*chain"] | float, shrinkage: float =
 
 
 def update_step_size(
-    state: StepSizeState, acceptance: Float[Array, "*chain"], target: float | Float[Array, ""]
+    state: StepSizeState,
+    acceptance: Float[Array, "*chain"],
+    target: float | Float[Array, ""],
+    longest: float = math.inf,
 ) -> StepSizeState:
-    """Update step sizes after one transition from its acceptance statistic, per chain or over all chains."""
+    """Update step sizes, at most `longest`, after one transition from its acceptance statistic, per chain or over all chains."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
     log_step = state.shrinkage_point - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
+    if longest < math.inf:
+        log_step = jnp.minimum(log_step, math.log(longest))
     weight = count ** (-_KAPPA)
     average = weight * log_step + (1 - weight) * state.log_step_average
     return StepSizeState(log_step, average, error_sum, count, state.shrinkage_point)

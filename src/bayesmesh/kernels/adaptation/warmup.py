@@ -11,6 +11,7 @@ mode of negligible mass to the positions of others: see `lost_chains`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import jax
@@ -99,9 +100,13 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     Class attributes:
         has_own_steps: whether chains have step sizes of their own in the early phase of warmup, and are left out of
             pooled adaptation while they are lost or stuck.
+
+    Attributes:
+        longest_step: the largest step size to which warmup adapts.
     """
 
     has_own_steps: ClassVar[bool] = False
+    longest_step: float = math.inf
 
     def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
         super().__init__(options, num_warmup)
@@ -197,10 +202,11 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         target = self.target_acceptance(adaptation.extra)
         acceptance = self.acceptance_statistic(info, counts)
         if not self.has_own_steps:
-            return update_step_size(adaptation.step_size, acceptance, target)
+            return update_step_size(adaptation.step_size, acceptance, target, self.longest_step)
         count, num_early = after.num_steps, self.num_early()
         own = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
-        state = update_step_size(adaptation.step_size, jnp.where(count <= num_early, own, acceptance), target)
+        acceptance = jnp.where(count <= num_early, own, acceptance)
+        state = update_step_size(adaptation.step_size, acceptance, target, self.longest_step)
         common = jnp.broadcast_to(jnp.exp(jnp.median(state.log_step_average)), counts.shape)
         pooled = init_step_size(common, _RESTART_SHRINKAGE)
         return jax.tree.map(lambda new, old: jnp.where(count == num_early, new, old), pooled, state)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from bayesmesh.kernels.base import Position, Statistic, Target, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -50,6 +50,18 @@ class SplitPoint(NamedTuple):
 
     white: Position
     force: Position
+
+
+class Normal(NamedTuple):
+    """The normal N(m, A A^T) about which steps of `turn` rotate, once it is known.
+
+    Attributes:
+        centre: m, a position without the chain axis.
+        is_known: () bool; until then, steps are those of leapfrog.
+    """
+
+    centre: Position
+    is_known: jax.Array
 
 
 class HamiltonianState(NamedTuple):
@@ -157,6 +169,34 @@ def leapfrog[Data](
     momentum = add_scaled(momentum, force, 0.5 * time)
     at, force = _drift(metric, data, target, time, at, momentum)
     return at, add_scaled(momentum, force, 0.5 * time), force
+
+
+def turn[Data](
+    metric: Metric[Data, Any],
+    data: Data,
+    normal: Normal,
+    target: Target,
+    step_size: Float[Array, "*chain"],
+    at: HamiltonianState,
+    momentum: Position,
+    force: Position,
+) -> tuple[HamiltonianState, Position, Position]:
+    """Take one split step, at the cost of one more product with A^-1 than `leapfrog`, whose arguments and values it has."""
+    time = jnp.broadcast_to(step_size, at.log_prior.shape)
+    white = metric.whiten_position(data, map_parts(lambda q, m: q - m[None], at.position, normal.centre))
+    pull = jnp.where(normal.is_known, 1.0, 0.0)
+
+    def kick(momentum: Position, force: Position, white: Position) -> Position:
+        residual = map_parts(lambda f, z: f + pull.astype(z.dtype) * z, force, white)
+        return add_scaled(momentum, residual, 0.5 * time)
+
+    turned, momentum = rotate(white, kick(momentum, force, white), time, normal.is_known)
+    # The way rather than the place, which would lose digits far from the centre.
+    way = metric.move(data, map_parts(jnp.subtract, turned, white))
+    position = map_parts(jnp.add, at.position, way)
+    at = HamiltonianState(position, *target.log_density(position), at.num_steps)
+    force = metric.whiten_gradient(data, at.gradient)
+    return at, kick(momentum, force, turned), force
 
 
 def move[Data](
@@ -326,14 +366,17 @@ def place_in_normal[Data](
     return state._replace(split=SplitPoint(white, force))
 
 
-def rotate(white: Position, momentum: Position, time: Float[Array, ""]) -> tuple[Position, Position]:
-    """Return z and p after some time, () float64, under the normal alone."""
+def rotate(
+    white: Position, momentum: Position, time: Float[Array, "*chain"], is_known: Bool[Array, ""] | bool = True
+) -> tuple[Position, Position]:
+    """Return z and p after some time, () or (chain,) float64, under the normal alone; under no force if none `is_known`."""
 
     def mix(a: jax.Array, x: jax.Array, b: jax.Array, y: jax.Array) -> jax.Array:
-        return a.astype(x.dtype) * x + b.astype(x.dtype) * y
+        return over_chains(a.astype(x.dtype), x) * x + over_chains(b.astype(x.dtype), x) * y
 
-    cos, sin = jnp.cos(time), jnp.sin(time)
-    turned = map_parts(lambda z, p: mix(cos, z, sin, p), white, momentum)
+    cos, sin = jnp.where(is_known, jnp.cos(time), 1.0), jnp.where(is_known, jnp.sin(time), 0.0)
+    along = jnp.where(is_known, sin, time)
+    turned = map_parts(lambda z, p: mix(cos, z, along, p), white, momentum)
     return turned, map_parts(lambda z, p: mix(cos, p, -sin, z), white, momentum)
 
 

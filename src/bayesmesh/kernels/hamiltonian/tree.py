@@ -1,16 +1,17 @@
-"""One trajectory of the No-U-Turn sampler for a batch of chains, leapfrog step by leapfrog step.
+"""One trajectory of the No-U-Turn sampler for a batch of chains, step by step.
 
-A tree of leapfrog steps doubles, forwards or backwards in time, until its ends move towards each other (Hoffman and
+A tree of leapfrog or split steps doubles, forwards or backwards in time, until its ends move towards each other (Hoffman and
 Gelman 2014, JMLR 15); the draw is taken from it with multinomial weights (Betancourt 2017, arXiv:1701.02434, appendix
 A.3). Subtrees are checked as they grow, storing as many points as the tree is deep (Phan, Pradhan and Jankowiak 2019,
 arXiv:1912.11554, appendix A).
 
-Chains take leapfrog steps together, whichever trees or subtrees they are in. A complete tree does not change: its chain
+Chains take steps together, whichever trees or subtrees they are in. A complete tree does not change: its chain
 waits for the others, or starts its next tree (`sampling/program/turns.py`).
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from bayesmesh.kernels.base import Position, Target, keep_computed, map_parts
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 from bayesmesh.kernels.hamiltonian.random_numbers import Stream, uniform
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, over_chains
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, Normal, batch_dot, over_chains
 
 
 class End(NamedTuple):
@@ -126,8 +127,9 @@ def grow[Data](
     data: Data,
     step_size: jax.Array,
     max_depth: int,
+    normal: Normal | None = None,
 ) -> Tree:
-    """Take one leapfrog step in every incomplete tree, at the cost of one gradient.
+    """Take one step in every incomplete tree, at the cost of one gradient.
 
     Args:
         key: (chain,) typed keys, the same for all steps of a tree.
@@ -138,6 +140,7 @@ def grow[Data](
         data: its arrays.
         step_size: () or (chain,) float64.
         max_depth: see `begin_tree`.
+        normal: that about which steps turn; None for leapfrog steps.
     """
     start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, tree.kinetic)
     numbers = _uniform(key, tree.count)
@@ -147,7 +150,10 @@ def grow[Data](
     begin = state._replace(position=end.position)
     # Backwards in time, the step size is negative.
     signed = jnp.where(tree.is_forward, step_size, -step_size)
-    at, moved, force = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum, end.force)
+    step = trajectory.leapfrog if normal is None else functools.partial(trajectory.turn, normal=normal)
+    at, moved, force = step(
+        metric, data, target=target, step_size=signed, at=begin, momentum=end.momentum, force=end.force
+    )
     point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
     grown = _add_leaf(tree, End(at.position, moved, force), point, _log_weight(start, point), numbers[:, 1])
     return _merge(grown, numbers[:, 2], max_depth)

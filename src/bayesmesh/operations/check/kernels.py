@@ -28,7 +28,7 @@ from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.density.rows import lay_out_rows
 from bayesmesh.sampling.program.chain_group import PROGRAMS, Program, name_leaves
-from bayesmesh.sampling.program.sizes import resolve_metric
+from bayesmesh.sampling.program.sizes import resolve_auto
 from bayesmesh.sampling.program.values import ChainState, GroupKey
 
 NUM_ROWS, DIMENSION = 40, 3
@@ -108,7 +108,7 @@ def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -
     multiple = kernel_class.chain_multiple
     num_chains = math.ceil(max(FEWEST_CHAINS, kernel_class.min_chains) / multiple) * multiple
     sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": NUM_WARMUP, "initial": {"method": "prior"}})  # fmt: skip
-    kernel = kernel_class(resolve_metric(options, target, is_at_mode=False), NUM_WARMUP)
+    kernel = kernel_class(resolve_auto(options, target, is_at_mode=False), NUM_WARMUP)
     program = Program(target, kernel, mesh, sampling, num_chains, NUM_DRAWS)
     compiled = {name: program.trace(name).lower().compile() for name in PROGRAMS}
     data = program.put_data(rows)

@@ -35,7 +35,7 @@ from bayesmesh.sampling.density.prior_draws import Simulator
 from bayesmesh.sampling.density.rows import lay_out_rows
 from bayesmesh.sampling.program.chain_group import Program
 from bayesmesh.sampling.program.datasets import DatasetPrograms
-from bayesmesh.sampling.program.sizes import resolve_metric
+from bayesmesh.sampling.program.sizes import resolve_auto
 from bayesmesh.sampling.program.values import GroupKey
 from bayesmesh.workflow.components import component_of
 from bayesmesh.workflow.jobs import Job
@@ -332,7 +332,7 @@ def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms
     initial = {"method": "prior"}
     sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP, "initial": initial})
     target = _target(subject)
-    kernel = kernel_class(resolve_metric(options, target, is_at_mode=False), NUM_WARMUP)
+    kernel = kernel_class(resolve_auto(options, target, is_at_mode=False), NUM_WARMUP)
     counts = [subject.spec.num_rows] * num_datasets
     return DatasetPrograms(Program(target, kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), counts)
 

@@ -23,7 +23,7 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Kernel
-from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
+from bayesmesh.kernels.hamiltonian.metrics.auto import choose_integrator, choose_metric
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density.costs import cost_of_gradient, expected_seconds, largest_array, most_elements, row_tile
 from bayesmesh.sampling.density.log_density import Target
@@ -125,7 +125,7 @@ def make_program(
             f" spread over {devices.shape[CHAIN_AXIS]} devices for chains",
             "use\n    compute:\n      sharding: named",
         )
-    kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
+    kernel_options = resolve_auto(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
     kernel = kernel_class(kernel_options, sampling.warmup)
     program = Program(target, kernel, devices, sampling, settings.num_chains, slice_draws)
     program.points = find_points(where, sampling.initial, target, read_blocks)
@@ -229,20 +229,26 @@ def _check_prior(model: Model, settings: ProgramSettings) -> None:
         )
 
 
-def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Settings:
-    """Return the options of a kernel, with a metric chosen for its target if they leave the choice open.
+def resolve_auto(options: Settings, target: Target, *, is_at_mode: bool) -> Settings:
+    """Return the options of a kernel, with the metric and the integrator chosen for its target where they leave the choice open.
 
     Args:
         options: of the kernel.
         target: its log density.
         is_at_mode: whether the chains start from the normal at a mode.
     """
-    if getattr(options, "metric", None) != AUTO:
-        return options
-    sizes = target.position.shared_size, target.position.local_size * target.layout.num_entries
-    chosen, reason = choose_metric(*sizes, is_at_mode=is_at_mode, has_unit_scale=target.model.has_unit_scale)
-    _log.info("kernel.metric: %s chosen: %s", chosen, reason)
-    return options.model_copy(update={"metric": chosen})
+    shared, local = target.position.shared_size, target.position.local_size * target.layout.num_entries
+    has_unit_scale = target.model.has_unit_scale
+    open_choices = {
+        "metric": lambda: choose_metric(shared, local, is_at_mode=is_at_mode, has_unit_scale=has_unit_scale),
+        "integrator": lambda: choose_integrator(shared + local, has_unit_scale=has_unit_scale),
+    }
+    for key, choose in open_choices.items():
+        if getattr(options, key, None) == AUTO:
+            chosen, reason = choose()
+            _log.info("kernel.%s: %s chosen: %s", key, chosen, reason)
+            options = options.model_copy(update={key: chosen})
+    return options
 
 
 class Lengths(NamedTuple):

@@ -1,4 +1,4 @@
-"""Choose a metric by the size of the model and by where its chains start.
+"""Choose a metric and an integrator by the size of the model and by where its chains start.
 
 Nothing is timed, so that the choice is the same on every machine: it is part of the identity of a chain.
 """
@@ -10,6 +10,9 @@ _MOST_DENSE = 300
 
 _MOST_LOW_RANK = 20_000
 """Coordinates up to which the directions and points of `low_rank` take less than 30 MB."""
+
+_FEWEST_SPLIT = 1_000
+"""Coordinates from which steps of leapfrog take half of their length or less, because there are so many."""
 
 
 def choose_metric(
@@ -36,3 +39,20 @@ def choose_metric(
     if num_shared + num_local <= _MOST_LOW_RANK:
         return "low_rank", f"{size}: too many for all correlations, at most {_MOST_LOW_RANK:,} for some directions"
     return "diagonal", f"{size}: more than the {_MOST_LOW_RANK:,} for which directions are learnt"
+
+
+def choose_integrator(num_coordinates: int, *, has_unit_scale: bool) -> tuple[str, str]:
+    """Return the name of an integrator, and the reason in words.
+
+    Args:
+        num_coordinates: shared coordinates and local ones of all entries.
+        has_unit_scale: see `bayesmesh.models.base.Model.has_unit_scale`.
+
+    >>> [choose_integrator(n, has_unit_scale=True)[0] for n in (40, 8_000)]
+    ['leapfrog', 'split']
+    """
+    if not has_unit_scale:
+        return "leapfrog", "the posterior may be far from normal"
+    if num_coordinates < _FEWEST_SPLIT:
+        return "leapfrog", f"{num_coordinates:,} coordinates, for which its steps need not be short"
+    return "split", f"{num_coordinates:,} coordinates, which the model has made nearly normal"
