@@ -5,7 +5,7 @@ during warmup, and where gradients are so cheap that waiting costs less than a t
 
 With `integrator: split`, a step is a rotation about the mean of the draws in the coordinates of the metric, which is exact in
 a normal, and kicks by the force that remains (see `hamiltonian.trajectory`). Its length then depends on how far the target is
-from a normal, and hardly on the number of coordinates. The mean is learnt with the metric, from the end of the early phase.
+from a normal, and hardly on the number of coordinates. The mean is learnt with the metric, from the first window on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from bayesmesh.kernels.adaptation.warmup import (
     HamiltonianKernel,
     HamiltonianTuning,
     Warmup,
-    early_end,
     is_window_end,
     settled_begin,
 )
@@ -165,9 +164,8 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
             return mean + away.sum(0) / jnp.maximum(count, 1).astype(mean.dtype)
 
         mean = map_parts(towards, learnt.mean, before.position)
-        done = before.num_steps + 1
-        closes = is_window_end(done, self.num_adaptive)
-        moves = closes & (done >= early_end(self.num_adaptive)) & (count > 0)
+        closes = is_window_end(before.num_steps + 1, self.num_adaptive)
+        moves = closes & (count > 0)
         normal = jax.tree.map(lambda new, old: jnp.where(moves, new, old), Normal(mean, moves), learnt.normal)
         return LearntNormal(jnp.where(closes, 0.0, count), mean, normal)
 
