@@ -14,10 +14,11 @@ from bayesmesh.models.glm.coefficients import NAME, SIGMA
 from bayesmesh.models.glm.design import latent_name, levels_of
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 from bayesmesh.models.glm.formula import KEY
-from bayesmesh.models.glm.partial import in_words
+from bayesmesh.models.glm.partial import in_words, is_partial
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
 from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts
+from bayesmesh.models.glm.rows import MANY_LEVELS
 
 _MEANS = (
     "Look for what the formula lacks: a predictor, a curve such as `I(x^2)`, an interaction such as `x:z`, or effects of a "
@@ -87,7 +88,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "Link": link,
             "Priors": "; ".join(_priors(plan, family, options, spec)),
         }
-        | _integrated(plan, spec)
+        | _how_drawn(plan, family, options, spec)
         | in_words(options)
         | _contrasts(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
@@ -123,11 +124,19 @@ def _contrasts(options: Any) -> dict[str, str]:
     return {"Contrasts": f"levels of {named(sums)} against the mean over all levels"} if sums else {}
 
 
-def _integrated(plan: Plan, spec: DataSpec) -> dict[str, str]:
-    """Return the fact that effects are integrated out, if they are."""
-    if plan.integrated is None or spec.dataset_counts:
+def _how_drawn(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[str, str]:
+    """Return the fact that effects are integrated out, or that those of many levels could be drawn exactly."""
+    groups = plan.main.groups
+    if spec.dataset_counts:
         return {}
-    return {f"Effects of {plan.integrated.name}": "integrated out while chains run, and drawn exactly for each draw"}
+    if plan.integrated is not None:
+        return {f"Effects of {plan.integrated.name}": "integrated out while chains run, and drawn exactly for each draw"}
+    are_many = len(groups) > 1 and sum(g.num_levels for g in groups) >= MANY_LEVELS
+    is_normal = family.is_summed and not (options.parameters or is_partial(options))
+    if not (are_many and is_normal) or plan.has_normal_units or any(g.is_correlated for g in groups):
+        return {}
+    how = "sampled together; model: {centred: true} with kernel: {name: gibbs} draws those of each group exactly, in turn"
+    return {f"Effects of {named([g.name for g in groups])}": f"{how}, which suits thousands of levels"}
 
 
 def _other_predictors(plan: Plan, options: Any) -> Iterator[tuple[str, str]]:

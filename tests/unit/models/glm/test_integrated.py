@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bayesmesh.config.registry import options_class
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.density.log_density import Target
@@ -181,3 +182,25 @@ def test_effects_are_sampled_where_they_are_not_integrated_out(formula: str, opt
     own = options_class("model", "glm")(family="normal", formula=formula, **options)
     *_, few, _ = condensed(own, spec, table)
     assert not Glm(own, few).integrated
+
+
+@pytest.mark.parametrize(
+    ("outcome", "group", "options", "is_told"),
+    [
+        ("growth", "1 | site", {}, True),
+        ("growth", "1 + age || site", {}, True),
+        ("growth", "1 + age | site", {}, False),
+        ("growth", "1 | site", {"centred": True}, False),
+        ("leaves", "1 | site", {"family": "poisson"}, False),
+    ],
+)
+def test_the_page_names_the_kernel_for_crossed_groups_of_many_levels(
+    outcome: str, group: str, options: dict[str, Any], is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bayesmesh.models.glm.description.MANY_LEVELS", 8)
+    spec, table = trees(NUM_ROWS)
+    formula = f"{outcome} ~ age + ({group}) + (1 | species)"
+    own = options_class("model", "glm")(formula=formula, **{"family": "normal", **options})
+    prepared, _ = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    facts = Glm(own, prepared).described()["facts"]
+    assert ("kernel: {name: gibbs}" in facts.get("Effects of site, species", "")) == is_told  # type: ignore[attr-defined]
