@@ -88,5 +88,7 @@ def test_divergences_late_in_warmup_halve_the_distance_of_the_target_acceptance_
 
     found = [count(*each) for each in ((174, 0, 90), (175, 0, 10), (499, 3, 99), (499, 0, 9))]
     np.testing.assert_allclose(found, [0, 8, 5, 0])
-    targets = [kernel.target_acceptance(NutsAdaptation(jnp.asarray(share), None)) for share in (0.0, 1 / 2001, 1 / 1300)]
+    targets = [
+        kernel.target_acceptance(NutsAdaptation(jnp.asarray(share), None)) for share in (0.0, 1 / 2001, 1 / 1300)
+    ]
     np.testing.assert_allclose(targets, [0.9, 0.9, 0.95])

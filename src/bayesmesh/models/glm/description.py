@@ -130,12 +130,16 @@ def _how_drawn(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict
     if spec.dataset_counts:
         return {}
     if plan.integrated is not None:
-        return {f"Effects of {plan.integrated.name}": "integrated out while chains run, and drawn exactly for each draw"}
+        return {
+            f"Effects of {plan.integrated.name}": "integrated out while chains run, and drawn exactly for each draw"
+        }
     are_many = len(groups) > 1 and sum(g.num_levels for g in groups) >= MANY_LEVELS
     is_normal = family.is_summed and not (options.parameters or is_partial(options))
     if not (are_many and is_normal) or plan.has_normal_units or any(g.is_correlated for g in groups):
         return {}
-    how = "sampled together; model: {centred: true} with kernel: {name: gibbs} draws those of each group exactly, in turn"
+    how = (
+        "sampled together; model: {centred: true} with kernel: {name: gibbs} draws those of each group exactly, in turn"
+    )
     return {f"Effects of {named([g.name for g in groups])}": f"{how}, which suits thousands of levels"}
 
 
