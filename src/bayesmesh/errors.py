@@ -177,11 +177,11 @@ def suggest(name: str, valid: Iterable[str], *, alike: float = 0.5) -> str:
     >>> suggest("NUTS", ["hmc", "nuts"])
     "did you mean 'nuts'? valid: hmc, nuts"
     >>> suggest("scale", [])
-    'there are none'
+    'there are none: leave it out'
     """
     names = sorted(valid)
     if not names:
-        return "there are none"
+        return "there are none: leave it out"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     listed = "valid: " + ", ".join(names[:MOST_NAMES]) + more
     folded = {each.casefold(): each for each in names}

@@ -39,7 +39,7 @@ def test_another_attempt_may_pass_where_nobody_has_to_change_anything() -> None:
     [
         ("chese", ["hmc", "chees"], "did you mean 'chees'? valid: chees, hmc"),
         ("zzz", ["hmc", "chees"], "valid: chees, hmc"),
-        ("x", [], "there are none"),
+        ("x", [], "there are none: leave it out"),
     ],
 )
 def test_suggestions(name: str, valid: list[str], said: str) -> None:

@@ -30,6 +30,13 @@ FAMILIES = tuple(sorted(p.stem for p in _FAMILIES.glob("*.py") if p.stem != "bas
 """Names of the families of `glm`: its files."""
 
 
+_ELSEWHERE = {
+    "gaussian": "normal", "student": "student_t", "t": "student_t", "cumulative": "ordinal", "sratio": "sequential",
+    "wald": "inverse_gaussian", "geometric": "negative_binomial", "negbinomial": "negative_binomial",
+}  # fmt: skip
+"""Name of a family in brms or Bambi that is unlike the one here -> the one here."""
+
+
 class ParameterOptions(Settings):
     """The predictor of a parameter of the family."""
 
@@ -175,7 +182,10 @@ class GlmOptions(Settings):
     @model_validator(mode="after")
     def _check_family(self) -> GlmOptions:
         if self.family not in FAMILIES and not re.fullmatch(CODE_PATTERN, self.family):
-            raise does_not_fit("family", f"unknown family '{self.family}'", suggest(self.family, FAMILIES))
+            name, bracket, _ = self.family.partition("(")
+            remedy = suggest(_ELSEWHERE.get(name, name), FAMILIES)
+            of_link = "write the name alone, and a link with the key `link`; " if bracket else ""
+            raise does_not_fit("family", f"unknown family '{self.family}'", of_link + remedy)
         return self
 
 

@@ -184,11 +184,11 @@ def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> 
             raise ConfigError(problem, f"use numbers {needs}")
 
 
-def group_codes(name: str, codes: np.ndarray, start: int) -> np.ndarray:
-    """Return the codes of groups of a block of rows, after rejecting numbers that are not codes; `start` as for `check_signs`."""
+def group_codes(name: str, codes: np.ndarray, start: int, key: str) -> np.ndarray:
+    """Return the codes of groups of a block of rows, after rejecting numbers that are not codes; `start` as for `check_signs`, `key` of the formula."""
     if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
         at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
-        problem = f"{KEY}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"
+        problem = f"{key}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"
         remedy = f"declare the column as a category:\n    data:\n      types:\n        {name}: category"
         raise ConfigError(problem, remedy)
     return codes

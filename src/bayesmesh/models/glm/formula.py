@@ -51,7 +51,7 @@ _MODULES = ("np", "numpy", "jnp", "math", "special", "base", "stats", "splines",
 
 _SHAPES = (
     (r"^[^~]*(?:==|\[)", "the outcome is compared with a level", "name the column; with `family: bernoulli`, the second of two `levels` in the data counts as 1"),
-    (r"\|\s*[^|()\s][^|()]*\|([^|()~]*)\)", "two bars with a name between them connect the formulas of brms", "a model has one formula, so groups need no name: write (1 |{0})"),
+    (r"\(([^|()]*)\|\s*[^|()\s][^|()]*\|([^|()~]*)\)", "two bars with a name between them correlate the effects of several formulas in brms", "effects of different formulas are not correlated here: write ({0}|{1})"),
     (r"%[\w*/]+%", "operators between percent signs are those of R", "write a:b for the effects of a within the levels of b"),
     (r"^[^~]*\|", "additions to the outcome, behind a bar, are keys of the model", "for example\n    model:\n      weights: w"),
     (r"^[^~=]*=[^~=]*$", "a formula has a tilde", "write ~ in place of =, such as y ~ x"),

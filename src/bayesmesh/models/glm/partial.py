@@ -153,9 +153,9 @@ def fields_of(
             upper = np.full(len(y), np.inf) if numbers[1] is None else numbers[1]
             words = "excludes the outcome of its row"
             remedy = "correct the bound, or leave the row out: a truncated outcome lies between its bounds"
+            _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", "exchange the bounds", start)  # fmt: skip
             _check(y >= lower, "truncated.lower", lower * scale + shift, words, remedy, start)
             _check(y <= upper, "truncated.upper", upper * scale + shift, words, remedy, start)
-            _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", remedy, start)
             lower = np.ceil(lower) - 1 if family.is_discrete else lower
             made |= {"lower": lower, "upper": np.floor(upper) if family.is_discrete else upper}
             is_exact = above == up_to

@@ -56,6 +56,11 @@ class Terms(NamedTuple):
     effects: tuple[tuple[Columns, ...], ...]
 
     @property
+    def key(self) -> str:
+        """The key of the formula, as messages name it."""
+        return f"key 'model.parameters.{self.prefix[:-1]}'" if self.prefix else KEY
+
+    @property
     def labels(self) -> list[str]:
         """One label for each population-level column."""
         return [label for each in self.columns for label in each.labels]
@@ -279,6 +284,8 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
             found[name] = make_terms(source, parse_formula(f"{outcome} {text}", list(source.fields)), f"{name}_")
         except ConfigError as error:
             raise ConfigError(error.message.replace(KEY, key), error.remedy) from error
+        if not (found[name].has_constant or found[name].columns or found[name].formula.groups):
+            raise ConfigError(f"{key}: '{text:.80}' has no terms", f'write a number, or "~ 1" to estimate one {name}')
     return found
 
 

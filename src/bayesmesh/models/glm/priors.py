@@ -93,7 +93,7 @@ def _is_of_all_positive(distribution: Any) -> bool:
 
 
 _SUPPORTS = {
-    "log": "a prior of positive numbers, such as exponential(1)",
+    "log": "a prior of positive numbers, such as exponential(1) or half_student_t(3, 2.5)",
     "logit": "a prior of numbers between 0 and 1, such as beta(1, 1)",
     "identity": "a prior on the real line, such as normal(0, 1)",
 }
@@ -244,7 +244,10 @@ class _Maker:
         if key in self._given:
             prior = parse_prior(self._given[key], f"{self._key}.{key}'")
             if prior.shape or has_location(prior.family) or prior.family == "dirichlet":
-                raise self._misfit(key, "a prior of positive numbers, such as half_normal(1), without a shape")
+                raise self._misfit(
+                    key,
+                    "a prior of positive numbers, such as exponential(1) or half_student_t(3, 2.5), without a shape",
+                )
             sd = distribution_of(prior._replace(shape=number), self._dtype)
         parts = {group.sd: sd}
         if group.is_correlated:

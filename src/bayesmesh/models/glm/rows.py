@@ -66,6 +66,7 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
     family = family_of(options.family, options.link)
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
+    formula = parse_formula(options.formula, list(fields))
     named = _named(options)
     for key, name in named.items():
         if name is None:
@@ -83,13 +84,12 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
             "use it with a family of a log link, such as poisson",
         )
     if family.has_trials != (options.trials is not None):
-        problem = (
-            f"the family {family.name} needs the number of trials"
+        problem, remedy = (
+            ("needs the number of trials", "name its column, or use bernoulli for outcomes of 0 and 1")
             if options.trials is None
-            else f"the family {family.name} has no trials"
+            else ("has no trials", "leave it out, or use binomial or beta_binomial")
         )
-        raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
-    formula = parse_formula(options.formula, list(fields))
+        raise ConfigError(f"key 'model.trials': the family {family.name} {problem}", remedy)
     source = Source(fields, spec.variables, spec.labels, options.contrasts)
     check_numbers(source.variables, formula.outcome)
     if family.takes_levels:
@@ -302,12 +302,12 @@ class Reader(NamedTuple):
         Raises:
             ConfigError: a value cannot be an outcome, a count or a group code, or is not finite; names the row.
         """
-        groups = {term.group for terms in self.terms for term in terms.formula.groups}
+        groups = {term.group: terms.key for terms in reversed(self.terms) for term in terms.formula.groups}
         coded = {"": self.formula.outcome.text} | {name: name for name in groups}
         # Codes that occur only in held-out rows count too.
         most = {key: self.source.fields[name].num_codes for key, name in coded.items() if name in self.source.fields}
         names = [
-            f"column {terms.labels[i]}" if i < len(terms.labels) else "an effect of a group"
+            (terms.key, f"column {terms.labels[i]}" if i < len(terms.labels) else "an effect of a group")
             for terms in self.terms
             for i in range(terms.width)
         ]
@@ -328,8 +328,8 @@ class Reader(NamedTuple):
                 trials = np.ones(num_rows) if trials is None else trials
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, names, start)
-                for name in groups:
-                    codes = checks.group_codes(name, np.asarray(rows[name]), start)
+                for name, key in groups.items():
+                    codes = checks.group_codes(name, np.asarray(rows[name]), start, key)
                     most[name] = max(most.get(name, 0), int(codes.max(initial=0)) + 1)
                 most[""] = max(most.get("", 0), int(outcome.max(initial=0)) + 1)
                 seen = np.union1d(seen, outcome) if self.family.takes_levels else seen
@@ -399,11 +399,11 @@ class Reader(NamedTuple):
             checks.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
 
-    def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
+    def _check_finite(self, block: np.ndarray, names: list[tuple[str, str]], start: int) -> None:
         for row, column in np.argwhere(~(np.abs(block) <= LARGEST))[:1]:
-            what = names[column] if column < len(names) else "the outcome or the offset"
+            key, what = names[column] if column < len(names) else (KEY, "the outcome or the offset")
             remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
-            raise ConfigError(f"{KEY}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
+            raise ConfigError(f"{key}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
 
     def _offset(self, rows: HostRows) -> np.ndarray | None:
         """Return the number added to the predictor of each row, float64; None if nothing is added."""

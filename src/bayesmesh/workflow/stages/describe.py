@@ -24,7 +24,7 @@ from bayesmesh.models.base import Prior
 from bayesmesh.sampling.checks.model import check_described
 from bayesmesh.sampling.density.mesh import configure_jax
 from bayesmesh.store.ledger import Ledger
-from bayesmesh.workflow.components import component_of
+from bayesmesh.workflow.components import component_of, in_file_of
 from bayesmesh.workflow.jobs import Job, component_sources
 from bayesmesh.workflow.plan import Plan
 from bayesmesh.workflow.stages import fetch, shard
@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         plan = Plan(asked=[name])
         job = plan.job("compile", name)
         configure_jax(job.compute)
-        with explaining(component_sources(job)):
+        with explaining(component_sources(job)), in_file_of(job):
             if not (job.data_layout.shards / "zarr.json").exists() or job.data.source in ("table", "arrays"):
                 job = _read(plan, name, Path(folder))
-            for line in describe(bind(job, component_of(job, "model")), job.experiment):
-                print(line)
+            # All of it, before a line is printed: priors are checked on the way.
+            print("\n".join([*describe(bind(job, component_of(job, "model")), job.experiment)]))
     return 0
 
 
@@ -86,6 +86,7 @@ def describe(bound: BoundModel, name: str) -> Iterator[str]:
         yield from _item(fact, text.replace("; ", "\n"))
     contrasts = getattr(model.options, "contrasts", {})
     used = [each for each in columns.used if each not in columns.groups]
+    used += [name for name in (getattr(model.options, "censored", None),) if name]
     yield from _item(
         "Columns", "\n".join(f"{each}: {_column(columns[each], contrasts.get(each, 'treatment'))}" for each in used)
     )
@@ -106,7 +107,7 @@ def _item(name: str, text: str) -> Iterator[str]:
     lead = name
     for line in text.splitlines():
         for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_long_words=False) or [""]:
-            yield f"{lead:<16}{part}"
+            yield f"{lead:<15} {part}"
             lead = ""
 
 
@@ -123,7 +124,10 @@ def _column(column: Column, contrasts: str = "treatment") -> str:
 
 def _group(column: Column) -> str:
     counts = column.counts[column.counts > 0]
-    sizes = f"{counts.min():,} to {counts.max():,} rows each, median {np.median(counts):,.0f}"
+    least, most = counts.min(), counts.max()
+    sizes = (
+        f"{least:,} rows each" if least == most else f"{least:,} to {most:,} rows each, median {np.median(counts):,.0f}"
+    )
     empty = len(column.counts) - len(counts)
     return f"{len(column.counts):,} levels, {sizes}" + (f"; {empty:,} without rows" if empty else "")
 

@@ -34,7 +34,7 @@ def test_the_design_and_what_the_prior_says_of_the_outcome_are_told_in_words(
     for part in (
         "60 training rows", "alive: category of 2 levels with their rows: no (40), the first and reference, yes (20)",
         "x: number, standardised, mean ", "a (20), the first and reference, b (20), c (20)",
-        "site: 5 levels, 12 to 12 rows each", "x, kind[b], kind[c], x:kind[b], x:kind[c]", "coefficients normal(0, 2.5)",
+        "site: 5 levels, 12 rows each", "x, kind[b], kind[c], x:kind[b], x:kind[c]", "coefficients normal(0, 2.5)",
         "200 draws of the prior at 60 rows", "0.333",
     ):  # fmt: skip
         assert part in text, part
@@ -49,3 +49,26 @@ def test_the_design_and_what_the_prior_says_of_the_outcome_are_told_in_words(
     ):
         assert part in text, part
     assert main(["describe", "two"]) == 2
+
+
+def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_priors_name_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4}).to_csv(
+        "t.csv"
+    )
+    model = "{name: glm, formula: y ~ x, family: weibull, censored: ended, parameters: {shape: ~ x}, priors: {PRIOR}}"
+    experiment = f"title: One\ndata: {{source: table, files: t.csv}}\nmodel: {model}\n"
+    Path("config/experiments").mkdir(parents=True)
+    Path("config/config.yaml").write_text("experiments: [one]\n")
+    Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", ""))
+    assert main(["describe", "one"]) == 0
+    text = capsys.readouterr().out
+    for part in ("Predictor of shape log(shape) ~ x", "ended: category of 2 levels with their rows: none (8), "):
+        assert part in text, part
+    Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", 'b: "normal(0, 1)"'))
+    assert main(["describe", "one"]) == 2
+    caught = capsys.readouterr()
+    assert "config/experiments/one.yaml: key 'model.priors': the model has no 'b'" in caught.err
+    assert not caught.out

@@ -17,16 +17,14 @@ LOG_OUTCOME = (
 COUNTS = (
     "Try `family: negative_binomial`, or `poisson` if counts scatter little: the outcomes are whole numbers from 0."
 )
-UNEVEN = "Transform the outcome, or write a `numpyro` or `pymc` model whose scale depends on predictors: here it is the same in all rows."
+UNEVEN = 'Give `sigma` a predictor, such as `parameters: {sigma: "~ x"}`, or transform the outcome: its scatter differs between rows.'
 TRANSFORM = "No family here has a distribution of this shape. Transform the outcome, or look for predictors and groups that the formula lacks."
-COUNTS_ABOVE_0 = (
-    "Model zeros apart: whether the outcome is 0 with `family: bernoulli`, and the rows above 0 by themselves."
-)
+ZEROS = "Try `family: zero_inflated_negative_binomial`, or `hurdle_negative_binomial` if no zero arises in the way in which the other counts do."
 LARGEST = "If there is a largest possible count, try `family: binomial` with the key `trials`."
 BOUNDED = f"No family of counts here scatters less than a Poisson distribution. {LARGEST}"
-ZEROS_OR_BOUNDED = f"If many outcomes are 0: {COUNTS_ABOVE_0[0].lower()}{COUNTS_ABOVE_0[1:]} {LARGEST}"
+BOUNDED_OR_ZEROS = f"{LARGEST} If many outcomes are 0: {ZEROS[0].lower()}{ZEROS[1:]}"
 MORE_SCATTER = "Try `family: negative_binomial`, which has a parameter for the scatter, and more zeros and heavier tails at the same mean."
 OWN_SCATTER = "Look for predictors and groups that the formula lacks, and for single rows that differ from all others."
 LOG_HEAVIER = "Try `log(y)` as the outcome of `family: student_t`, which has heavier tails."
-ROWS = "Try effects of rows, `(1 | row)` with a column that numbers the rows: they let rows scatter more than a binomial distribution."
+ROWS = "Try `family: beta_binomial`, whose probability varies between rows: they scatter more than a binomial distribution allows."
 BINARY = "Use `family: bernoulli`: all outcomes are 0 or 1."

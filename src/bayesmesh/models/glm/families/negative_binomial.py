@@ -42,7 +42,7 @@ class NegativeBinomial(Poisson):
     parameters: ClassVar[Mapping[str, Parameter]] = {"shape": Parameter("inverse_gamma(0.4, 0.3)")}
     has_dispersion = True
     words = Words("negative binomial, with variance mean + mean² / shape", *texts.LOG)  # fmt: skip
-    remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "narrow": texts.OWN_SCATTER, "zeros": texts.COUNTS_ABOVE_0, "tails": texts.OWN_SCATTER, "uneven": texts.OWN_SCATTER, "wide": texts.ZEROS_OR_BOUNDED, "shape": texts.OWN_SCATTER}  # fmt: skip
+    remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "narrow": texts.OWN_SCATTER, "zeros": texts.ZEROS, "tails": texts.OWN_SCATTER, "uneven": texts.OWN_SCATTER, "wide": texts.BOUNDED_OR_ZEROS, "shape": texts.OWN_SCATTER}  # fmt: skip
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return densities.negative_binomial(rows["outcome"].astype(eta.dtype), eta, parameters["shape"])

@@ -25,7 +25,7 @@ class Normal(Family):
     parameters: ClassVar[Mapping[str, Parameter]] = {"sigma": Parameter("exponential({rate})")}
     needs, is_in_unit, is_discrete = "any number", True, False
     has_dispersion = True
-    words = Words("normal, with the same standard deviation sigma for all rows", "identity: the predictor is the mean of {y}", *texts.MEAN)  # fmt: skip
+    words = Words("normal, with standard deviation sigma", "identity: the predictor is the mean of {y}", *texts.MEAN)  # fmt: skip
     remedies: ClassVar[Mapping[str, str]] = {"binary": texts.BINARY, "counts": texts.COUNTS, "skewed": texts.LOG_OUTCOME, "tails": texts.HEAVIER, "wide": texts.HEAVIER, "narrow": texts.TRANSFORM, "uneven": texts.UNEVEN, "shape": texts.TRANSFORM}  # fmt: skip
 
     @property
