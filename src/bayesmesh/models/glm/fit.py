@@ -58,8 +58,13 @@ class _State(NamedTuple):
     dispersion: float
 
 
+Working = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
+"""Outcomes, trials and predictors -> weights and responses, see `Family.working`."""
+
+
 def fit(
     family: Family,
+    working: Working,
     groups: Sequence[Group],
     read_fields: ReadBlocks,
     num_columns: int,
@@ -72,7 +77,8 @@ def fit(
     """Return the arrays from which coordinates are built, by name.
 
     Args:
-        family: family of the outcome, which has a working response.
+        family: family of the outcome.
+        working: its working response, or that of `working_levels`.
         groups: group effects.
         read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
         num_columns: number of standardised columns of the design.
@@ -95,7 +101,7 @@ def fit(
     found: dict[str, np.ndarray] = {}
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
     for _ in range(1 if is_linear else _PASSES):
-        sums = _sums_of_groups(family, groups, read_fields(), state, width, center, has_intercept=has_intercept)
+        sums = _sums_of_groups(working, groups, read_fields(), state, width, center, has_intercept=has_intercept)
         for i, own in enumerate(sums if state is None else ()):
             look(i, own.gram, own.levels, own.num_rows)
         fits = [_expectation_maximisation(each, ridge, unit, has_dispersion=family.has_dispersion) for each in sums]
@@ -123,8 +129,29 @@ def fit(
     return rounded
 
 
+def working_levels(family: Family, num_levels: int, read_fields: ReadBlocks) -> Working:
+    """Return the working response of a family of ordered levels, linearised where all levels have their shares.
+
+    Args:
+        family: family of the outcome, which has scores.
+        num_levels: number of levels of the outcome.
+        read_fields: as for `fit`.
+    """
+    counts = np.zeros(num_levels)
+    for rows in read_fields():
+        counts += np.bincount(np.asarray(rows["outcome"], int), rows.get("weights"), minlength=num_levels)
+    scores, variance = family.scores(_shares(counts))
+    return lambda y, trials, eta: (np.full(len(y), 1 / variance), scores[y.astype(int)])
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Return shares of levels, none of which is 0."""
+    shares = np.maximum(counts, 0.5)
+    return shares / shares.sum()
+
+
 def fit_levels(family: Family, num_levels: int, read_fields: ReadBlocks, num_columns: int) -> dict[str, np.ndarray]:
-    """Return ``least_squares`` of the columns for a family of levels, (2, column, ...), from one step of scoring.
+    """Return ``least_squares`` of the columns for levels without an order, (2, column, ...), from one step of scoring.
 
     The step begins where all coefficients are 0, without effects of groups.
 
@@ -141,8 +168,7 @@ def fit_levels(family: Family, num_levels: int, read_fields: ReadBlocks, num_col
         gram += np.einsum("ni,nj->ij", design, weights[:, None] * design)
         sums += np.einsum("ni,nk->ik", design, chosen)
         counts += chosen.sum(0)
-    shares = np.maximum(counts, 0.5) / max(counts.sum(), 1.0)
-    scores, variances = family.scores(shares / shares.sum())
+    scores, variances = family.scores(_shares(counts))
     found = least_squares(gram, np.einsum("ik,k...->i...", sums, scores))
     found[1] *= np.sqrt(variances)
     return {"least_squares": _rounded(found)}
@@ -156,7 +182,7 @@ def _rounded(x: np.ndarray) -> np.ndarray:
 
 
 def _sums_of_groups(
-    family: Family,
+    working: Working,
     groups: Sequence[Group],
     blocks: Iterator[HostRows],
     state: _State | None,
@@ -186,7 +212,7 @@ def _sums_of_groups(
                 for g, z, u in zip(groups, effects, state.effects, strict=True)
             ]
             eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_groups, axis=0)
-        weight, response = family.working(y, trials, eta)
+        weight, response = working(y, trials, eta)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
         num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - center - offset
         for i in range(len(grams)):

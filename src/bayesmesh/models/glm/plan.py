@@ -80,7 +80,7 @@ class Plan(NamedTuple):
             found[name] = LINKS[self.links[name]][1](predictor.of_rows(latents, rows))
         return found
 
-    def at_centre(self, latents: Latents, dtype: Any) -> dict[str, Float[Array, ""]]:
+    def at_centre(self, latents: Latents, dtype: Any) -> dict[str, Float[Array, "..."]]:
         """Return the parameters of the family where the columns of their predictors have their means."""
         found = {name: latents[name] for name in self.parameters}
         found |= {name: jnp.asarray(number, dtype) for name, number in self.fixed.items()}

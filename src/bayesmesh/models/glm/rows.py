@@ -16,7 +16,7 @@ from bayesmesh.models.glm.coefficients import unit_of
 from bayesmesh.models.glm.condensed import Layout, condense_normal, condense_same
 from bayesmesh.models.glm.design import LARGEST, Group, Source, check_numbers, levels_of
 from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
-from bayesmesh.models.glm.fit import fit, fit_levels
+from bayesmesh.models.glm.fit import Working, fit, fit_levels, working_levels
 from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
 from bayesmesh.models.glm.integrated import condense_levels, fits
 from bayesmesh.models.glm.moments import Moments, moments_of
@@ -194,8 +194,12 @@ class Reader(NamedTuple):
         return {**self._fit_main(constants, read_fields), **of_parameters}
 
     def _fit_main(self, constants: Mapping[str, float | int], read_fields: ReadBlocks) -> Mapping[str, np.ndarray]:
-        family, has_intercept, scale = self.family, self.formula.has_intercept, float(constants["outcome_scale"])
-        if family.takes_levels:
+        family, scale = self.family, float(constants["outcome_scale"])
+        has_intercept = self.main.has_intercept
+        working: Working = family.working
+        if family.is_ordered:
+            working = working_levels(family, int(constants["outcome_levels"]), read_fields)
+        elif family.takes_levels:
             return fit_levels(family, int(constants["outcome_levels"]), read_fields, len(self.main.labels))
         mean = float(constants["outcome_mean"] - constants["offset_mean"])
         has_digits = has_intercept or 1 - (mean / scale) ** 2 > checks.LEAST_SPREAD
@@ -206,7 +210,7 @@ class Reader(NamedTuple):
                 checks.warn_of_exact_fit(self.formula, self.options.priors, number, surplus)
 
         return fit(
-            family, self.groups(constants), read_fields, len(self.main.labels), scale if family.is_in_unit else 1.0,
+            family, working, self.groups(constants), read_fields, len(self.main.labels), scale if family.is_in_unit else 1.0,
             mean if family.is_in_unit and has_intercept else 0.0, has_intercept=has_intercept, look=look,
         )  # fmt: skip
 

@@ -371,6 +371,22 @@ def test_extreme_predictors_give_finite_densities_in_single_precision(case: Case
     assert np.isfinite(jax.grad(total)(at)).all()
 
 
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+@pytest.mark.parametrize("name", ["ordinal", "sequential"])
+def test_scores_of_ordered_levels_are_slopes_over_information(name: str, link: str) -> None:
+    family = family_of(name, link)
+    with jax.enable_x64(True):
+        rows = {"outcome": jnp.arange(len(BASELINE))}
+        of_levels = jax.vmap(
+            jax.grad(lambda eta, row: family.log_density(eta[None], row, {"baseline": jnp.asarray(BASELINE)})[0])
+        )
+        slopes = np.asarray(of_levels(jnp.zeros(len(BASELINE)), {"outcome": rows["outcome"][:, None]}))
+    information = np.sum(BASELINE * slopes**2)
+    scores, variance = family.scores(BASELINE)
+    np.testing.assert_allclose(scores, slopes / information, rtol=1e-9)
+    np.testing.assert_allclose(variance, 1 / information, rtol=1e-9)
+
+
 class Normal(StudentT):
     """A family of a user's own, with the name of one of the package."""
 

@@ -60,6 +60,10 @@ class Link(NamedTuple):
     log_between: Callable[[Values, Values], Values]
     cutpoints: Callable[[Values, Values], Values]
 
+    def slope_at(self, share: np.ndarray) -> np.ndarray:
+        """Return dp / d eta where p has some values."""
+        return self.slope(np.vectorize(self.to_predictor)(share))
+
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and responses for binomial variances: see `Family.working`."""
         if eta is None:

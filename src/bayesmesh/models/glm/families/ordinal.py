@@ -13,7 +13,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._outcomes import cutpoints
 from bayesmesh.models.base import Predictive, Rows
-from bayesmesh.models.glm.families._links import log_level
+from bayesmesh.models.glm.families._links import LINKS, log_level
 from bayesmesh.models.glm.families.base import FamilyOfLevels, Parameter, Parameters, Predictor, Words
 
 tfd = tfp.distributions
@@ -32,8 +32,9 @@ class Ordinal(FamilyOfLevels):
     words = Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}")  # fmt: skip
 
     def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        up_to = np.cumsum(shares)
-        slopes = 2 * up_to - shares - 1
+        # Derivatives of the log probabilities of the levels.
+        density = LINKS[self.link].slope_at(np.cumsum(shares)[:-1])
+        slopes = -np.diff(density, prepend=0.0, append=0.0) / shares
         information = np.sum(shares * np.square(slopes))
         return slopes / information, np.array(1 / information)
 

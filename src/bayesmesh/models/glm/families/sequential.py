@@ -33,9 +33,10 @@ class Sequential(FamilyOfLevels):
     def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         reached = np.cumsum(shares[::-1])[::-1]
         stop = shares[:-1] / reached[:-1]
-        # The sum over the levels that a row passes or stops at, of what it differs from expectation there.
-        passed = np.concatenate([[0.0], np.cumsum(stop)])
-        slopes = passed - np.append(1 - stop, 0.0)
+        density = LINKS[self.link].slope_at(stop)
+        # Derivatives of the log probabilities of the levels: those of each level that is passed, and of the one where a row stops.
+        passed = np.concatenate([[0.0], np.cumsum(density / (1 - stop))])
+        slopes = passed - np.append(density / stop, 0.0)
         information = np.sum(shares * np.square(slopes))
         return slopes / information, np.array(1 / information)
 
