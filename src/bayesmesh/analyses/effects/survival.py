@@ -1,4 +1,4 @@
-"""The survival of a model of censored times, averaged over rows, beside the estimate of Kaplan and Meier."""
+"""The survival of a model of censored times, averaged over rows, beside the estimate of Kaplan and Meier where there is one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ NUM_DRAWS, MOST_ROWS, NUM_TIMES = 200, 2000, 100
 """Draws, and evenly spaced rows, over which the survival at each time is averaged."""
 
 
-_NOTE = "The mean over rows, each with its own predictors and groups. The Kaplan-Meier estimate knows the times alone."
+_NOTE = "The mean over rows, each with its own predictors and groups."
+_OF_THE_TIMES = " The Kaplan-Meier estimate knows the times alone."
 
 
 def kaplan_meier(times: Float[np.ndarray, " row"], is_event: np.ndarray, at: np.ndarray) -> Float[np.ndarray, " time"]:
@@ -40,7 +41,9 @@ def kaplan_meier(times: Float[np.ndarray, " row"], is_event: np.ndarray, at: np.
 
 
 def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
-    """Return the figure of a model whose times are censored on the right alone, as `curves_of` describes figures.
+    """Return the figure of a model of censored times, as `curves_of` describes figures.
+
+    The estimate of Kaplan and Meier is in it if times are censored on the right alone.
 
     Args:
         bound: model and data.
@@ -53,9 +56,7 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     read = [(block["outcome"], block["above"], block["up_to"]) for block in shards.blocks()]
     times, above, up_to = (np.concatenate(each).astype(np.float64) for each in zip(*read, strict=True))
     is_event = above == up_to
-    if not (is_event | (np.isposinf(up_to) & (above == times))).all():
-        return []
-    at = np.linspace(0, times.max(), NUM_TIMES + 1)[1:]
+    at = np.linspace(0, max(times.max(), up_to[np.isfinite(up_to)].max(initial=0)), NUM_TIMES + 1)
     chosen = np.unique(np.linspace(0, shards.num_rows - 1, min(MOST_ROWS, shards.num_rows)).astype(np.int64))
     rows = {k: jnp.asarray(in_dtype(v, spec.dtype)) for k, v in shards.read_chosen(chosen).items()}
     draws = DrawBlocks(
@@ -70,10 +71,11 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     program = jax.jit(lambda latents, rows: jax.lax.map(lambda draw: of_draw(draw, rows), latents))
     found = np.concatenate([np.asarray(program(latents, rows))[:count] for _, count, latents in draws.chunks()])
     low, high = np.quantile(found, (0.05, 0.95), axis=0)
-    estimate = kaplan_meier(times, is_event, at).tolist()
     name = find_outcome(model, shards).name
-    series = [
-        {"label": "model", "mean": found.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()},
-        {"label": "Kaplan-Meier", "mean": estimate, "low": estimate, "high": estimate},
-    ]
-    return [{"column": name, "at": at.tolist(), "y": "survival", "series": series, "note": _NOTE}]
+    series = [{"label": "model", "mean": found.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}]
+    note = _NOTE
+    if (is_event | (np.isposinf(up_to) & (above == times))).all():
+        estimate = kaplan_meier(times, is_event, at).tolist()
+        series.append({"label": "Kaplan-Meier", "mean": estimate, "low": estimate, "high": estimate})
+        note += _OF_THE_TIMES
+    return [{"column": name, "at": at.tolist(), "y": "survival", "series": series, "note": note}]

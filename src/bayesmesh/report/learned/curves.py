@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import Panel, draw, series, tip
+from bayesmesh.analyses.figures.sections import html_table
 
 _OFFSET = 0.12
 """Distance between the points of several series at a level."""
 
 
-def draw_curves(described: object) -> list[Panel]:
-    """Return a panel for each predictor; none for a posterior that describes none."""
+def draw_curves(described: object) -> tuple[list[Panel], Markup]:
+    """Return a panel for each predictor, and a table of the same numbers; none for a posterior that describes none."""
     found: Sequence[Mapping[str, Any]] = described if isinstance(described, list) else []
-    return [_draw(f"effect-{n}", each) for n, each in enumerate(found)]
+    records = [
+        {"along": curve["column"], "value": at if isinstance(at, str) else formats.real(at), "expected": curve["y"],
+         "line": each["label"], "mean": mean, "5%": low, "95%": high}
+        for curve in found
+        for each in curve["series"]
+        for at, mean, low, high in zip(curve["at"], each["mean"], each["low"], each["high"], strict=True)
+    ]  # fmt: skip
+    table = html_table(records, "The expected outcome along each predictor") if records else Markup("")
+    return [_draw(f"effect-{n}", each) for n, each in enumerate(found)], table
 
 
 def _draw(name: str, curve: Mapping[str, Any]) -> Panel:

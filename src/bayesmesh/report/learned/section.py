@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from markupsafe import Markup
+
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.diagnostics.verdict import Verdict
@@ -96,7 +98,7 @@ class Learned:
     Attributes:
         trust: warning about the numbers if the verdict calls for one; empty otherwise.
         effects: what changes of predictors do, or None.
-        curves: the expected outcome along each predictor.
+        curves, curve_table: the expected outcome along each predictor, as figures and as a table.
         findings: estimates under headings.
         units: weights of hidden units as images, or None.
         meanings: names and meanings of latents and summaries shown.
@@ -107,6 +109,7 @@ class Learned:
     trust: str
     effects: ShownEffects | None
     curves: Sequence[Panel]
+    curve_table: Markup
     findings: Sequence[ShownFinding]
     units: WeightImages | None
     meanings: Sequence[tuple[str, str]]
@@ -154,7 +157,7 @@ def build_learned(
     return Learned(
         trust(verdict),
         effects,
-        draw_curves(reader.attributes.get(CURVES)),
+        *draw_curves(reader.attributes.get(CURVES)),
         kept,
         units,
         meanings_of(named, about.meanings),

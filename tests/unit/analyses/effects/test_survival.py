@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.effects.survival import kaplan_meier, survival_of
@@ -25,10 +26,11 @@ def test_kaplan_and_meier_s_estimate_is_that_by_hand() -> None:
     np.testing.assert_allclose(found, [1, 7 / 10, 7 / 10 * 5 / 6, 7 / 10 * 5 / 6 * 3 / 4, 0])
 
 
-def test_survival_is_the_mean_over_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [1.0, -1.0])
+def test_survival_is_the_mean_over_rows_and_only_right_censoring_has_an_estimate(tmp_path: Path, code: float) -> None:
     x, y = np.linspace(-1, 1, 40), np.linspace(0.1, 4, 40)
     layout, data = ExperimentLayout(tmp_path, "one"), DataLayout(tmp_path, "data", "all")
-    shard(Dataset({"y": y, "x": x, "status": (np.arange(40) % 3 == 0).astype(float)}), DataSettings(), data)
+    shard(Dataset({"y": y, "x": x, "status": code * (np.arange(40) % 3 == 0)}), DataSettings(), data)
     options = Options(formula="y ~ x", family="exponential", censored="status")
     shards = prepared(data.shards, lambda spec, read: Glm.prepare(options, spec, read))
     group = open_group(layout.posterior, "w").create_group("posterior")
@@ -36,7 +38,9 @@ def test_survival_is_the_mean_over_rows(tmp_path: Path) -> None:
     write_array(group, "coefficients", np.full((2, 50, 1), 0.7), (CHAIN, DRAW, "c"))
     spec = shards.spec("float32")
     (found,) = survival_of(BoundModel(Glm(options, spec), spec, shards), open_posterior(layout.posterior))
-    at, (of_model, _) = np.array(found["at"]), found["series"]
+    at, of_model = np.array(found["at"]), found["series"][0]
+    assert [each["label"] for each in found["series"]] == ["model", *(["Kaplan-Meier"] if code > 0 else [])]
+    assert at[0] == 0
     wanted = np.exp(-at[:, None] / np.exp(0.5 + 0.7 * x)).mean(axis=1)
     for name in ("mean", "low", "high"):
         np.testing.assert_allclose(of_model[name], wanted, rtol=1e-4)
