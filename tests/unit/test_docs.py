@@ -246,6 +246,7 @@ TABLES = {
     "data/rows.npz": "x,y\n0.1,0.2\n0.3,0.1\n0.2,0.5\n",
     "trees.csv": "growth,age,mass,species,site\n2.1,10,30,oak,a\n1.2,20,50,elm,b\n1.7,15,45,oak,b\n",
     "stars.csv": "reader,book,stars\nann,emma,4\nbob,ulysses,2\nann,ulysses,5\n",
+    "epilepsy.csv": "count,zAge,zBase,Trt,patient\n5,0.4,-0.3,0,1\n3,0.1,0.2,1,2\n8,0.4,-0.3,0,1\n",
     "sites.csv": "height,width,site\n1.0,2.0,a\n1.5,2.5,a\n0.5,1.0,b\n",
 }
 """Files of data that experiments on pages name, with rows for which the experiments are valid."""
