@@ -50,9 +50,10 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
             expected = {}
         else:
             keys.append(str(part))
+            of_values = [get_args(arm)[1] for arm in expected.values() if get_origin(arm) is dict]
             owner = next((block for arm in expected.values() for block in blocks_in(arm)), owner)
-            field = owner.model_fields.get(str(part)) if expected else None
-            expected = _arms(field.annotation) if field else {}
+            field = owner.model_fields.get(str(part)) if expected and not of_values else None
+            expected = _arms(of_values[0]) if of_values else _arms(field.annotation) if field else {}
     return Place(keys, owner)
 
 

@@ -118,6 +118,14 @@ def test_a_component_that_is_not_named_is_explained(refused: Refused, key: str, 
     assert not INTERNAL.search(str(error))
 
 
+def test_a_key_inside_a_mapping_of_numbers_or_blocks_is_named(refused: Refused) -> None:
+    sigma = {"formula": "~ x", "link": "inverse"}
+    error = refused(_with("model", {"name": "glm", "formula": "y ~ x", "parameters": {"sigma": sigma}}))
+    wanted = "key 'model.parameters.sigma.link': should be 'identity', 'log' or 'logit', found 'inverse'"
+    assert error.message.endswith(wanted)
+    assert "Function of the parameter" in error.remedy
+
+
 @pytest.mark.parametrize(
     ("sampling", "mesh", "key", "problem", "remedy"),
     [
