@@ -75,10 +75,10 @@ def distinct(values: Sequence[float]) -> list[str]:
 def fixed(value: float, decimals: int) -> str:
     """Return a number with a fixed number of decimals, for columns.
 
-    >>> fixed(0.92641, 3), fixed(float("inf"), 3)
-    ('0.926', 'infinite')
+    >>> fixed(0.92641, 3), fixed(-0.0004, 3), fixed(float("inf"), 3)
+    ('0.926', '0.000', 'infinite')
     """
-    return f"{value:,.{decimals}f}".replace("-", _MINUS)
+    return f"{value:z,.{decimals}f}".replace("-", _MINUS)
 
 
 @_in_words

@@ -93,6 +93,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
         | _contrasts(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
         | _unused(plan.main, spec)
+        | _of_one_level(plan)
         | _collinear(plan.main, family, spec),
         "meanings": {
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
@@ -168,6 +169,13 @@ def _unused(predictor: Predictor, spec: DataSpec) -> dict[str, str]:
         return {}
     which = f"the prior alone determines the coefficient{'s' if len(unused) > 1 else ''} of {named(unused)}"
     return {"Levels without rows": which}
+
+
+def _of_one_level(plan: Plan) -> dict[str, str]:
+    """Return a remark on groups of a single level; empty if there are none."""
+    names = list(dict.fromkeys(g.name for each in plan.predictors for g in each.groups if g.num_levels < 2))
+    remark = "one level does not say how far levels differ, so that the prior alone determines the standard deviation"
+    return {"Groups of one level": f"{named(names)}: {remark}"} if names else {}
 
 
 _BY_THE_PRIOR = 1e-4

@@ -43,8 +43,9 @@ class ShownChange:
 
     @property
     def texts(self) -> tuple[str, str, str]:
-        """Mean and ends of the interval, rounded to a tenth of its width."""
-        error = (self.high - self.low) / 10
+        """Mean and ends of the interval, rounded to a tenth of its width, or further so that no end reads as the null value."""
+        width, nearest = self.high - self.low, min(abs(end - self.is_ratio) for end in (self.low, self.high))
+        error = min(width / 10, max(nearest, width / 1000))
         mean, low, high = (formats.to_error(value, error) for value in (self.mean, self.low, self.high))
         return mean, low, high
 

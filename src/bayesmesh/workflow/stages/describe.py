@@ -129,7 +129,8 @@ def _group(column: Column) -> str:
         f"{least:,} rows each" if least == most else f"{least:,} to {most:,} rows each, median {np.median(counts):,.0f}"
     )
     empty = len(column.counts) - len(counts)
-    return f"{len(column.counts):,} levels, {sizes}" + (f"; {empty:,} without rows" if empty else "")
+    levels = f"{len(column.counts):,} level{'s' if len(column.counts) > 1 else ''}"
+    return f"{levels}, {sizes}" + (f"; {empty:,} without rows" if empty else "")
 
 
 def _named(texts: Sequence[str]) -> str:

@@ -52,6 +52,20 @@ def test_differences_are_added_and_sentences_prefer_factors() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "texts"),
+    [
+        ((-70.6, -34.5, -1.19), ("−34", "−71", "−1")),
+        ((-70.6, -34.5, -0.03), ("−34.50", "−70.60", "−0.03")),
+        ((-70.6, 5.0, 99.0), ("5", "−71", "99")),
+    ],
+)
+def test_an_end_of_an_interval_does_not_read_as_no_effect(numbers: tuple[float, ...], texts: tuple[str, ...]) -> None:
+    shown = build_effects([change("dose", "one more unit of dose", *numbers, is_ratio=False)], may_speak=True)
+    assert shown is not None
+    assert shown.rows[0].texts == texts
+
+
 def test_wider_intervals_may_no_longer_show_a_direction() -> None:
     weak = change("soil[silt]", "silt instead of clay (soil)", 0.01, 0.2, 0.4)
     shown = build_effects([DOSE, weak], may_speak=True, widening=1.5)

@@ -55,17 +55,22 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pd.DataFrame({"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4}).to_csv(
-        "t.csv"
-    )
-    model = "{name: glm, formula: y ~ x, family: weibull, censored: ended, parameters: {shape: ~ x}, priors: {PRIOR}}"
+    pd.DataFrame(
+        {"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4, "place": "k"}
+    ).to_csv("t.csv")
+    model = "{name: glm, formula: y ~ x + (1 | place), family: weibull, censored: ended, parameters: {shape: ~ x}, priors: {PRIOR}}"
     experiment = f"title: One\ndata: {{source: table, files: t.csv}}\nmodel: {model}\n"
     Path("config/experiments").mkdir(parents=True)
     Path("config/config.yaml").write_text("experiments: [one]\n")
     Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", ""))
     assert main(["describe", "one"]) == 0
     text = capsys.readouterr().out
-    for part in ("Predictor of shape log(shape) ~ x", "ended: category of 2 levels with their rows: none (8), "):
+    for part in (
+        "place: 1 level, 12 rows each",
+        "Groups of one level place: one level does not",
+        "Predictor of shape log(shape) ~ x",
+        "ended: category of 2 levels with their rows: none (8), ",
+    ):
         assert part in text, part
     Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", 'b: "normal(0, 1)"'))
     assert main(["describe", "one"]) == 2
