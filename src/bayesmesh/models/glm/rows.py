@@ -205,6 +205,8 @@ class Reader(NamedTuple):
         has_digits = has_intercept or 1 - (mean / scale) ** 2 > checks.LEAST_SPREAD
 
         def look(group: int, gram: np.ndarray, levels: np.ndarray, num_rows: float) -> None:
+            if num_rows == 0:
+                raise ConfigError("key 'model.weights': all weights are 0", "give some rows a weight greater than 0")
             if family.is_in_unit and has_digits and (surplus := checks.surplus_rows(gram, levels, num_rows)):
                 number = group if self.formula.groups else None
                 checks.warn_of_exact_fit(self.formula, self.options.priors, number, surplus)

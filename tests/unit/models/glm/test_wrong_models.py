@@ -21,7 +21,7 @@ COLUMNS: dict[str, Any] = {
     "y": 0.5 + ROWS % 5, "share": (1 + ROWS % 5) / 7, "count": ROWS % 4, "positive_count": 1 + ROWS % 4, "one": np.ones(NUM_ROWS),
     "x": np.sin(ROWS), "n": np.full(NUM_ROWS, 5), "site": np.array(list("abc"))[ROWS % 3], "level": np.array(["low", "mid", "high"])[ROWS % 3],
     "status": np.array(["none", "right"])[ROWS % 2], "end": 1.0 + ROWS % 5, "odd": np.array(["none", "rihgt"])[ROWS % 2],
-    "se": 0.1 + 0 * ROWS, "no_se": np.where(ROWS == 3, -0.1, 0.1), "zero": np.where(ROWS == 3, 0.0, 0.4), "unit": np.where(ROWS == 3, 1.0, 0.4),
+    "nothing": 0.0 * ROWS, "se": 0.1 + 0 * ROWS, "no_se": np.where(ROWS == 3, -0.1, 0.1), "zero": np.where(ROWS == 3, 0.0, 0.4), "unit": np.where(ROWS == 3, 1.0, 0.4),
     "negative": np.where(ROWS == 3, -1.0, 2.0), "half": np.where(ROWS == 3, 1.5, 2.0),
     "intervals": np.array(["none", "interval"])[ROWS % 2], "before": 0.1 + 0 * ROWS,
 }  # fmt: skip
@@ -76,6 +76,8 @@ WRONG = [
     _of("model.formula.*trials: n", "count | trials(n) ~ x", "binomial"),
     _of("model.trials.*has no trials.*leave it out", trials="n"),
     _of("model.exposure", "share ~ x", "beta", exposure="n"),
+    _of("model.weights.*all weights are 0", weights="nothing"),
+    _of("model.weights.*all weights are 0", "level ~ x", "ordinal", weights="nothing"),
     _of("model.parameters.*'sgima'.*sigma", parameters={"sgima": "~ x"}),
     _of("model.parameters.*'zi'.*leave it out", "count ~ x", "poisson", parameters={"zi": "~ x"}),
     _of("model.parameters.sigma.*has no terms", parameters={"sigma": "~ 0"}),
