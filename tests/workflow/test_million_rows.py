@@ -1,0 +1,78 @@
+"""One million rows with effects of a group, from a CSV to the page: verdict, memory, gradients, and the numbers simulated with."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+NUM_ROWS = 1_000_000
+SLOPES, SD = {"x1": 0.5, "x2": -0.3}, 0.6
+MOST_MEMORY = 2 * 2**30
+MOST_GRADIENTS = 15
+
+NUM_DRAWS = 4_000
+"""Draws of all chains, by default."""
+
+
+class Case(NamedTuple):
+    """Number of levels, further keys of the model, and how the outcome is simulated."""
+
+    num_levels: int
+    outcome: Any
+    options: dict[str, Any] = {}  # noqa: RUF012  # a default that nothing changes
+
+
+def _censored(random: np.random.Generator, eta: np.ndarray) -> dict[str, np.ndarray]:
+    time, end = np.exp(eta) * random.weibull(1.5, NUM_ROWS), random.exponential(4, NUM_ROWS)
+    return {"y": np.minimum(time, end).round(6).clip(1e-6), "known": np.where(time > end, "right", "none")}
+
+
+def _with_zeros(random: np.random.Generator, eta: np.ndarray) -> dict[str, np.ndarray]:
+    return {"y": np.where(random.random(NUM_ROWS) < 0.25, 0, random.gamma(2, np.exp(eta) / 2).round(6).clip(1e-6))}
+
+
+CASES = {
+    "normal": Case(10_000, lambda random, eta: {"y": (eta + random.normal(size=NUM_ROWS)).round(4)}),
+    "poisson": Case(10_000, lambda random, eta: {"y": random.poisson(np.exp(eta))}),
+    "bernoulli": Case(10_000, lambda random, eta: {"y": random.binomial(1, 1 / (1 + np.exp(-eta)))}),
+    "negative_binomial": Case(10_000, lambda random, eta: {"y": random.negative_binomial(3, 3 / (3 + np.exp(eta)))}),
+    "hurdle_gamma": Case(1_000, _with_zeros),
+    "weibull": Case(1_000, _censored, {"censored": "known"}),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", CASES)
+def test_a_million_rows_pass_in_bounded_memory(family: str, fresh: Any, tmp_path: Path) -> None:
+    case, random = CASES[family], np.random.default_rng(7)
+    code = random.integers(0, case.num_levels, NUM_ROWS)
+    columns = {name: random.normal(size=NUM_ROWS).round(4) for name in SLOPES}
+    eta = 0.3 + random.normal(0, SD, case.num_levels)[code] + sum(b * columns[name] for name, b in SLOPES.items())
+    workspace = fresh(tmp_path / "copy")
+    table = {"g": np.char.add("g", code.astype(str)), **columns, **case.outcome(random, eta)}
+    pd.DataFrame(table).to_csv(workspace.root / "rows.csv", index=False)
+    model = {"name": "glm", "formula": "y ~ x1 + x2 + (1 | g)", "family": family, **case.options}
+    experiment = {"title": "A million rows", "data": {"source": "table", "files": "rows.csv"}, "model": model}
+    workspace.experiment("trial").write_text(yaml.safe_dump(experiment))
+    done = workspace.snakemake("--cores", "2", "trial")
+    assert done.returncode == 0, done.stderr[-4000:]
+    folder = workspace.results / "trial"
+    assert json.loads((folder / "diagnostics" / "verdict.json").read_text())["verdict"] == "pass"
+    with (folder / "diagnostics" / "summary.csv").open() as file:
+        found = {row["variable"]: row for row in csv.DictReader(file)}
+    for name, truth in {**{f"b_{x}": b for x, b in SLOPES.items()}, "sd_g": SD}.items():
+        mean, sd = float(found[name]["mean"]), float(found[name]["sd"])
+        # The effects that were simulated have a standard deviation of their own.
+        assert abs(mean - truth) < 4.5 * np.hypot(sd, SD / np.sqrt(2 * case.num_levels) * (name == "sd_g")), name
+    ledger = pd.read_csv(folder / "ledger.csv")
+    draws = ledger[(ledger.job == "sample-group-000") & (ledger.phase == "sample")]
+    memory, gradients = ledger.peak_memory_bytes.max(), draws.gradients.sum() / NUM_DRAWS
+    assert memory <= MOST_MEMORY, memory
+    assert gradients <= MOST_GRADIENTS, gradients
