@@ -90,7 +90,10 @@ class Target(Protocol):
     Attributes:
         mask: 1 for coordinates and 0 for padding, without the chain axis; None for a part without padding. A kernel
             never moves padding.
+        has_unit_scale: whether coordinates have means of about 0, variances of about 1 and little correlation.
     """
+
+    has_unit_scale: bool = False
 
     @property
     def mask(self) -> Position: ...

@@ -5,7 +5,8 @@ during warmup, and where gradients are so cheap that waiting costs less than a t
 
 With `integrator: split`, a step is a rotation about the mean of the draws in the coordinates of the metric, which is exact in
 a normal, and kicks by the force that remains (see `hamiltonian.trajectory`). Its length then depends on how far the target is
-from a normal, and hardly on the number of coordinates. The mean is learnt with the metric, from the first window on.
+from a normal, and hardly on the number of coordinates. The mean is learnt with the metric, at the end of every window; before
+the first, it is 0 for models on unit scale, and the steps of other models are those of leapfrog.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
         learnt = None
         if self._is_split:
             zero = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), state.position)
-            learnt = LearntNormal(jnp.zeros(()), zero, Normal(zero, jnp.zeros((), bool)))
+            learnt = LearntNormal(jnp.zeros(()), zero, Normal(zero, jnp.asarray(target.has_unit_scale)))
         return adaptation._replace(extra=NutsAdaptation(jnp.zeros(()), learnt))
 
     def adopt(self, adaptation: Warmup, relative: Warmup) -> Warmup:

@@ -241,9 +241,10 @@ class Model(ABC):
 
     @property
     def has_unit_scale(self) -> bool:
-        """Whether unconstrained coordinates are nearly independent given the data, with variances of about 1.
+        """Whether unconstrained coordinates are nearly independent given the data, with means of about 0 and variances of about 1.
 
-        `metric: auto` then learns no directions where there are too many correlations to learn them all.
+        `metric: auto` then learns no directions where there are too many correlations to learn them all, and `integrator: auto`
+        takes split steps where there are many coordinates.
         """
         return False
 

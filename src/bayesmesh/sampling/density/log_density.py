@@ -285,11 +285,13 @@ class BoundTarget:
 
     Attributes:
         normal: the normal from which the chains' starts are drawn; None if they start elsewhere.
+        has_unit_scale: the model's.
     """
 
     def __init__(self, target: Target, data: Arrays) -> None:
         self.target, self.data = target, target.add_gpu_rows(data)
         self.normal: NormalAtMode | None = None
+        self.has_unit_scale = target.model.has_unit_scale
         self._likelihood: Likelihood = functools.partial(target.likelihood_and_gradient, data=self.data)
 
     @property
