@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, keep_computed, map_parts, sum_together
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, Target, keep_computed, map_parts, sum_together
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 
 _TINY = 1e-20
@@ -46,6 +46,12 @@ class DiagonalMetric(Metric[Position, MomentState]):
             return jnp.where(jnp.isfinite(size), (1 + size) ** -0.5, 0)
 
         return map_parts(one, gradient)
+
+    def start(self, gradient: Position, target: Target) -> Position:
+        """Return 1 on unit scale, and else what the gradients say."""
+        if not target.has_unit_scale:
+            return super().start(gradient, target)
+        return jax.tree.map(lambda g: jnp.ones(g.shape[1:], g.dtype), gradient)
 
     def move(self, data: Position, momentum: Position) -> Position:
         """Return scale times momentum."""
