@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.config.registry import load_component
-from bayesmesh.kernels.base import Density, DensityParts, Kernel, Position, first_chains
+from bayesmesh.kernels.base import Density, DensityParts, Kernel, Position, Target, first_chains
 from kernel_options import kernel_options
 
 NUM_CHAINS, NUM_WARMUP, MOST = 6, 60, 60
@@ -21,11 +21,11 @@ PADDED, BEHIND = 1, 3
 FEW_WARMUP = 12
 """Iterations over which the rounding errors of two programs stay small; windows of warmup close among them."""
 
-SHORT = {"nuts": {"max_tree_depth": 5}}
-"""Options that are compiled in and keep transitions short."""
+SHORT = {"nuts": {"max_tree_depth": 5}, "nuts, split": {"max_tree_depth": 5, "integrator": "split"}}
+"""Kernel, with a word for what differs from its defaults -> options that are compiled in and keep transitions short."""
 
 
-class Box:
+class Box(Target):
     """Independent normals with precision 1 + number of the coordinate; a quarter of it called prior.
 
     Padding has no part in it. Where a shared coordinate but the last is beyond `half_width` the log likelihood is `height`
@@ -104,8 +104,8 @@ class Chains(NamedTuple):
 
 
 def make(name: str, num_warmup: int = NUM_WARMUP, **options: Any) -> Kernel:
-    options = SHORT.get(name, {}) | options
-    return load_component("kernel", name)(kernel_options(name, **options), num_warmup)
+    component, options = name.split(",")[0], SHORT.get(name, {}) | options
+    return load_component("kernel", component)(kernel_options(component, **options), num_warmup)
 
 
 @functools.cache
@@ -177,18 +177,15 @@ class Runs:
         calls: one entry for each gradient that `step` has taken.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, name: str, **options: Any) -> None:
+        self.name = name
+        self.kernel = kernel = make(name, **options)
         self.calls: list[int] = []
         self._begin = jax.jit(self._trace_begin)
         self._loop = jax.jit(self._trace_loop)
         self._elsewhere = jax.jit(self._trace_elsewhere)
         self.tuning = jax.jit(lambda chains: kernel.tuning(chains.adaptation, False))
         self.step = jax.jit(lambda key, state, tuning: kernel.step(key, state, Counted(self.calls), tuning))
-
-    @property
-    def name(self) -> str:
-        return type(self.kernel).__module__.rpartition(".")[2]
 
     def _trace_begin(self, arguments: Arguments, position: Position) -> Chains:
         return begin(self._kernel(arguments), self._target(arguments), position, arguments.seed)
@@ -262,4 +259,4 @@ class Runs:
 @functools.cache
 def runs_of(name: str, metric: str | None = None) -> Runs:
     """The programs of a kernel by its options that are compiled in."""
-    return Runs(make(name, **({} if metric is None else {"metric": metric})))
+    return Runs(name, **({} if metric is None else {"metric": metric}))
