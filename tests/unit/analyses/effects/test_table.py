@@ -313,7 +313,7 @@ def test_curves_of_the_page_follow_each_predictor_by_the_levels_of_one_it_intera
         frame = pd.DataFrame({"x": curve["at"], "site": site})
         np.testing.assert_allclose(line["mean"], case.mean(frame)[..., 0].mean(axis=0), rtol=1e-9)
         np.testing.assert_allclose(line["high"], np.quantile(case.mean(frame)[..., 0], 0.95, axis=0), rtol=1e-9)
-    assert "site = b" in draw_curves([curve])[0].svg
+    assert "site = b" in draw_curves([curve])[0][0].svg
 
 
 def test_curves_of_an_ordinal_outcome_have_a_line_for_each_level(
@@ -323,7 +323,7 @@ def test_curves_of_an_ordinal_outcome_have_a_line_for_each_level(
     of_treated, of_x = curves_of(*stored(CASES["ordinal"]))
     assert (of_treated["at"], of_treated["y"], len(of_x["at"])) == (["0", "1"], "probability", 25)
     assert [line["label"] for line in of_x["series"]] == ["bad", "fair", "good"]
-    assert "bad" in draw_curves([of_treated])[0].svg
+    assert "bad" in draw_curves([of_treated])[0][0].svg
 
 
 X_MORE = {"x": TABLE.x + 1}
