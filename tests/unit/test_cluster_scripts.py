@@ -35,9 +35,12 @@ def test_jobs_end_as_they_do(tmp_path: Path) -> None:
 
 def test_a_job_is_told_to_stop_by_its_limit_and_by_cancelling(tmp_path: Path) -> None:
     script = "trap 'echo stopped >$0.out; exit 0' TERM\ntouch $0.begun\nwhile :; do sleep 0.02; done\n"
-    limited = submit(tmp_path, script, "0.005")
+    # Two seconds, in which it begins on a busy machine too.
+    limited = submit(tmp_path, script, "0.034")
     cancelled = submit(tmp_path, script)
+    until = time.monotonic() + 30
     while len(list(tmp_path.glob("*.begun"))) < 2:
+        assert time.monotonic() < until, "a job did not begin"
         time.sleep(0.02)
     assert call(tmp_path, "status", cancelled) == "running"
     call(tmp_path, "cancel", cancelled)
