@@ -57,7 +57,7 @@ BAMBI = {
 
 BRMS = {
     "epilepsy": Example("y ~ x + z * k + (1 | g)", "poisson", {"x": 0.3, "z": 0.5, "sd_g[intercept]": 0.6}),
-    "kidney": Example("", "normal", {}, "y | cens(w) ~ x + (1 | g)", "model.censored"),
+    "kidney": Example("", "normal", {}, "y | cens(w) ~ x + (1 | g)", "censored: w"),
     "inhaler": Example("y ~ x + z + (1 | g)", "ordinal", {"x": 1.0, "z": -0.7, "sd_g[intercept]": 0.8}),
     "loss": Example("", "normal", {}, "bf(y ~ x, sigma ~ z)", "the formula alone"),
     "trials": Example("y ~ k", "binomial", {"1": -0.4, "k[b]": 1.0, "k[c]": 0.5}, "y | trials(n) ~ k", "trials: n", {"trials": "n"}),
