@@ -192,10 +192,8 @@ def turn[Data](
 
     turned, momentum = rotate(white, kick(momentum, force, white), time, normal.is_known)
     # The way rather than the place, which would lose digits far from the centre.
-    way = metric.move(data, map_parts(jnp.subtract, turned, white))
-    position = map_parts(jnp.add, at.position, way)
-    at = HamiltonianState(position, *target.log_density(position), at.num_steps)
-    force = metric.whiten_gradient(data, at.gradient)
+    way = map_parts(jnp.subtract, turned, white)
+    at, force = _drift(metric, data, target, jnp.ones_like(time), at, way)
     return at, kick(momentum, force, turned), force
 
 

@@ -12,7 +12,7 @@ _MOST_LOW_RANK = 20_000
 """Coordinates up to which the directions and points of `low_rank` take less than 30 MB."""
 
 _FEWEST_SPLIT = 1_000
-"""Coordinates from which steps of leapfrog take half of their length or less, because there are so many."""
+"""Coordinates from which leapfrog steps are a third as long as split ones, or shorter (record 0011)."""
 
 
 def choose_metric(
