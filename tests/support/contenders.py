@@ -27,7 +27,8 @@ class Fake:
 
     def run(self, repeat: int) -> dict[str, Any]:
         self._note(f"run {repeat}")
-        print("not an answer")
+        # Flushed: `os._exit` discards what is buffered.
+        print("not an answer", flush=True)
         if self.does == "fail":
             raise ValueError("the wrong kind of data")
         if self.does == "exit":
