@@ -21,6 +21,7 @@ from bayesmesh.models.base import HostRows, ReadBlocks
 from bayesmesh.models.glm.design import Columns, latent_name
 from bayesmesh.models.glm.families.base import Family
 from bayesmesh.models.glm.formula import KEY, Formula
+from bayesmesh.models.options import GlmOptions
 
 _log = logging.getLogger("bayesmesh")
 
@@ -182,6 +183,25 @@ def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> 
             row = int(np.argmin(possible))
             problem = f"key 'model.{role}': training row {start + row + 1}: the {word} is {values[row]:g}"
             raise ConfigError(problem, f"use numbers {needs}")
+
+
+def check_missing(options: GlmOptions, missing: Collection[str]) -> None:
+    """Reject rows that say nothing of the outcome.
+
+    Args:
+        options: options of the model.
+        missing: what no row has: ``weights``, or a finite end, ``above`` or ``up_to``, of what is known of its outcome.
+
+    Raises:
+        ConfigError: names the key.
+    """
+    remedy = "use other rows, or remove the key"
+    if "weights" in missing:
+        raise ConfigError(f"key 'model.weights': '{options.weights}' is 0 in all training rows", remedy)
+    for end, side in (("up_to", "right"), ("above", "left")):
+        if end in missing:
+            problem = f"all training rows are censored on the {side}, which leaves the outcome without bounds"
+            raise ConfigError(f"key 'model.{'censored' if options.censored else 'rounded'}': {problem}", remedy)
 
 
 def group_codes(name: str, codes: np.ndarray, start: int, key: str) -> np.ndarray:

@@ -318,6 +318,8 @@ class Reader(NamedTuple):
             for i in range(terms.width)
         ]
         seen = np.zeros(0)
+        # What no row has had so far: an end of what is known of its outcome, and a weight.
+        missing = {"above", "up_to", "weights"}
 
         def blocks() -> Iterator[np.ndarray]:
             nonlocal seen
@@ -326,8 +328,11 @@ class Reader(NamedTuple):
                 num_rows = len(next(iter(rows.values())))
                 outcome = self._outcome(rows, start)
                 parts = [part for terms in self.terms for part in terms.evaluate(rows, num_rows)]
-                self._partial(rows, outcome, start)
+                known = self._partial(rows, outcome, start)
                 checks.check_signs(_named(self.options), rows, start)
+                missing.difference_update(end for end in ("above", "up_to") if np.isfinite(known.get(end, outcome)).any())
+                if self.options.weights is None or np.any(rows[self.options.weights]):
+                    missing.discard("weights")
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
                 trials = self._trials(rows)
@@ -343,6 +348,7 @@ class Reader(NamedTuple):
                 yield block
 
         found = moments_of(blocks())
+        checks.check_missing(self.options, missing if found.num_rows else set())
         return self._constants(found, most, read_blocks) | self._levels(seen, most[""])
 
     def _constants(self, found: Moments, most: Mapping[str, int], read_blocks: ReadBlocks) -> dict[str, float | int]:

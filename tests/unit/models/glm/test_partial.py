@@ -203,3 +203,25 @@ def test_predictions_of_a_censored_model_are_of_the_uncensored_outcome() -> None
 def test_rows_that_contradict_themselves_are_errors(options: dict[str, Any], family: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make("y ~ x" if family != "ordinal" else "status ~ x", family, **options)
+
+
+@pytest.mark.parametrize(
+    ("code", "family", "message"),
+    [
+        (1, "weibull", "'model.censored': all training rows are censored on the right"),
+        (-1, "normal", "'model.censored': all training rows are censored on the left"),
+        (-1, "poisson", "'model.censored': all training rows are censored on the left"),
+    ],
+)
+def test_rows_that_are_all_censored_on_one_side_are_an_error(code: int, family: str, message: str) -> None:
+    """Rows that are censored on different sides bound the outcome."""
+    outcome = "count" if family == "poisson" else "y"
+    with pytest.raises(ConfigError, match=message):
+        make(f"{outcome} ~ x", family, TABLE | {"kind": np.full(6, code)}, censored="kind")
+    make(f"{outcome} ~ x", family, TABLE | {"kind": np.array([1, 1, 1, -1, 1, 1])}, censored="kind")
+
+
+@pytest.mark.parametrize(("outcome", "family"), [("y", "normal"), ("count", "poisson"), ("status", "categorical")])
+def test_weights_that_are_all_0_are_an_error(outcome: str, family: str) -> None:
+    with pytest.raises(ConfigError, match="'model.weights': 'none' is 0 in all training rows"):
+        make(f"{outcome} ~ x", family, TABLE | {"none": np.zeros(6)}, weights="none")
