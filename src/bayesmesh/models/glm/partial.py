@@ -209,18 +209,33 @@ def with_known_error(parameters: dict[str, Array], rows: Rows) -> dict[str, Arra
     return {**parameters, "sigma": jnp.hypot(parameters["sigma"], rows["known_error"])}
 
 
+def sides_of(options: Any, variables: Mapping[str, Variable]) -> frozenset[int]:
+    """Return the codes of censoring on one side that rows may have; empty if a row may be known to lie between two numbers."""
+    if options.censored is None or options.interval_end is not None or options.rounded or options.truncated:
+        return frozenset()
+    about = variables.get(options.censored)
+    levels = about.levels if about is not None and about.levels else ("left", "right")
+    return frozenset(KINDS[level] for level in levels) - {KINDS["none"]}
+
+
 def log_likelihood(
-    family: Family, exact: Float[Array, " rows"], eta: Array, rows: Rows, parameters: Parameters
-) -> Float[Array, " rows"]:
+    family: Family, exact: Float[Array, " rows"], eta: Array, rows: Rows, parameters: Parameters,
+    sides: frozenset[int] = frozenset(),
+) -> Float[Array, " rows"]:  # fmt: skip
     """Return the log likelihood of each row, in nats.
 
     Args:
         family: family of the outcome.
         exact: log density of the outcomes, used where they are known exactly.
         eta, rows, parameters: as for `Family.log_density`.
+        sides: from `sides_of`. Where no row lies between two numbers, each needs one tail at its outcome.
     """
-    value = exact
-    if "above" in rows:
+    value, y = exact, rows["outcome"].astype(eta.dtype)
+    if KINDS["right"] in sides:
+        value = jnp.where(jnp.isinf(rows["up_to"]), family.log_survival(y, eta, rows, parameters), value)
+    if KINDS["left"] in sides:
+        value = jnp.where(jnp.isinf(rows["above"]), family.log_cdf(y, eta, rows, parameters), value)
+    if "above" in rows and not sides:
         is_exact = rows["above"] == rows["up_to"]
         # Both branches have gradients, so that of an exact row is one tail at its outcome.
         above = jnp.where(is_exact, -jnp.inf, rows["above"])

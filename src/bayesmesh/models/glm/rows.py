@@ -330,7 +330,9 @@ class Reader(NamedTuple):
                 parts = [part for terms in self.terms for part in terms.evaluate(rows, num_rows)]
                 known = self._partial(rows, outcome, start)
                 checks.check_signs(_named(self.options), rows, start)
-                missing.difference_update(end for end in ("above", "up_to") if np.isfinite(known.get(end, outcome)).any())
+                missing.difference_update(
+                    end for end in ("above", "up_to") if np.isfinite(known.get(end, outcome)).any()
+                )
                 if self.options.weights is None or np.any(rows[self.options.weights]):
                     missing.discard("weights")
                 offset = self._offset(rows)

@@ -30,10 +30,12 @@ TABLE = {
 LEVELS = {"status": Variable("category", levels=("none", "left", "right", "interval"))}
 
 
-def make(formula: str, family: str = "normal", table: Any = TABLE, **options: Any) -> tuple[Glm, dict[str, Any]]:
+def make(
+    formula: str, family: str = "normal", table: Any = TABLE, variables: Any = LEVELS, **options: Any
+) -> tuple[Glm, dict[str, Any]]:
     """Return a model of a table in float64, and its rows."""
     fields = {name: FieldSpec((), np.asarray(v).dtype.name) for name, v in table.items()}
-    spec = DataSpec(len(table["y"]), fields, {}, "float64", variables=LEVELS)
+    spec = DataSpec(len(table["y"]), fields, {}, "float64", variables=variables)
     own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     return Glm(own, prepared), {k: jnp.asarray(v) for k, v in rows.items()}
@@ -180,6 +182,33 @@ def test_rounded_outcomes_and_known_errors() -> None:
 def test_predictions_of_a_censored_model_are_of_the_uncensored_outcome() -> None:
     model, _ = make("y ~ x", "weibull", censored="kind", interval_end="end")
     assert model.prediction_fields() == {"x"}
+
+
+@pytest.mark.parametrize("family", ["normal", "weibull", "log_normal", "poisson"])
+@pytest.mark.parametrize(
+    ("column", "levels", "kinds"),
+    [
+        ("kind", (), [0, -1, 1, 1, 0, 1]),
+        ("side", ("right", "none"), [1, 1, 0, 0, 1, 0]),
+        ("side", ("left", "none"), [1, 0, 1, 0, 1, 0]),
+    ],
+)
+def test_rows_censored_on_known_sides_are_those_of_any_kind(
+    family: str, column: str, levels: tuple[str, ...], kinds: list[int]
+) -> None:
+    """Where no row lies between two numbers, each needs one tail; the key of ends asks for all of them."""
+    table, variables = (
+        TABLE | {column: np.array(kinds)},
+        {column: Variable("category", levels=levels)} if levels else {},
+    )
+    outcome = "count" if family == "poisson" else "y"
+    model, rows = make(f"{outcome} ~ x", family, table, variables, censored=column)
+    general, _ = make(f"{outcome} ~ x", family, table, variables, censored=column, interval_end="end")
+    z = draw(model)
+    np.testing.assert_allclose(model.log_likelihood(z, rows), general.log_likelihood(z, rows), rtol=1e-12)
+    gradients = [jax.grad(lambda z, m=m: m.log_likelihood(z, rows).sum())(z) for m in (model, general)]
+    for name, expected in gradients[1].items():
+        np.testing.assert_allclose(gradients[0][name], expected, rtol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize(
