@@ -8,7 +8,7 @@ rows, this is the centred parametrisation, around the level's own mean (hierarch
 (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
 effects are then exactly independent standard normal given the rest. Correlations are moved and scaled by the quick fit, because
 with many levels they are known far better than their prior says. Effects on other parameters, such as ``sigma``, are
-scaled by about what their rows say, and not moved.
+scaled by about what their rows say, and not moved, and so are parameters with one number.
 """
 
 from __future__ import annotations
@@ -63,14 +63,21 @@ class Coordinates:
 
     def _scales(self) -> dict[str, np.ndarray]:
         """Return latent -> (2, ...): an estimate, and the standard deviation of its log; 1 and 1 where nothing is known."""
-        found = {name: np.ones(2) for name in self._plan.parameters}
+        found = {name: np.array([1.0, self._error_of(name)]) for name in self._plan.parameters}
         if "sigma" in self._arrays and "sigma" in found:
             found["sigma"] = self._arrays["sigma"]
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._main.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
 
+    def _error_of(self, parameter: str) -> float:
+        """Return about what the standard error of a parameter is, on the scale of its link; 1 if there are no rows."""
+        information = self._family.parameters[parameter].information
+        return float(1 / np.sqrt(1 + information * self._arrays.get("num_rows", 0.0)))
+
     def _around_fit(self, name: str, own: Any) -> Any:
-        """Return the map of a latent; that of correlations begins at the quick fit, in the unit of their standard error."""
+        """Return the map of a latent: that of a parameter in the unit of its standard error, that of correlations around the fit."""
+        if name in self._plan.parameters:
+            return tfb.Chain([own, tfb.Scale(self._array(np.float64(self._error_of(name))))])
         for group in self._main.groups:
             if name == group.correlation and f"correlation_{group.number}" in self._arrays:
                 told = ((self._arrays[f"sd_{group.number}"][1] ** -2 - 1) / 2).min()

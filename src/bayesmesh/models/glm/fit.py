@@ -90,7 +90,7 @@ def fit(
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
-        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
+        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. ``num_rows``: sum of the weights of the rows. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
         log. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
         location; ``sd_g`` (2, effect); and, of correlated effects, ``correlation_g`` (effect, effect), a Cholesky factor.
@@ -112,6 +112,7 @@ def fit(
         chosen = fits[largest]
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
         found["least_squares"] = chosen.least_squares
+        found["num_rows"] = np.array(float(sums[largest].num_rows))
         if family.is_in_unit:
             found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
         for group, own, of_group in zip(groups, sums, fits, strict=False):

@@ -131,10 +131,6 @@ def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Prep
     return Preparation(of_rows, constants, group, num_levels, arrays, condense)
 
 
-_INFORMATION = {"log": 1.0, "logit": 0.2, "identity": 1.0}
-"""Link of a parameter -> about what a row says about its predictor; coordinates alone depend on it."""
-
-
 class Reader(NamedTuple):
     """The formulas of a model with the columns of a source that they read; computes fields from rows.
 
@@ -187,9 +183,7 @@ class Reader(NamedTuple):
         of_parameters = {
             name: gram
             for parameter, terms in self.others.items()
-            for name, gram in terms.information(
-                constants, read_fields, _INFORMATION[self.family.parameters[parameter].link]
-            )
+            for name, gram in terms.information(constants, read_fields, self.family.parameters[parameter].information)
         }
         return {**self._fit_main(constants, read_fields), **of_parameters}
 
@@ -205,8 +199,6 @@ class Reader(NamedTuple):
         has_digits = has_intercept or 1 - (mean / scale) ** 2 > checks.LEAST_SPREAD
 
         def look(group: int, gram: np.ndarray, levels: np.ndarray, num_rows: float) -> None:
-            if num_rows == 0:
-                raise ConfigError("key 'model.weights': all weights are 0", "give some rows a weight greater than 0")
             if family.is_in_unit and has_digits and (surplus := checks.surplus_rows(gram, levels, num_rows)):
                 number = group if self.formula.groups else None
                 checks.warn_of_exact_fit(self.formula, self.options.priors, number, surplus)

@@ -40,6 +40,11 @@ class Parameter(NamedTuple):
     prior: str
     link: str = "log"
 
+    @property
+    def information(self) -> float:
+        """About what a row says of the parameter on the scale of its link; coordinates alone depend on it."""
+        return 0.2 if self.link == "logit" else 1.0
+
 
 class Words(NamedTuple):
     """A family in words; ``{y}`` stands for the outcome, ``{one}`` for its second level or 1, ``{first}`` for its first.
