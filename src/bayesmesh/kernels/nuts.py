@@ -37,8 +37,9 @@ _NUM_TRIALS = 10
 """Iterations at the beginning of a window whose divergences do not count, because the search tries steps twice as long."""
 
 
-_LONGEST_TURN = 1.1
-"""Longest split step: three of them are just over half a turn. In a normal, any step is exact, and much longer ones return to where they began."""
+_LONGEST_TURN = 0.88
+"""Longest split step, in radians. In a normal any step is exact; seven of these are just under a whole turn. Trajectories of steps between
+2 pi / 7 and pi / 3 are missing their turn: three steps are less than half of it, seven more than all of it."""
 
 
 class NutsInfo(NamedTuple):
