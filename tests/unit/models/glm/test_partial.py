@@ -252,5 +252,5 @@ def test_rows_that_are_all_censored_on_one_side_are_an_error(code: int, family: 
 
 @pytest.mark.parametrize(("outcome", "family"), [("y", "normal"), ("count", "poisson"), ("status", "categorical")])
 def test_weights_that_are_all_0_are_an_error(outcome: str, family: str) -> None:
-    with pytest.raises(ConfigError, match="'model.weights': 'none' is 0 in all training rows"):
+    with pytest.raises(ConfigError, match=r"'model\.weights': 'none' is 0 in all training rows"):
         make(f"{outcome} ~ x", family, TABLE | {"none": np.zeros(6)}, weights="none")
