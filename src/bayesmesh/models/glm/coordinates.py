@@ -63,7 +63,10 @@ class Coordinates:
 
     def _scales(self) -> dict[str, np.ndarray]:
         """Return latent -> (2, ...): an estimate, and the standard deviation of its log; 1 and 1 where nothing is known."""
-        found = {name: np.array([1.0, self._error_of(name)]) for name in self._plan.parameters}
+        found = {
+            name: np.array([self._arrays.get(f"first_{name}", 1.0), self._error_of(name)])
+            for name in self._plan.parameters
+        }
         if "sigma" in self._arrays and "sigma" in found:
             found["sigma"] = self._arrays["sigma"]
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._main.groups if f"sd_{g.number}" in self._arrays}
@@ -77,7 +80,10 @@ class Coordinates:
     def _around_fit(self, name: str, own: Any) -> Any:
         """Return the map of a latent: that of a parameter in the unit of its standard error, that of correlations around the fit."""
         if name in self._plan.parameters:
-            return tfb.Chain([own, tfb.Scale(self._array(np.float64(self._error_of(name))))])
+            error = tfb.Scale(self._array(np.float64(self._error_of(name))))
+            if (first := self._arrays.get(f"first_{name}")) is None:
+                return tfb.Chain([own, error])
+            return tfb.Chain([own, tfb.Shift(own.inverse(self._array(first))), error])
         for group in self._main.groups:
             if name == group.correlation and f"correlation_{group.number}" in self._arrays:
                 told = ((self._arrays[f"sd_{group.number}"][1] ** -2 - 1) / 2).min()

@@ -41,11 +41,13 @@ class _Sums(NamedTuple):
 
     Attributes:
         num_rows: sum of the weights of the rows.
+        num_used: that of the rows about which `Family.working` says something.
         gram: (column + 1, column + 1), products of the columns followed by the outcome.
         levels: (level, effect, effect + column + 1), products of effects with effects, columns and outcome.
     """
 
     num_rows: float
+    num_used: float
     gram: np.ndarray
     levels: np.ndarray
 
@@ -90,7 +92,7 @@ def fit(
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
-        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. ``num_rows``: sum of the weights of the rows. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
+        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. ``num_rows``: sum of the weights of the rows; ``first_NAME``: parameters, from `Family.first_values`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
         log. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
         location; ``sd_g`` (2, effect); and, of correlated effects, ``correlation_g`` (effect, effect), a Cholesky factor.
@@ -112,7 +114,9 @@ def fit(
         chosen = fits[largest]
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
         found["least_squares"] = chosen.least_squares
-        found["num_rows"] = np.array(float(sums[largest].num_rows))
+        found["num_rows"] = np.array(sums[largest].num_rows)
+        share = sums[largest].num_used / max(sums[largest].num_rows, 1.0)
+        found |= {f"first_{k}": np.array(v) for k, v in family.first_values(chosen.dispersion, share).items()}
         if family.is_in_unit:
             found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
         for group, own, of_group in zip(groups, sums, fits, strict=False):
@@ -196,7 +200,7 @@ def _sums_of_groups(
     grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(groups)))]
     levels = [np.zeros((g.num_levels, g.num_effects, g.num_effects + width + 1)) for g in groups]
     levels = levels or [np.zeros((0, 0, width + 1))]
-    num_rows = 0.0
+    num_rows = num_used = 0.0
     for rows in blocks:
         y = np.asarray(rows["outcome"], float)
         columns = np.ones((len(y), int(has_intercept)))
@@ -215,7 +219,8 @@ def _sums_of_groups(
             eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_groups, axis=0)
         weight, response = working(y, trials, eta)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
-        num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - center - offset
+        num_rows, num_used = num_rows + float(own.sum()), num_used + float(own[weight > 0].sum())
+        weight, response = weight * own, response - center - offset
         for i in range(len(grams)):
             others = sum((x for j, x in enumerate(of_groups) if j != i), start=np.zeros(len(y)))
             both = np.concatenate([columns, (response - others)[:, None]], axis=1)
@@ -223,7 +228,7 @@ def _sums_of_groups(
             if groups:
                 all_three = np.concatenate([effects[i], both], axis=1)
                 add_levels(levels[i], rows[f"group_{groups[i].number}"], weight[:, None] * effects[i], all_three)
-    return [_Sums(num_rows, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
+    return [_Sums(num_rows, num_used, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
 
 
 def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
@@ -283,9 +288,9 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
         sums.levels[:, :, :num_effects], sums.levels[:, :, num_effects:-1], sums.levels[:, :, -1],
     )  # fmt: skip
     plain = np.linalg.solve(gram + ridge, cross) if width else cross
-    spread = max(float(total - plain @ cross) / max(sums.num_rows, 1.0), 1e-12 * unit**2)
+    spread = max(float(total - plain @ cross) / max(sums.num_used, 1.0), 1e-12 * unit**2)
     dispersion = spread if has_dispersion else 1.0
-    size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_rows, 1e-12)
+    size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_used, 1e-12)
     size[size == 0] = 1.0
     covariance = np.diag(0.25 * spread / size)
     coefficients, information, right = plain, gram / dispersion, cross / dispersion
@@ -305,13 +310,13 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
             residual = total - 2 * coefficients @ cross + coefficients @ gram @ coefficients
             residual += np.einsum("lqr,lq,lr->", within, effects, effects) - 2 * np.sum(effects * left_over)
             residual += np.einsum("lqr,lqr->", within, remaining)
-            dispersion = max(float(residual) / max(sums.num_rows, 1.0), 1e-6 * spread)
+            dispersion = max(float(residual) / max(sums.num_used, 1.0), 1e-6 * spread)
     variances = np.diagonal(covariance)
     # How closely each effect follows its level's own outcomes: 0 leaves the scale of the prior as it is.
     follows = np.clip(1 - np.einsum("lqq->lq", remaining) / variances[None], 0, 1)
     of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
     least = least_squares(information, right)
-    spare = sums.num_rows - width
+    spare = sums.num_used - width
     if has_dispersion and not len(within) and spare > 0:
         # Without the prior, the residuals may be far smaller.
         least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / spread)

@@ -189,6 +189,15 @@ class Family(ABC):
         """Return the factor by which to multiply the weights of `working`."""
         return 1.0
 
+    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
+        """Return parameters of one number by name, as the quick fit estimates them; chains begin around them.
+
+        Args:
+            dispersion: variance of the responses of `working`, for rows of unit weight.
+            share: share of the rows to which `working` gives a weight.
+        """
+        return {}
+
     def fixed_dispersion(self, estimate: float) -> float:
         """Return the number by which to divide the weights of `working` where no latent determines it."""
         return 1.0
