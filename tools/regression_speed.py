@@ -44,7 +44,7 @@ class ByHand(Model):
 
     pretty_name = "By hand"
     offers = ()
-    extra: ClassVar[Mapping[str, Any]] = {}
+    extra: ClassVar[tuple[str, ...]] = ()
 
     def prior(self, data_spec: DataSpec) -> Any:
         """Return priors like those of `glm`."""
@@ -82,7 +82,7 @@ class Poisson(ByHand):
 class HurdleGamma(ByHand):
     """Amounts that are often 0."""
 
-    extra: ClassVar[Mapping[str, Any]] = {"shape": (), "hu": ()}
+    extra: ClassVar[tuple[str, ...]] = ("shape", "hu")
 
     def log_likelihood(self, latents: Any, rows: Any) -> Any:
         """Return the log density of each row."""
@@ -96,7 +96,7 @@ class HurdleGamma(ByHand):
 class Weibull(ByHand):
     """Times, some of them censored on the right."""
 
-    extra: ClassVar[Mapping[str, Any]] = {"shape": ()}
+    extra: ClassVar[tuple[str, ...]] = ("shape",)
 
     def log_likelihood(self, latents: Any, rows: Any) -> Any:
         """Return the log density of each row, or the log probability of a longer time."""

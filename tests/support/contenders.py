@@ -27,7 +27,7 @@ class Fake:
 
     def run(self, repeat: int) -> dict[str, Any]:
         self._note(f"run {repeat}")
-        # Flushed: `os._exit` discards what is buffered.
+        # `os._exit` discards buffered output.
         print("not an answer", flush=True)
         if self.does == "fail":
             raise ValueError("the wrong kind of data")

@@ -39,7 +39,7 @@ _NUM_TRIALS = 10
 
 _LONGEST_TURN = 0.88
 """Longest split step, in radians. In a normal any step is exact; seven of these are just under a whole turn. Trajectories of steps between
-2 pi / 7 and pi / 3 are missing their turn: three steps are less than half of it, seven more than all of it."""
+2 pi / 7 and pi / 3 would miss their turn: three steps are less than half of it, seven more than all of it."""
 
 
 class NutsInfo(NamedTuple):

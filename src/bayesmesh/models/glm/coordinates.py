@@ -8,7 +8,8 @@ rows, this is the centred parametrisation, around the level's own mean (hierarch
 (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
 effects are then exactly independent standard normal given the rest. Correlations are moved and scaled by the quick fit, because
 with many levels they are known far better than their prior says. Effects on other parameters, such as ``sigma``, are
-scaled by about what their rows say, and not moved, and so are parameters with one number.
+scaled by about what their rows say, and not moved. Parameters of one number are scaled in the same way, and begin where the quick fit
+finds them, if their family can tell.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Coordinates:
         self._num_entries = spec.num_entries
 
     def _scales(self) -> dict[str, np.ndarray]:
-        """Return latent -> (2, ...): an estimate, and the standard deviation of its log; 1 and 1 where nothing is known."""
+        """Return latent -> (2, ...): an estimate, 1 where there is none, and the standard deviation of its log."""
         found = {
             name: np.array([self._arrays.get(f"first_{name}", 1.0), self._error_of(name)])
             for name in self._plan.parameters
@@ -73,12 +74,12 @@ class Coordinates:
         return {**found, **named}
 
     def _error_of(self, parameter: str) -> float:
-        """Return about what the standard error of a parameter is, on the scale of its link; 1 if there are no rows."""
+        """Return the approximate standard error of a parameter, on the scale of its link; 1 without rows."""
         information = self._family.parameters[parameter].information
         return float(1 / np.sqrt(1 + information * self._arrays.get("num_rows", 0.0)))
 
     def _around_fit(self, name: str, own: Any) -> Any:
-        """Return the map of a latent: that of a parameter in the unit of its standard error, that of correlations around the fit."""
+        """Return the map of a latent: around the quick fit, in the unit of the standard error, for parameters and correlations."""
         if name in self._plan.parameters:
             error = tfb.Scale(self._array(np.float64(self._error_of(name))))
             if (first := self._arrays.get(f"first_{name}")) is None:

@@ -60,7 +60,7 @@ class Weibull(LogMean):
         return working_positive(y, eta)
 
     def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        # The shape whose squared coefficient of variation is the dispersion (Menon 1963 gives its root as a first value).
+        # The shape whose squared coefficient of variation is the dispersion.
         shapes = np.geomspace(0.2, 50, 2000)
         variation = [math.gamma(1 + 2 / k) / math.gamma(1 + 1 / k) ** 2 - 1 for k in shapes]
         return {"shape": float(shapes[np.argmin(np.abs(np.array(variation) - dispersion))])}
