@@ -8,8 +8,8 @@ rows, this is the centred parametrisation, around the level's own mean (hierarch
 (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014). For normal outcomes the coordinates of the
 effects are then exactly independent standard normal given the rest. Correlations are moved and scaled by the quick fit, because
 with many levels they are known far better than their prior says. Effects on other parameters, such as ``sigma``, are
-scaled by about what their rows say, and not moved. Parameters of one number are scaled in the same way, and begin where the quick fit
-finds them, if their family can tell.
+scaled by about what their rows say, and not moved. With many rows, parameters begin where the quick fit finds them, in the unit of
+their standard errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.models._latents import Maps
 from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
-from bayesmesh.models.glm.families.base import Family
+from bayesmesh.models.glm.families.base import LINKS_OF_PARAMETERS, Family
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.triangular import cholesky, solve_lower, solve_upper
 
@@ -63,28 +63,28 @@ class Coordinates:
         self._num_entries = spec.num_entries
 
     def _scales(self) -> dict[str, np.ndarray]:
-        """Return latent -> (2, ...): an estimate, 1 where there is none, and the standard deviation of its log."""
+        """Return latent -> (2, ...): an estimate, and the standard deviation of its log, of those that have one."""
         found = {
-            name: np.array([self._arrays.get(f"first_{name}", 1.0), self._error_of(name)])
+            name: np.array([np.exp(first[0]), first[1]])
             for name in self._plan.parameters
+            if self._family.parameters[name].link == "log" and (first := self._arrays.get(f"first_{name}")) is not None
         }
-        if "sigma" in self._arrays and "sigma" in found:
-            found["sigma"] = self._arrays["sigma"]
         named = {g.sd: self._arrays[f"sd_{g.number}"] for g in self._main.groups if f"sd_{g.number}" in self._arrays}
         return {**found, **named}
 
-    def _error_of(self, parameter: str) -> float:
-        """Return the approximate standard error of a parameter, on the scale of its link; 1 without rows."""
-        information = self._family.parameters[parameter].information
-        return float(1 / np.sqrt(1 + information * self._arrays.get("num_rows", 0.0)))
-
     def _around_fit(self, name: str, own: Any) -> Any:
-        """Return the map of a latent: around the quick fit, in the unit of the standard error, for parameters and correlations."""
-        if name in self._plan.parameters:
-            error = tfb.Scale(self._array(np.float64(self._error_of(name))))
-            if (first := self._arrays.get(f"first_{name}")) is None:
-                return tfb.Chain([own, error])
-            return tfb.Chain([own, tfb.Shift(own.inverse(self._array(first))), error])
+        """Return the map of a latent: around the quick fit, in the unit of the standard error, where there is one."""
+        if (first := self._arrays.get(f"first_{name}")) is not None:
+            at, error = (self._array(each) for each in first)
+            if name in self._plan.parameters:
+                at = LINKS_OF_PARAMETERS[self._family.parameters[name].link][1](at)
+            at = own.inverse(at)
+            # The prior need not allow the estimate.
+            return tfb.Chain([own, tfb.Shift(jnp.where(jnp.isfinite(at), at, 0.0)), tfb.Scale(error)])
+        for predictor in self._plan.others.values():
+            first = self._arrays.get(f"first_{predictor.intercept}")
+            if first is not None and name in predictor.blocks:
+                return tfb.Chain([own, tfb.Scale(self._array(first[1] / predictor.sd[list(predictor.blocks[name])]))])
         for group in self._main.groups:
             if name == group.correlation and f"correlation_{group.number}" in self._arrays:
                 told = ((self._arrays[f"sd_{group.number}"][1] ** -2 - 1) / 2).min()
@@ -173,7 +173,7 @@ class Coordinates:
         centre = self._plan.at_centre(latents, self._dtype)
         if self._plan.fixed.get("sigma") == 0:
             # The known errors are the spread of the rows; the quick fit has found their size.
-            centre["sigma"] = self._array(self._arrays["sigma"][0])
+            centre["sigma"] = self._array(np.exp(self._arrays["first_sigma"][0]))
         precision = self._family.precision(centre)
         known = working
         if cross.shape[-1]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.models.base import HostRows, ReadBlocks
+from bayesmesh.models.glm.curvature import Found, Likelihood, sample
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 
@@ -53,11 +54,24 @@ class _Sums(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A fit: coefficients, effects of each group, and variance of a row of unit weight."""
+    """A fit: coefficients, effects of each group, and what a `Likelihood` says of the parameters, if there is one."""
 
     coefficients: np.ndarray
     effects: list[np.ndarray]
-    dispersion: float
+    found: Found | None = None
+
+    def predictor(self, rows: HostRows, groups: Sequence[Group], center: float, *, has_intercept: bool) -> np.ndarray:
+        """Return the predictor of each row, with the offset, (row,)."""
+        of_columns = np.einsum("np,p->n", _columns(rows, has_intercept=has_intercept), self.coefficients)
+        parts = [of_columns, *self.of_groups(rows, groups)]
+        return np.asarray(center + rows.get("offset", 0.0) + np.sum(parts, axis=0))
+
+    def of_groups(self, rows: HostRows, groups: Sequence[Group]) -> list[np.ndarray]:
+        """Return the contribution of each group to the predictor of each row."""
+        return [
+            np.einsum("nq,nq->n", group.columns_of_effects(rows), effects[rows[f"group_{group.number}"]])
+            for group, effects in zip(groups, self.effects, strict=True)
+        ]
 
 
 Working = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
@@ -74,6 +88,8 @@ def fit(
     center: float,
     *,
     has_intercept: bool,
+    num_rows: int = 0,
+    likelihood: Likelihood | None = None,
     look: Callable[[int, np.ndarray, np.ndarray, float], None] = lambda *_: None,
 ) -> dict[str, np.ndarray]:
     """Return the arrays from which coordinates are built, by name.
@@ -88,37 +104,39 @@ def fit(
         center: centre of the intercept's prior, which is subtracted from the outcome: products of an outcome far from 0
             would keep no digit of its variation. 0 without an intercept.
         has_intercept: whether there is one, before the columns.
+        num_rows: number of rows.
+        likelihood: what finds parameters, and corrects the working response for them; None for few rows.
         look: called before anything is fitted, with the number of each group and the arguments of `checks.surplus_rows`.
 
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
-        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`. ``num_rows``: sum of the weights of the rows; ``first_NAME``: parameters, from `Family.first_values`. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
-        log. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
+        + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`.
+        ``first_NAME`` (2,): latents that are parameters or intercepts of their predictors, on the scale of the link, and their standard errors, where they are known. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
         effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
         location; ``sd_g`` (2, effect); and, of correlated effects, ``correlation_g`` (effect, effect), a Cholesky factor.
     """
     width = num_columns + has_intercept
     state: _State | None = None
-    is_linear = family.is_in_unit and len(groups) < 2
+    is_linear = family.is_in_unit and len(groups) < 2 and likelihood is None
     found: dict[str, np.ndarray] = {}
     ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
+    some = None if likelihood is None else sample(read_fields(), num_rows)
     for _ in range(1 if is_linear else _PASSES):
-        sums = _sums_of_groups(working, groups, read_fields(), state, width, center, has_intercept=has_intercept)
+        sums = _sums_of_groups(
+            working, likelihood, groups, read_fields(), state, width, center, has_intercept=has_intercept
+        )
         for i, own in enumerate(sums if state is None else ()):
             look(i, own.gram, own.levels, own.num_rows)
-        fits = [_expectation_maximisation(each, ridge, unit, has_dispersion=family.has_dispersion) for each in sums]
+        dispersion = None if family.has_dispersion else 1.0
+        if likelihood is not None and state is not None and state.found is not None:
+            dispersion = 1 / likelihood.precision(state.found.values[0])
+        fits = [_expectation_maximisation(each, ridge, unit, dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
-        state = _State(
-            fits[largest].coefficients, [each.effects for each in fits[: len(groups)]], fits[largest].dispersion
-        )
-        chosen = fits[largest]
+        chosen, of_all = fits[largest], sums[largest].num_rows
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
         found["least_squares"] = chosen.least_squares
-        found["num_rows"] = np.array(sums[largest].num_rows)
-        share = sums[largest].num_used / max(sums[largest].num_rows, 1.0)
-        found |= {f"first_{k}": np.array(v) for k, v in family.first_values(chosen.dispersion, share).items()}
         if family.is_in_unit:
-            found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
+            found["first_sigma"] = np.array([0.5 * np.log(chosen.dispersion), 1 / np.sqrt(1 + 2 * of_all)])
         for group, own, of_group in zip(groups, sums, fits, strict=False):
             q, divisor = group.num_effects, family.fixed_dispersion(of_group.dispersion)
             gram, cross, outcome = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
@@ -128,6 +146,21 @@ def fit(
             found[f"sd_{group.number}"] = of_group.sd
             if group.is_correlated:
                 found[f"correlation_{group.number}"] = of_group.correlation
+        effects = [each.effects for each in fits[: len(groups)]]
+        if likelihood is None or some is None:
+            state = _State(chosen.coefficients, effects)
+            continue
+        begin = [
+            0.5 * np.log(chosen.dispersion) if family.is_in_unit and k == "sigma" else 0.0 for k in likelihood.links
+        ]
+        first = np.array(begin) if state is None or state.found is None else state.found.values[0]
+        state = _State(chosen.coefficients, effects)
+        eta = state.predictor(some, groups, center, has_intercept=has_intercept)
+        told = likelihood.find(some, eta, first, of_all, has_shift=has_intercept)
+        found |= {f"first_{name}": told.values[:, i] for i, (name, _) in enumerate(likelihood.links.values())}
+        shift = np.zeros(width)
+        shift[: int(has_intercept)] = told.shift
+        state = _State(chosen.coefficients + shift, effects, told)
     rounded = {name: _rounded(value) for name, value in found.items()}
     if has_intercept:
         rounded["location"][0] += center
@@ -186,8 +219,15 @@ def _rounded(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(x / unit) * unit)
 
 
+def _columns(rows: HostRows, *, has_intercept: bool) -> np.ndarray:
+    """Return the intercept's column, if there is one, and standardised columns, (row, column)."""
+    ones = np.ones((len(rows["outcome"]), int(has_intercept)))
+    return np.concatenate([ones, rows["design"]], axis=1) if "design" in rows else ones
+
+
 def _sums_of_groups(
     working: Working,
+    likelihood: Likelihood | None,
     groups: Sequence[Group],
     blocks: Iterator[HostRows],
     state: _State | None,
@@ -203,21 +243,17 @@ def _sums_of_groups(
     num_rows = num_used = 0.0
     for rows in blocks:
         y = np.asarray(rows["outcome"], float)
-        columns = np.ones((len(y), int(has_intercept)))
-        if "design" in rows:
-            columns = np.concatenate([columns, rows["design"]], axis=1)
+        columns = _columns(rows, has_intercept=has_intercept)
         effects = [group.columns_of_effects(rows) for group in groups]
         offset = np.asarray(rows.get("offset", np.zeros(len(y))), float)
         trials = np.asarray(rows.get("trials", np.ones(len(y))), float)
-        of_groups = [np.zeros(len(y)) for _ in groups]
-        eta = None
+        of_groups, eta = [np.zeros(len(y)) for _ in groups], None
         if state is not None:
-            of_groups = [
-                np.einsum("nq,nq->n", z, u[rows[f"group_{g.number}"]])
-                for g, z, u in zip(groups, effects, state.effects, strict=True)
-            ]
-            eta = center + offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_groups, axis=0)
+            of_groups = state.of_groups(rows, groups)
+            eta = state.predictor(rows, groups, center, has_intercept=has_intercept)
         weight, response = working(y, trials, eta)
+        if likelihood is not None and eta is not None and state is not None and state.found is not None:
+            weight, response = likelihood.working(rows, eta, state.found.values[0], weight)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
         num_rows, num_used = num_rows + float(own.sum()), num_used + float(own[weight > 0].sum())
         weight, response = weight * own, response - center - offset
@@ -280,7 +316,8 @@ def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.stack([np.tensordot(inverse, right / units, axes=1) / units, errors.reshape(units.shape) + 0 * right])
 
 
-def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, has_dispersion: bool) -> _Fit:
+def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None) -> _Fit:
+    """Return the fit with a given dispersion, or with one that is estimated."""
     width = len(ridge)
     gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
     num_effects = sums.levels.shape[1]
@@ -289,7 +326,7 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
     )  # fmt: skip
     plain = np.linalg.solve(gram + ridge, cross) if width else cross
     spread = max(float(total - plain @ cross) / max(sums.num_used, 1.0), 1e-12 * unit**2)
-    dispersion = spread if has_dispersion else 1.0
+    dispersion = spread if given is None else given
     size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_used, 1e-12)
     size[size == 0] = 1.0
     covariance = np.diag(0.25 * spread / size)
@@ -306,7 +343,7 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
         if len(within):
             squares = effects[:, :, None] * effects[:, None, :] + remaining
             covariance = squares.mean(0) + 1e-6 * np.diag(0.25 * spread / size)
-        if has_dispersion:
+        if given is None:
             residual = total - 2 * coefficients @ cross + coefficients @ gram @ coefficients
             residual += np.einsum("lqr,lq,lr->", within, effects, effects) - 2 * np.sum(effects * left_over)
             residual += np.einsum("lqr,lqr->", within, remaining)
@@ -317,7 +354,7 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, *, ha
     of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
     least = least_squares(information, right)
     spare = sums.num_used - width
-    if has_dispersion and not len(within) and spare > 0:
+    if given is None and not len(within) and spare > 0:
         # Without the prior, the residuals may be far smaller.
         least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / spread)
     if spare < _SPARE_ROWS:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayesmesh.models.base import DataSpec, Latents, Rows
 from bayesmesh.models.glm.coefficients import unit_of
 from bayesmesh.models.glm.design import Group
-from bayesmesh.models.glm.families.base import Parameter
+from bayesmesh.models.glm.families.base import LINKS_OF_PARAMETERS, Parameter
 from bayesmesh.models.glm.formula import Formula
 from bayesmesh.models.glm.predictor import Predictor
 from bayesmesh.models.glm.rows import make_reader
-
-LINKS: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "identity": (lambda x: x, lambda x: x),
-    "log": (jnp.log, jnp.exp),
-    "logit": (jax.scipy.special.logit, jax.nn.sigmoid),
-}
-"""Link of a parameter -> the function and its inverse."""
 
 
 class Plan(NamedTuple):
@@ -77,7 +69,7 @@ class Plan(NamedTuple):
         for name, number in self.fixed.items():
             found[name] = jnp.asarray(number, next(iter(latents.values())).dtype)
         for name, predictor in self.others.items():
-            found[name] = LINKS[self.links[name]][1](predictor.of_rows(latents, rows))
+            found[name] = LINKS_OF_PARAMETERS[self.links[name]][1](predictor.of_rows(latents, rows))
         return found
 
     def at_centre(self, latents: Latents, dtype: Any) -> dict[str, Float[Array, "..."]]:
@@ -86,7 +78,7 @@ class Plan(NamedTuple):
         found |= {name: jnp.asarray(number, dtype) for name, number in self.fixed.items()}
         for name, predictor in self.others.items():
             eta = latents[predictor.intercept] if predictor.has_intercept else jnp.zeros((), dtype)
-            found[name] = LINKS[self.links[name]][1](eta)
+            found[name] = LINKS_OF_PARAMETERS[self.links[name]][1](eta)
         return found
 
 

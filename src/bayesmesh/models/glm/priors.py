@@ -25,9 +25,9 @@ from bayesmesh.models._priors import distribution_of, has_location, scaled, spli
 from bayesmesh.models.base import Bijector, DataSpec, Latents
 from bayesmesh.models.glm.coordinates import Coordinates
 from bayesmesh.models.glm.design import Columns, Group
-from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family, Parameter
+from bayesmesh.models.glm.families.base import DEFAULT_SCALE, LINKS_OF_PARAMETERS, Family, Parameter
 from bayesmesh.models.glm.formula import KEY
-from bayesmesh.models.glm.plan import LINKS, Plan
+from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
 
 tfd, tfb = tfp.distributions, tfp.bijectors
@@ -131,7 +131,7 @@ def default_of_parameter(parameter: Parameter, link: str, outcome_scale: float) 
     # Priors may be made while a program is traced, and the centre is a number on the host.
     with jax.ensure_compile_time_eval():
         usual = distribution_of(parse_prior(parameter.prior.format(rate=1 / outcome_scale), KEY), "float32").mean()
-        centre = float(LINKS[link][0](usual))
+        centre = float(LINKS_OF_PARAMETERS[link][0](usual))
     unit = outcome_scale if link == "identity" and "{rate}" in parameter.prior else 1.0
     return centre, unit
 

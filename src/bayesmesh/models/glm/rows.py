@@ -14,6 +14,7 @@ from bayesmesh.models.base import Condensed, DataSpec, HostRows, Preparation, Re
 from bayesmesh.models.glm import checks, partial
 from bayesmesh.models.glm.coefficients import unit_of
 from bayesmesh.models.glm.condensed import Layout, condense_normal, condense_same
+from bayesmesh.models.glm.curvature import NUM_ROWS, Likelihood
 from bayesmesh.models.glm.design import LARGEST, Group, Source, check_numbers, levels_of
 from bayesmesh.models.glm.families.base import Family, family_of, outcome_of
 from bayesmesh.models.glm.fit import Working, fit, fit_levels, working_levels
@@ -28,6 +29,9 @@ ROLES = ("weights", "offset", "exposure")
 
 MANY_LEVELS = 1000
 """Number of levels from which the effects of a group are stored with their rows."""
+
+_INFORMATION = {"logit": 0.2}
+"""Link of a parameter -> about what a row says of its predictor, 1 for others; coordinates alone depend on it."""
 
 
 def with_roles(options: Any, spec: DataSpec) -> Any:
@@ -123,7 +127,7 @@ def prepare_table(options: Any, spec: DataSpec, read_blocks: ReadBlocks) -> Prep
         for rows in read_blocks():
             yield reader.fields(rows, len(next(iter(rows.values()))), moments, None)
 
-    arrays = reader.fit(constants, read_fields)
+    arrays = reader.fit(constants, read_fields, spec.num_rows)
     condense = functools.partial(reader.condense, constants, read_fields, arrays, spec.num_rows)
     if local is None:
         return Preparation(of_rows, constants, arrays=arrays, condense=condense)
@@ -173,21 +177,42 @@ class Reader(NamedTuple):
             return largest if sizes[largest] >= MANY_LEVELS else None
         return next(i for i, each in enumerate(groups) if each.group == wanted)
 
-    def fit(self, constants: Mapping[str, float | int], read_fields: ReadBlocks) -> Mapping[str, np.ndarray]:
+    def fit(
+        self, constants: Mapping[str, float | int], read_fields: ReadBlocks, num_rows: int
+    ) -> Mapping[str, np.ndarray]:
         """Return the arrays of `fit.fit` or, for families of levels, of `fit.fit_levels`.
 
         Args:
             constants: constants of the prepared data.
             read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
+            num_rows: number of rows.
         """
         of_parameters = {
             name: gram
             for parameter, terms in self.others.items()
-            for name, gram in terms.information(constants, read_fields, self.family.parameters[parameter].information)
+            for name, gram in terms.information(
+                constants, read_fields, _INFORMATION.get(self.family.parameters[parameter].link, 1.0)
+            )
         }
-        return {**self._fit_main(constants, read_fields), **of_parameters}
+        return {**self._fit_main(constants, read_fields, num_rows), **of_parameters}
 
-    def _fit_main(self, constants: Mapping[str, float | int], read_fields: ReadBlocks) -> Mapping[str, np.ndarray]:
+    def _likelihood(self, num_rows: int) -> Likelihood | None:
+        """Return what finds the parameters from many rows; with few, chains find them as fast."""
+        options, family = self.options, self.family
+        is_partial = partial.is_partial(options)
+        fixed = {name: each for name, each in options.parameters.items() if isinstance(each, float)}
+        links = {name: (name, each.link) for name, each in family.parameters.items() if name not in fixed}
+        links |= {name: (f"{name}_intercept", options.parameters[name].link or links[name][1]) for name in self.others}
+        if num_rows < NUM_ROWS or family.takes_levels or options.known_error:
+            return None
+        if not is_partial and (not links or (family.is_summed and not self.others)):
+            return None
+        sides = partial.sides_of(options, self.source.variables)
+        return Likelihood(family, links, fixed, sides, is_partial=is_partial)
+
+    def _fit_main(
+        self, constants: Mapping[str, float | int], read_fields: ReadBlocks, num_rows: int
+    ) -> Mapping[str, np.ndarray]:
         family, scale = self.family, float(constants["outcome_scale"])
         has_intercept = self.main.has_intercept
         working: Working = family.working
@@ -205,7 +230,8 @@ class Reader(NamedTuple):
 
         return fit(
             family, working, self.groups(constants), read_fields, len(self.main.labels), scale if family.is_in_unit else 1.0,
-            mean if family.is_in_unit and has_intercept else 0.0, has_intercept=has_intercept, look=look,
+            mean if family.is_in_unit and has_intercept else 0.0, has_intercept=has_intercept, num_rows=num_rows,
+            likelihood=self._likelihood(num_rows), look=look,
         )  # fmt: skip
 
     def condense(

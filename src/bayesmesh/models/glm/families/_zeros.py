@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -67,9 +67,6 @@ class _Zeros(Family):
     def precision(self, parameters: Parameters) -> Float[Array, ""] | float:
         return self.rest.precision(parameters)
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return self.rest.first_values(dispersion, share)
-
     def fixed_dispersion(self, estimate: float) -> float:
         return self.rest.fixed_dispersion(estimate)
 
@@ -127,9 +124,6 @@ class Hurdle(_Zeros):
         weight, response = self.rest.working(np.where(y > 0, y, 1.0), trials, eta)
         # Rows of zeros say nothing about the rest.
         return np.where(y > 0, weight, 0.0), response
-
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"hu": min(max(1 - share, 0.001), 0.999), **super().first_values(dispersion, share)}
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
         found = self.rest.constant(np.where(y > 0, y, 1.0), trials)

@@ -7,9 +7,11 @@ import importlib
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
@@ -29,6 +31,14 @@ DEFAULT_SCALE: float = 2.5
 """Standard deviation of the prior of intercept and coefficients, for columns and outcomes of unit standard deviation."""
 
 
+LINKS_OF_PARAMETERS: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "identity": (lambda x: x, lambda x: x),
+    "log": (jnp.log, jnp.exp),
+    "logit": (jax.scipy.special.logit, jax.nn.sigmoid),
+}
+"""Link of a parameter -> the function and its inverse."""
+
+
 class Parameter(NamedTuple):
     """A parameter of a family.
 
@@ -39,11 +49,6 @@ class Parameter(NamedTuple):
 
     prior: str
     link: str = "log"
-
-    @property
-    def information(self) -> float:
-        """About what a row says of the parameter on the scale of its link; coordinates alone depend on it."""
-        return 0.2 if self.link == "logit" else 1.0
 
 
 class Words(NamedTuple):
@@ -188,15 +193,6 @@ class Family(ABC):
     def precision(self, parameters: Parameters) -> Float[Array, ""] | float:
         """Return the factor by which to multiply the weights of `working`."""
         return 1.0
-
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        """Return parameters of one number by name, as the quick fit estimates them; chains begin around them.
-
-        Args:
-            dispersion: variance of the responses of `working`, for rows of unit weight.
-            share: share of the rows to which `working` gives a weight.
-        """
-        return {}
 
     def fixed_dispersion(self, estimate: float) -> float:
         """Return the number by which to divide the weights of `working` where no latent determines it."""

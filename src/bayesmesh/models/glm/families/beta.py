@@ -45,9 +45,6 @@ class Beta(ShareMean):
         a, b = self.shapes(eta, parameters)
         return log_beta_below(b, a, 1 - y)
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"phi": max(1 / dispersion - 1, 0.1)}
-
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return 1 + parameters["phi"]
 

@@ -52,9 +52,6 @@ class Gamma(LogMean):
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return working_positive(y, eta)
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"shape": 1 / dispersion}
-
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return parameters["shape"]
 

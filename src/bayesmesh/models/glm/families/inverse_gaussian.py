@@ -53,9 +53,6 @@ class InverseGaussian(LogMean):
         eta = np.log(y) if eta is None else np.clip(eta, -MOST_LOG, MOST_LOG)
         return np.exp(-eta), eta + y * np.exp(-eta) - 1
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"shape": 1 / dispersion}
-
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return parameters["shape"]
 

@@ -50,9 +50,6 @@ class LogNormal(Family):
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(len(y)), np.log(y)
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"sigma": dispersion**0.5}
-
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return parameters["sigma"] ** -2
 

@@ -74,9 +74,6 @@ class OrderedBeta(ShareMean):
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return self.predict(eta, rows, parameters).log_prob(rows["outcome"])
 
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        return {"phi": max(1 / dispersion - 1, 0.1)}
-
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return 1 + parameters["phi"]
 

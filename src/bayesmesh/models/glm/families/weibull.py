@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -58,12 +57,6 @@ class Weibull(LogMean):
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return working_positive(y, eta)
-
-    def first_values(self, dispersion: float, share: float) -> Mapping[str, float]:
-        # The shape whose squared coefficient of variation is the dispersion.
-        shapes = np.geomspace(0.2, 50, 2000)
-        variation = [math.gamma(1 + 2 / k) / math.gamma(1 + 1 / k) ** 2 - 1 for k in shapes]
-        return {"shape": float(shapes[np.argmin(np.abs(np.array(variation) - dispersion))])}
 
     def precision(self, parameters: Parameters) -> Float[Array, ""]:
         return parameters["shape"] ** 2
