@@ -31,22 +31,30 @@ def orbit(q: np.ndarray, p: np.ndarray, step_size: float, length: int) -> np.nda
     return np.array(momenta)
 
 
-def is_turning(momenta: np.ndarray) -> bool:
+def turns(momenta: np.ndarray) -> bool:
     """The generalised criterion (Betancourt 2017, appendix A.4.2), with half weights at the ends."""
     middle = momenta.sum(axis=0) - 0.5 * (momenta[0] + momenta[-1])
     return bool(momenta[0] @ middle <= 0 or momenta[-1] @ middle <= 0)
 
 
+def is_turning(first: np.ndarray, second: np.ndarray) -> bool:
+    """Two halves together, and each with the nearest point of the other."""
+    both = np.concatenate([first, second])
+    return turns(both) or turns(both[: len(first) + 1]) or turns(both[len(first) - 1 :])
+
+
 def first_turn(momenta: np.ndarray) -> int:
-    """The number of points, in the order in which they are made, after which some balanced subtree turns; 0 if none."""
+    """The number of points, in the order in which they are made, after which some balanced subtree is known to turn; 0 if none."""
     if len(momenta) < 2:
         return 0
     half = len(momenta) // 2
     if found := first_turn(momenta[:half]):
         return found
+    if turns(momenta[: half + 1]):
+        return half + 1
     if found := first_turn(momenta[half:]):
         return half + found
-    return len(momenta) if is_turning(momenta) else 0
+    return len(momenta) if is_turning(momenta[:half], momenta[half:]) else 0
 
 
 def grow(q: np.ndarray, p: np.ndarray, is_forward: list[bool]) -> tuple[int, int]:
@@ -63,8 +71,9 @@ def grow(q: np.ndarray, p: np.ndarray, is_forward: list[bool]) -> tuple[int, int
         if turn := first_turn(part):
             return count + turn, depth
         count += size
-        whole = np.concatenate([whole, part] if is_forward[depth] else [part[::-1], whole])
-        if is_turning(whole):
+        halves = (whole, part) if is_forward[depth] else (part[::-1], whole)
+        whole = np.concatenate(halves)
+        if is_turning(*halves):
             return count, depth + 1
     return count, MAX_DEPTH
 

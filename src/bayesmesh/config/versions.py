@@ -16,7 +16,7 @@ SHARD = 2
 COMPILE = 1
 """Raise if `compile` would accept other models or data, or write other facts to ``audit.json``."""
 
-DRAWS = 1
+DRAWS = 2
 """Raise if chains with the same seed would have other draws: it is part of their identity, so all chains are sampled anew."""
 
 SAMPLE = 1

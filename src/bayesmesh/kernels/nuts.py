@@ -27,7 +27,7 @@ from bayesmesh.kernels.adaptation.warmup import (
 )
 from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, Statistic, TakesTurns, Target, map_parts
 from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState, Normal, over_chains
-from bayesmesh.kernels.hamiltonian.tree import Tree, begin_tree, grow, pick
+from bayesmesh.kernels.hamiltonian.tree import Saved, Tree, begin_tree, grow, pick
 from bayesmesh.kernels.options import NutsOptions as Options
 
 _MOST_DIVERGENT = 5e-4
@@ -38,8 +38,8 @@ _NUM_TRIALS = 10
 
 
 _LONGEST_TURN = 0.88
-"""Longest split step, in radians. In a normal any step is exact; seven of these are just under a whole turn. Trajectories of steps between
-2 pi / 7 and pi / 3 would miss their turn: three steps are less than half of it, seven more than all of it."""
+"""Longest split step, in radians. In a normal any step is exact; seven of these are just under a whole turn. Trees of longer ones often end
+after three steps, and the squares of coordinates mix half as well."""
 
 
 class NutsInfo(NamedTuple):
@@ -206,7 +206,7 @@ class Nuts(TakesTurns[HamiltonianState, Tree, HamiltonianTuning, NutsInfo], Hami
     def renew(self, work: Tree, begun: Tree, renews: Bool[Array, " chain"]) -> Tree:
         """Return the trees of `begun` for the chains in `renews`, and those of `work` for the others."""
         # A tree reads no momentum that it has not saved itself.
-        chosen = pick(renews, *(each._replace(saved=(Position(None, None),) * 2) for each in (begun, work)))
+        chosen = pick(renews, *(each._replace(saved=Saved(*(Position(None, None),) * 3)) for each in (begun, work)))
         return chosen._replace(saved=work.saved)
 
     def is_complete(self, work: Tree) -> Bool[Array, " chain"]:

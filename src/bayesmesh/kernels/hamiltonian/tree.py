@@ -3,7 +3,9 @@
 A tree of leapfrog or split steps doubles, forwards or backwards in time, until its ends move towards each other (Hoffman and
 Gelman 2014, JMLR 15); the draw is taken from it with multinomial weights (Betancourt 2017, arXiv:1701.02434, appendix
 A.3). Subtrees are checked as they grow, storing as many points as the tree is deep (Phan, Pradhan and Jankowiak 2019,
-arXiv:1912.11554, appendix A).
+arXiv:1912.11554, appendix A). Of each, the whole is checked, and each half with the nearest point of the other: a normal
+whose period fits the number of steps would turn unseen between the sizes of two trees (Stan since 2.21, whose manual calls them
+additional checks across subtrees).
 
 Chains take steps together, whichever trees or subtrees they are in. A complete tree does not change: its chain
 waits for the others, or starts its next tree (`sampling/program/turns.py`).
@@ -59,6 +61,20 @@ class Part(NamedTuple):
     momentum: Position
 
 
+class Saved(NamedTuple):
+    """What is kept of the points at which subtrees begin in time, (slot, chain, ...) each.
+
+    Attributes:
+        momentum: at the point.
+        total: sum of momenta of the part, up to and including the point.
+        before: momentum at the point before it, which may be an end of the tree that the part extends.
+    """
+
+    momentum: Position
+    total: Position
+    before: Position
+
+
 class Tree(NamedTuple):
     """The trees of all chains while they grow.
 
@@ -70,7 +86,7 @@ class Tree(NamedTuple):
         depth: (chain,) int32, doublings made.
         leaf: (chain,) int32, points in `part`.
         is_forward: (chain,) whether `part` grows at the right end; chosen when it begins.
-        saved: momentum at some left ends of subtrees of `part`, and sum of momenta up to and including them; (slot, chain, ...).
+        saved: points of `part` at which subtrees begin.
         is_done, diverging, accepted: (chain,); accepted if the draw is not the start.
         acceptance_sum: (chain,) float64, sum of the Metropolis acceptance probabilities of all points.
         count: (chain,) int32, total number of points, without the start.
@@ -85,7 +101,7 @@ class Tree(NamedTuple):
     depth: jax.Array
     leaf: jax.Array
     is_forward: jax.Array
-    saved: tuple[Position, Position]
+    saved: Saved
     is_done: jax.Array
     diverging: jax.Array
     accepted: jax.Array
@@ -114,7 +130,21 @@ def begin_tree[Data](
     # The first point sets the ends of a part.
     part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, momentum))
     return Tree(
-        momentum, kinetic, end, end, whole, part, zero, zero, none, (slots, slots), none, none, none, weight, zero
+        momentum,
+        kinetic,
+        end,
+        end,
+        whole,
+        part,
+        zero,
+        zero,
+        none,
+        Saved(slots, slots, slots),
+        none,
+        none,
+        none,
+        weight,
+        zero,
     )
 
 
@@ -155,7 +185,9 @@ def grow[Data](
         metric, data, target=target, step_size=signed, at=begin, momentum=end.momentum, force=end.force
     )
     point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
-    grown = _add_leaf(tree, End(at.position, moved, force), point, _log_weight(start, point), numbers[:, 1])
+    grown = _add_leaf(
+        tree, End(at.position, moved, force), point, _log_weight(start, point), numbers[:, 1], end.momentum
+    )
     return _merge(grown, numbers[:, 2], max_depth)
 
 
@@ -176,8 +208,8 @@ def _log_weight(start: Draw, point: Draw) -> jax.Array:
     return jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
 
 
-def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: jax.Array) -> Tree:
-    """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
+def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: jax.Array, before: Position) -> Tree:
+    """Add a point, with the momentum of the one before it, to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
 
     A tree that is done does not change; nothing reads what it saves afterwards.
     """
@@ -186,7 +218,7 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: 
     takes = grows & (jnp.log(number) < log_weight - part_weight)
     grows, takes = keep_computed((grows, takes))
     momentum = jax.tree.map(jnp.add, tree.part.momentum, end.momentum)
-    saved, is_turning = _check_subtrees(tree.saved, tree.leaf, end.momentum, momentum)
+    saved, is_turning = _check_subtrees(tree.saved, tree.leaf, Saved(end.momentum, momentum, before))
     diverging = -log_weight > trajectory.DIVERGENCE_THRESHOLD
     acceptance = jnp.exp(jnp.minimum(log_weight, 0.0))
     return tree._replace(
@@ -202,30 +234,38 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, number: 
     )
 
 
-def _check_subtrees(
-    saved: tuple[Position, Position], leaf: jax.Array, momentum: Position, total: Position
-) -> tuple[tuple[Position, Position], jax.Array]:
-    """Return whether a balanced subtree that ends with point number `leaf` of the part turns, and save what later ones need.
+def _check_subtrees(saved: Saved, leaf: jax.Array, new: Saved) -> tuple[Saved, jax.Array]:
+    """Return what later points need, and whether a balanced subtree turns that ends with point number `leaf` of the part, or its first half.
 
     An even point begins subtrees and is saved in the slot given by the number of one bits in its number, without the last
-    bit. An odd point ends as many subtrees as its number has trailing one bits; these begin at the newest slots.
+    bit. An odd point ends as many subtrees as its number has trailing one bits; these begin at the newest slots, each at the
+    one before that of its second half. An even point begins one second half, of the subtree that begins at the newest slot.
     """
     slot = jnp.arange(jax.tree.leaves(saved)[0].shape[0])[:, None]
     newest = jax.lax.population_count(leaf >> 1)[None]
     num_ended = (jax.lax.population_count(leaf ^ (leaf + 1)) - 1)[None]
     is_even = (leaf % 2 == 0)[None]
-    writes = is_even & (slot == newest)
     is_ended = ~is_even & (slot <= newest) & (slot > newest - num_ended)
+    # Where an even point begins a second half, the first half with this point is a stretch like those that end.
+    is_half = is_even & (slot == newest - 1)
 
-    def since(first: Position, before: Position) -> Position:
-        return map_parts(lambda t, b, f: t - b + f, total, before, first)
+    def to_end(first: Position, before: Position) -> jax.Array:
+        since = map_parts(lambda total, b, f: total - b + f, new.total, before, first)
+        return _is_turning(first, new.momentum, since)
 
-    turning = jax.vmap(lambda first, before: _is_turning(first, momentum, since(first, before)))(*saved)
+    whole = jax.vmap(to_end)(saved.momentum, saved.total)
+    # The point before the second half with that half.
+    without = map_parts(jnp.subtract, saved.total, saved.momentum)
+    second = jax.vmap(to_end)(saved.before, without)
+    is_second = is_ended & (slot > newest - num_ended + 1)
+    is_turning = (whole & (is_ended | is_half)) | (second & is_second)
 
-    def save(slots: Position, new: Position) -> Position:
-        return map_parts(lambda old, x: jnp.where(over_chains(writes, old), x[None], old), slots, new)
+    def save(slots: Position, own: Position) -> Position:
+        return map_parts(
+            lambda old, x: jnp.where(over_chains(is_even & (slot == newest), old), x[None], old), slots, own
+        )
 
-    return (save(saved[0], momentum), save(saved[1], total)), (turning & is_ended).any(axis=0)
+    return Saved(*(save(old, own) for old, own in zip(saved, new, strict=True))), is_turning.any(axis=0)
 
 
 def _is_turning(first: Position, last: Position, total: Position) -> jax.Array:
@@ -241,7 +281,12 @@ def _merge(tree: Tree, number: jax.Array, max_depth: int) -> Tree:
     takes = is_whole & (jnp.log(number) < tree.part.log_weight - tree.whole.log_weight)
     is_whole, takes = keep_computed((is_whole, takes))
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)
+    # Reversed in time, all products keep their signs, so either end may come first.
+    far, newest = (pick(tree.is_forward, *ends) for ends in ((tree.left, tree.right), (tree.right, tree.left)))
+    first, near = (jax.tree.map(lambda x: x[0], each) for each in (tree.saved.momentum, tree.saved.before))
     ends = _is_turning(tree.left.momentum, tree.right.momentum, momentum) | (tree.depth + 1 == max_depth)
+    ends |= _is_turning(far.momentum, first, jax.tree.map(jnp.add, tree.whole.momentum, first))
+    ends |= _is_turning(near, newest.momentum, jax.tree.map(jnp.add, tree.part.momentum, near))
     whole = Part(
         pick(takes, tree.part.drawn, tree.whole.drawn),
         jnp.where(is_whole, jnp.logaddexp(tree.whole.log_weight, tree.part.log_weight), tree.whole.log_weight),
