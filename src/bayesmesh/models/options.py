@@ -168,7 +168,7 @@ class GlmOptions(Settings):
     local_group: str = Field(
         "auto",
         description="Grouping column whose effects are stored with its rows, spread over devices: a column, `none`, or "
-        "`auto`, the largest one with at least 1,000 levels.",
+        "`auto`, the largest one with at least 10,000 levels.",
         examples=["site"],
     )
     integrated_group: str = Field(

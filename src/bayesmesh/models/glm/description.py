@@ -18,7 +18,9 @@ from bayesmesh.models.glm.partial import in_words, is_partial
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
 from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts
-from bayesmesh.models.glm.rows import MANY_LEVELS
+
+MANY_LEVELS = 1000
+"""Number of levels of several groups from which a page advises to draw their effects exactly, in turn."""
 
 _MEANS = (
     "Look for what the formula lacks: a predictor, a curve such as `I(x^2)`, an interaction such as `x:z`, or effects of a "

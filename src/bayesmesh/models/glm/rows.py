@@ -27,8 +27,8 @@ ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
 
 
-MANY_LEVELS = 1000
-"""Number of levels from which the effects of a group are stored with their rows."""
+STORED_LEVELS = 10_000
+"""Number of levels from which the effects of a group are stored with their rows; fewer are read and added faster from one array."""
 
 _INFORMATION = {"logit": 0.2}
 """Link of a parameter -> about what a row says of its predictor, 1 for others; coordinates alone depend on it."""
@@ -174,7 +174,7 @@ class Reader(NamedTuple):
             return None
         if wanted == "auto":
             largest = int(np.argmax(sizes))
-            return largest if sizes[largest] >= MANY_LEVELS else None
+            return largest if sizes[largest] >= STORED_LEVELS else None
         return next(i for i, each in enumerate(groups) if each.group == wanted)
 
     def fit(
