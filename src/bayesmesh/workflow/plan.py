@@ -131,7 +131,7 @@ class Plan:
         """
         if self.workflow is None:
             return
-        path, experiment = experiment_file(self.config, name), self.experiments[name]
+        path, experiment = self.file(name), self.experiments[name]
         try:
             check_start_file(str(path), experiment.sampling.initial)
             # Finished results may come from another machine or profile, and later stages need neither devices nor processes.
@@ -177,9 +177,15 @@ class Plan:
         """Return the names of an experiment's chain groups."""
         return [group_name(g) for g in range(self.experiments[name].sampling.chain_groups)]
 
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
     def layout(self, name: str) -> ExperimentLayout:
         """Return the files of an experiment."""
         return ExperimentLayout(Path(self.results), name)
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def file(self, name: str) -> Path:
+        """Return the file that an experiment is written in."""
+        return experiment_file(self.config, name)
 
     def page(self, name: str) -> Path:
         """Return the page of an experiment, or that of a sweep."""
@@ -291,7 +297,7 @@ class Plan:
             jobs = [each.job for one in needed for each in self.jobs_of(one)]
             wrote = {path: each.record for each in jobs for path in each.outputs}
             records = dict.fromkeys(str(wrote[path]) for path in job.inputs)
-            return (*results, *records, *_input_files(experiment_file(self.config, name), job, audits))
+            return (*results, *records, *_input_files(self.file(name), job, audits))
 
         return inputs
 

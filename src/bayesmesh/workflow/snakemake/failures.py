@@ -12,7 +12,6 @@ from pathlib import Path
 
 from snakemake.jobs import Job
 
-from bayesmesh.config.loading import experiment_file
 from bayesmesh.errors import UserError, last_error
 from bayesmesh.workflow.plan import Plan
 
@@ -49,7 +48,7 @@ def _error_of(job: Job) -> UserError | None:
 def _describe(plan: Plan, job: Job, error: UserError | None) -> Iterator[str]:
     """Yield the lines about a job: its rule, its experiments with their files, and its error."""
     names = list(_experiments_of(plan, job))
-    files = dict.fromkeys(str(experiment_file(plan.config, name)) for name in names)
+    files = dict.fromkeys(str(plan.file(name)) for name in names)
     yield f"failed: {job.rule.name}" + (f" of {_listed(names)} ({_listed(files)})" if names else "")
     yield f"  {error or UserError(f'ended without a message; see {", ".join(map(str, job.log)) or "above"}')}"
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import read_image_shape
-from bayesmesh.config.loading import experiment_file
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.report.analysis_sections import RequestedAnalysis
@@ -79,7 +78,7 @@ def describe(plan: Plan, name: str) -> IndexedPage:
     experiment, condition = plan.experiments[name], _condition(plan, name)
     return {
         "experiment": name, "title": experiment.title, "category": experiment.report.category,
-        "analyses": requested_analyses(experiment.requested_analyses(), experiment_file(plan.config, name)), "damage": condition.damage, "older": condition.older,
+        "analyses": requested_analyses(experiment.requested_analyses(), plan.file(name)), "damage": condition.damage, "older": condition.older,
     }  # fmt: skip
 
 
