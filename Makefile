@@ -105,7 +105,6 @@ nightly: dev-env peers-env ## the large checks, hours: 600 damages, deleted fold
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) $(samplers)
 	@$(in_venv) .venv/bin/python tests/mutants/run.py
 	@$(in_venv) PYTHONPATH=src:tests:tests/support .venv/bin/python -m tabular.peers
-	@$(in_venv) PYTHONPATH=src:tests:tests/support .venv/bin/python -m tabular.peers
 
 mutants: dev-env ## seed defects into a copy of the source and list which of them the tests see (MUTANTS="--jobs 8 --only ID")
 	@$(in_venv) nice .venv/bin/python tests/mutants/run.py $(MUTANTS)
