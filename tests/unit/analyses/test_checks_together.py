@@ -284,7 +284,7 @@ def criticise(case: Case, y: np.ndarray, columns: Columns, generator: np.random.
         ties = generator.random(len(y))
         below = np.where(found.simulated == y, ties, found.simulated < y).astype(np.float32)
         by_chain = [v[::3].T.reshape(len(y), NUM_CHAINS, -1) for v in (found.log_likelihood, below)]
-        statistics = leave_one_out(*by_chain)
+        statistics, _ = leave_one_out(*by_chain)
         pit = np.clip(statistics[4], 0, 1)
         scores = RowScores(statistics[0], "", False, NUM_DRAWS // 3, *statistics[1:4], pit)
         checks += fit_checks(summarise(scores, None), (), share_inside(scores))

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -115,15 +116,20 @@ def _score_left_out(
     whether a row is not among them.
     """
     parts, outcomes, influence = [], [], None
-    for block in likelihood.blocks(shards.read_rows, shards.num_rows):
-        values = np.moveaxis(block.log_likelihood, -1, 0)
-        below = None if block.is_below is None else np.moveaxis(block.is_below, -1, 0)
-        step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
-        for start in range(0, len(values), step):
-            chosen = slice(start, start + step)
-            influence = np.zeros(values.shape[1:]) if influence is None else influence
-            parts.append(leave_one_out(values[chosen], None if below is None else below[chosen], influence))
-        outcomes.append(block.outcome)
+    step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
+    # As many as the cores of the job, for which JAX has been configured: NumPy works outside of the interpreter's lock.
+    with ThreadPoolExecutor(len(jax.devices("cpu"))) as pool:
+        for block in likelihood.blocks(shards.read_rows, shards.num_rows):
+            values = np.moveaxis(block.log_likelihood, -1, 0)
+            below = None if block.is_below is None else np.moveaxis(block.is_below, -1, 0)
+            chosen = [slice(start, start + step) for start in range(0, len(values), step)]
+            of_rows = [values[each] for each in chosen]
+            for statistics, own in pool.map(
+                leave_one_out, of_rows, [None if below is None else below[each] for each in chosen]
+            ):
+                parts.append(statistics)
+                influence = own if influence is None else influence + own
+            outcomes.append(block.outcome)
     order = np.argsort(shards.source_rows())
     outcome = np.concatenate(outcomes)[order]
     statistics = np.concatenate(parts, axis=1)
@@ -185,27 +191,27 @@ def _repair(
 def leave_one_out(
     log_likelihood: Float[np.ndarray, "row chain draw"],
     is_below: Float[np.ndarray, "row chain draw"] | None = None,
-    influence: Float[np.ndarray, "chain draw"] | None = None,
-) -> Float[np.ndarray, "statistic row"]:
-    """Return elpd, Pareto k, effective number of parameters, Monte Carlo error of elpd and PIT for each row.
+) -> tuple[Float[np.ndarray, "statistic row"], Float[np.ndarray, "chain draw"]]:
+    """Return statistics of each row, and the influence of each draw on the sum of elpd.
 
     Args:
         log_likelihood: of each row at each draw, float64, in nats.
         is_below: see `RowBlock`; without it, PIT is NaN.
-        influence: influence of each draw on the sum of elpd, to which that of the rows with a good Pareto k is added in
-            place. Rows share draws, so the error of their sum does not follow from the errors of single rows.
 
     Returns:
-        (5, row). A row with a non-finite log likelihood has an elpd of minus infinity, infinite k and no PIT.
+        elpd, Pareto k, effective number of parameters, Monte Carlo error of elpd, and PIT, (5, row). A row with a non-finite log
+        likelihood has an elpd of minus infinity, infinite k and no PIT. The influence is that of the rows with a good Pareto k: rows
+        share draws, so the error of their sum does not follow from the errors of single rows.
 
     Reference:
         Vehtari, Gelman, Gabry 2017, doi:10.1007/s11222-016-9696-4; the Monte Carlo error is that of the self-normalised
         estimate, divided by the square root of the relative efficiency.
     """
+    influence = np.zeros(log_likelihood.shape[1:])
     found = np.stack([np.full(len(log_likelihood), value) for value in (-np.inf, np.inf, np.inf, np.inf, np.nan)])
     is_finite = np.isfinite(log_likelihood).all(axis=(1, 2))
     if not is_finite.any():
-        return found
+        return found, influence
     finite = log_likelihood[is_finite]
     r_eff, flat = relative_efficiency(finite), finite.reshape(len(finite), -1)
     log_weights, k = smooth_weights(-flat, r_eff)
@@ -215,8 +221,7 @@ def leave_one_out(
     spread = weights * np.expm1(np.clip(flat - elpd[:, None], None, 300))
     mcse = np.sqrt(np.square(spread).sum(axis=1) / r_eff)
     found[:4, is_finite] = elpd, k, with_all - elpd, mcse
-    if influence is not None:
-        influence += spread[k <= good_k(flat.shape[1])].sum(axis=0).reshape(influence.shape)
+    influence += spread[k <= good_k(flat.shape[1])].sum(axis=0).reshape(influence.shape)
     if is_below is not None:
         found[4, is_finite] = np.einsum("rd,rd->r", weights, is_below[is_finite].reshape(weights.shape))
-    return found
+    return found, influence

@@ -43,7 +43,7 @@ def scores(y: np.ndarray, fit: Fit, generator: np.random.Generator) -> RowScores
     log_likelihood, simulated = fit(y, generator)
     observed, ties = y[:, None, None], generator.random(len(y))[:, None, None]
     below = np.where(simulated == observed, ties, simulated < observed).astype(np.float32)
-    elpd, k, effective, mcse, pit = leave_one_out(log_likelihood, below)
+    (elpd, k, effective, mcse, pit), _ = leave_one_out(log_likelihood, below)
     return RowScores(elpd, "", False, 1000, k, effective, mcse, pit)
 
 

@@ -253,7 +253,7 @@ def test_scores_are_those_of_arviz_stats(
     mean = np.asarray(posterior.array("posterior", "mean")[...])
     expected = stats.norm.logpdf(bound.shards.read_rows(0, 41)["x"][:, 0], mean, NOISE)
     np.testing.assert_allclose(block.log_likelihood, expected, atol=1e-12)
-    elpd, k, effective, *_ = leave_one_out(np.moveaxis(block.log_likelihood, -1, 0))
+    (elpd, k, effective, *_), _ = leave_one_out(np.moveaxis(block.log_likelihood, -1, 0))
     r_eff = relative_efficiency(np.moveaxis(block.log_likelihood, -1, 0))
     for row in range(0, 41, 4):
         reference = array_stats.loo(block.log_likelihood[..., row], r_eff=r_eff[row])
@@ -271,7 +271,7 @@ def test_scores_are_those_of_arviz_stats(
 
 
 def _score(log_likelihood: np.ndarray) -> tuple[dict[str, float], RowScores]:
-    elpd, k, effective, mcse, _ = leave_one_out(np.moveaxis(log_likelihood, -1, 0))
+    (elpd, k, effective, mcse, _), _ = leave_one_out(np.moveaxis(log_likelihood, -1, 0))
     scores = RowScores(elpd, "", False, log_likelihood[..., 0].size, k, effective, mcse)
     return summarise(scores, None), scores
 

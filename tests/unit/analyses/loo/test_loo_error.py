@@ -29,8 +29,7 @@ def log_likelihoods(rho: float, num_times: int) -> np.ndarray:
 def test_it_is_the_spread_of_sums_over_repeated_runs(rho: float) -> None:
     sums, stated, alone = [], [], []
     for values in log_likelihoods(rho, 120):
-        influence = np.zeros((CHAINS, DRAWS))
-        elpd, _, _, mcse, _ = leave_one_out(values, None, influence)
+        (elpd, _, _, mcse, _), influence = leave_one_out(values)
         sums.append(elpd.sum())
         stated.append(error_of_influence(influence))
         alone.append(np.linalg.norm(mcse))
@@ -41,9 +40,8 @@ def test_it_is_the_spread_of_sums_over_repeated_runs(rho: float) -> None:
 def test_rows_that_pareto_k_does_not_allow_have_errors_of_their_own() -> None:
     values = log_likelihoods(0.0, 1)[0]
     values[3] = -np.square(np.random.default_rng(3).standard_cauchy((CHAINS, DRAWS)))
-    influence, without = np.zeros((2, CHAINS, DRAWS))
-    k = leave_one_out(values, None, influence)[1]
+    (_, k, *_), influence = leave_one_out(values)
     assert k[3] > 0.7 > np.delete(k, 3).max()
-    leave_one_out(np.delete(values, 3, axis=0), None, without)
+    _, without = leave_one_out(np.delete(values, 3, axis=0))
     np.testing.assert_allclose(influence, without, atol=1e-15)
     assert error_of_influence(None) == 0
