@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
+from bayesmesh.analyses._likelihood import below
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.models._latents import align_local, bijector_of, log_volume
 from bayesmesh.models.base import Latents, Rows
@@ -79,9 +80,9 @@ class LogDensity:
     def _is_below(self, at: tuple[jax.Array, jax.Array], rows: Rows, entries: jax.Array, tie: jax.Array) -> jax.Array:
         position, number = at
         key = jax.random.fold_in(jax.random.key(7), number)
-        simulated = self._model.predict(self._aligned(position, entries), rows).sample(seed=key)
-        outcome = self._model.outcome(rows)
-        return jnp.where(simulated == outcome, tie, simulated < outcome)[0]
+        return below(self._model.predict(self._aligned(position, entries), rows), self._model.outcome(rows), tie, key)[
+            0
+        ]
 
     def draws_in_memory(self, most: int) -> int:
         """Return the number of draws whose positions fit in `POSITION_BYTES`, at most `most`."""

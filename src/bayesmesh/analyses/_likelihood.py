@@ -17,11 +17,13 @@ from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
-from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.posterior.reader import CHUNK_DRAWS, Posterior
 
 MIN_DRAWS = 8
 """Fewest draws per chain from which an effective sample size is estimated."""
+
+_COUNTS = (tfp.distributions.Poisson, tfp.distributions.NegativeBinomial)
 
 
 class RowBlock(NamedTuple):
@@ -32,7 +34,8 @@ class RowBlock(NamedTuple):
         log_likelihood: (chain, draw, row) float64, in nats.
         outcome: (row, ...), as the model has it.
         is_below: (chain, draw, row) float32: 1 where an outcome simulated from the draw is smaller than the observed
-            one; where both are equal, a random number that is the same for all draws. None for classes and vectors.
+            one; where both are equal, a random number that is the same for all draws. For counts its expectation. None for classes and
+            vectors.
     """
 
     start: int
@@ -105,8 +108,7 @@ class RowLikelihood:
             value = self._model.log_likelihood(near, rows).astype(jnp.float64)
             if not self._has_order:
                 return value, jnp.zeros((0,), jnp.float32)
-            simulated, outcome = self._model.predict(near, rows).sample(seed=key), self._model.outcome(rows)
-            return value, jnp.where(simulated == outcome, ties, simulated < outcome).astype(jnp.float32)
+            return value, below(self._model.predict(near, rows), self._model.outcome(rows), ties, key)
 
         keys = jax.random.split(jax.random.fold_in(jax.random.key(0), number), len(next(iter(latents.values()))))
         return jax.vmap(of_draw)(latents, keys)
@@ -187,6 +189,21 @@ class RowLikelihood:
             raise unsuitable(
                 self._key, f"{problem}; a likelihood with weights, for example, is not that of one observation"
             )
+
+
+def below(predictive: Predictive, outcome: Array, ties: Array, key: jax.Array) -> Array:
+    """Return whether a simulated outcome is below the observed one, (rows,) float32, where equal ones are as `ties` says.
+
+    For counts it is the probability of that, because a draw takes ten times as long as a distribution function, or more. In float32 the
+    distribution functions of large counts are wrong.
+    """
+    if isinstance(predictive, _COUNTS) and predictive.dtype == jnp.float64:
+        count = outcome.astype(predictive.dtype)
+        found: Array = predictive.cdf(count) - (1 - ties) * jnp.exp(predictive.log_prob(count))
+    else:
+        simulated = predictive.sample(seed=key)
+        found = jnp.where(simulated == outcome, ties, simulated < outcome)
+    return found.astype(jnp.float32)
 
 
 def _widened(arrays: Rows) -> dict[str, Array]:

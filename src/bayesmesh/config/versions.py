@@ -28,7 +28,7 @@ ASSEMBLE = 3
 DIAGNOSE = 2
 """Raise if a statistic, a gate or a sentence of the verdict would change."""
 
-ANALYSE = 1
+ANALYSE = 2
 """Raise if analyses would be given other draws, rows or predictions."""
 
 REPORT = 3

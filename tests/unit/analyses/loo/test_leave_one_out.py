@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
 from arviz_stats import loo as reference_loo
 from arviz_stats.base import array_stats
 from scipy import stats
+from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._likelihood import RowLikelihood, check_rows, relative_efficiency
+from bayesmesh.analyses._likelihood import RowLikelihood, below, check_rows, relative_efficiency
 from bayesmesh.analyses._refit_scores import RefitRows
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
@@ -361,3 +363,22 @@ def declared_options(model: str) -> object:
     from bayesmesh.config.registry import resolve_component
 
     return resolve_component("model", model, {})[1]
+
+
+@pytest.mark.parametrize("mean", [0.7, 40.0, 1e6])
+def test_counts_are_below_the_observed_one_with_their_probability(mean: float) -> None:
+    y = np.floor(mean + np.array([-1.5, 0, 0.3, 2]) * np.sqrt(mean)).clip(0)
+    ties = np.array([0.1, 0.4, 0.6, 0.9])
+    key = jax.random.key(1)
+    found = below(tfp.distributions.Poisson(np.full(4, mean)), jnp.asarray(y, int), jnp.asarray(ties), key)
+    expected = stats.poisson.cdf(y - 1, mean) + ties * stats.poisson.pmf(y, mean)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    shape = 3.0
+    wide = tfp.distributions.NegativeBinomial(np.full(4, shape), logits=np.full(4, np.log(mean / shape)))
+    of_wide = stats.nbinom(shape, shape / (shape + mean))
+    expected = of_wide.cdf(y - 1) + ties * of_wide.pmf(y)
+    np.testing.assert_allclose(below(wide, jnp.asarray(y, int), jnp.asarray(ties), key), expected, atol=1e-6)
+    simulated = below(
+        tfp.distributions.Poisson(np.full(4, mean, np.float32)), jnp.asarray(y, int), jnp.asarray(ties), key
+    )
+    assert np.isin(simulated, np.float32([0, 1, *ties])).all()
