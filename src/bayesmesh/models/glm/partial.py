@@ -267,13 +267,16 @@ def log_between(
 _STEPS = 64
 """Number of halvings of the interval in which a truncated outcome is sought: to the last digit."""
 
+_TRIES = 16
+"""Number of draws without truncation, of which the first between the bounds is taken, before one is sought."""
+
 
 _NODES = np.linspace(-3.5, 4.6, 109)
 """Nodes of the integrals of a mean, between the scales of 1e-11 and 1e34 times that of the outcome."""
 
 
 class Truncated:
-    """The distribution of truncated outcomes: draws are quantiles, found by bisection, and the mean is an integral of tails.
+    """The distribution of truncated outcomes: draws that miss the bounds are replaced by quantiles, found by bisection, and the mean is an integral of tails.
 
     Args:
         base: the distribution without truncation.
@@ -300,13 +303,27 @@ class Truncated:
 
     def sample(self, *, seed: PRNGKeyArray) -> Array:
         """Return a draw for each row."""
-        key_start, key_share = jax.random.split(seed)
-        start = jnp.clip(self._base.sample(seed=key_start).astype(self._eta.dtype), self._low, self._high)
-        least = jnp.finfo(self._eta.dtype).tiny
-        log_share = jnp.log(jax.random.uniform(key_share, start.shape, start.dtype, minval=least))
-        return self._quantile(log_share, start)
+        key_tries, key_share = jax.random.split(seed)
 
-    def _quantile(self, log_share: Array, start: Array) -> Array:
+        def draw(number: Array) -> Array:
+            return self._base.sample(seed=jax.random.fold_in(key_tries, number)).astype(self._eta.dtype)
+
+        def misses(x: Array) -> Array:
+            return ~((x > self._low) & (x <= self._high))
+
+        def again(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            number, x = state
+            return number + 1, jnp.where(misses(x), draw(number), x)
+
+        first = jnp.ones((), jnp.int32), draw(jnp.zeros((), jnp.int32))
+        _, found = jax.lax.while_loop(lambda state: misses(state[1]).any() & (state[0] < _TRIES), again, first)
+        # Seeking takes hundreds of tails of each row, so no step is taken where none is left.
+        is_left, least = misses(found), jnp.finfo(self._eta.dtype).tiny
+        log_share = jnp.log(jax.random.uniform(key_share, found.shape, found.dtype, minval=least))
+        start = jnp.clip(found, self._low, self._high)
+        return jnp.where(is_left, self._quantile(log_share, start, jnp.where(is_left.any(), _STEPS, 0)), found)
+
+    def _quantile(self, log_share: Array, start: Array, num_steps: Array | int = _STEPS) -> Array:
         """Return the outcomes up to which a share of the probability lies, sought from some between the bounds."""
         low, target = self._low, log_share + self._log_mass(self._low, self._high)
 
@@ -323,8 +340,8 @@ class Truncated:
             is_below = self._log_mass(low, middle) < target
             return jnp.where(is_below, middle, left), jnp.where(is_below, right, middle)
 
-        ends = jax.lax.fori_loop(0, _STEPS, widen, (start, start))
-        right = jax.lax.fori_loop(0, _STEPS, halve, ends)[1]
+        ends = jax.lax.fori_loop(0, num_steps, widen, (start, start))
+        right = jax.lax.fori_loop(0, num_steps, halve, ends)[1]
         return jnp.floor(right) if self._family.is_discrete else right
 
     def mean(self) -> Array:
