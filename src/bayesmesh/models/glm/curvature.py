@@ -69,6 +69,12 @@ class Likelihood:
         found = {name: LINKS_OF_PARAMETERS[link][1](at[i]) for i, (name, (_, link)) in enumerate(self.links.items())}
         return found | {name: jnp.asarray(number, float) for name, number in self._fixed.items()}
 
+    def begin(self, spread: float) -> np.ndarray:
+        """Return values of the parameters to begin with, on the scale of their links: `spread` for ``sigma``, else of unit size."""
+        usual = {"log": 1.0, "logit": 0.5, "identity": 0.0}
+        own = {name: usual[self._family.parameters[name].link] for name in self.links} | {"sigma": spread}
+        return np.array([float(LINKS_OF_PARAMETERS[link][0](own[name])) for name, (_, link) in self.links.items()])
+
     def precision(self, at: np.ndarray) -> float:
         """Return `Family.precision` at some values of the parameters."""
         with jax.enable_x64(True):
@@ -92,8 +98,10 @@ class Likelihood:
         usual = usual * precision
         curvature = (below - above) / (2 * _DISTANCE)
         least = np.where(usual > 0, _LEAST * usual, 1e-300)
-        weight = np.where(curvature == 0, np.maximum(usual, least), np.maximum(curvature, least))
-        return weight / precision, eta + slope / weight
+        # Where the density has no curvature, or no number at all, that of `Family.working` stands in.
+        has_own = np.isfinite(curvature) & (curvature != 0)
+        weight = np.maximum(np.where(has_own, curvature, usual), least)
+        return weight / precision, eta + np.where(np.isfinite(slope), slope, 0) / weight
 
     def find(self, rows: HostRows, eta: np.ndarray, begin: np.ndarray, num_rows: float, *, has_shift: bool) -> Found:
         """Return the parameters, and a shift of all predictors, under which rows are most likely, by Newton's method.
@@ -121,7 +129,7 @@ class Likelihood:
         x = np.zeros(1 + len(begin))
         value, slope = at(x)
         for _ in range(_STEPS):
-            sizes, axes = np.linalg.eigh(curvature(x))
+            sizes, axes = np.linalg.eigh(np.nan_to_num(curvature(x)))
             sizes = np.maximum(np.abs(sizes), _WIDTH**-2)
             step = axes @ ((axes.T @ slope) / sizes)
             gain = float(step @ slope)
@@ -136,7 +144,7 @@ class Likelihood:
                 break
             if gain < 1e-4:
                 break
-        sizes, axes = np.linalg.eigh(curvature(x))
+        sizes, axes = np.linalg.eigh(np.nan_to_num(curvature(x)))
         information = np.maximum(np.abs(sizes) - _WIDTH**-2, 0) * num_rows / weights.sum() + _WIDTH**-2
         errors = np.sqrt(np.einsum("ij,j->i", np.square(axes), 1 / information))
         return Found(float(x[0]), np.stack([begin + x[1:], errors[1:]]))

@@ -111,8 +111,9 @@ def fit(
     Returns:
         ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
         + root @ standard normal. ``least_squares`` (2, c): the same without priors, see `least_squares`.
-        ``first_NAME`` (2,): latents that are parameters or intercepts of their predictors, on the scale of the link, and their standard errors, where they are known. For each group g: ``gram_g`` (level, effect, effect), ``cross_g`` (level, effect, c) and ``working_g`` (level,
-        effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
+        ``first_NAME`` (2,): latents that are parameters or intercepts of their predictors, on the scale of the link, and
+        their standard errors, where they are known. For each group g: ``gram_g`` (level, effect, effect), ``cross_g``
+        (level, effect, c) and ``working_g`` (level, effect), the weighted products of effects with effects, columns, and the outcome less the columns' part at the
         location; ``sd_g`` (2, effect); and, of correlated effects, ``correlation_g`` (effect, effect), a Cholesky factor.
     """
     width = num_columns + has_intercept
@@ -150,10 +151,8 @@ def fit(
         if likelihood is None or some is None:
             state = _State(chosen.coefficients, effects)
             continue
-        begin = [
-            0.5 * np.log(chosen.dispersion) if family.is_in_unit and k == "sigma" else 0.0 for k in likelihood.links
-        ]
-        first = np.array(begin) if state is None or state.found is None else state.found.values[0]
+        spread = float(np.sqrt(chosen.dispersion)) if family.is_in_unit else 1.0
+        first = likelihood.begin(spread) if state is None or state.found is None else state.found.values[0]
         state = _State(chosen.coefficients, effects)
         eta = state.predictor(some, groups, center, has_intercept=has_intercept)
         told = likelihood.find(some, eta, first, of_all, has_shift=has_intercept)
