@@ -63,7 +63,8 @@ def smooth_weights(
         for part in np.split(rows, range(step, len(rows), step)):
             weights[part], k[part] = _smooth_tails(weights[part], length)
     k[weights.min(axis=1) > -NEGLIGIBLE] = 0.0
-    return weights - logsumexp(weights, axis=1, keepdims=True), k
+    # The largest were 0, and smoothing leaves them near it.
+    return weights - np.log(np.exp(weights).sum(axis=1, keepdims=True)), k
 
 
 def tail_lengths(num_draws: int, r_eff: Float[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:

@@ -213,10 +213,12 @@ def leave_one_out(
     if not is_finite.any():
         return found, influence
     finite = log_likelihood[is_finite]
-    r_eff, flat = relative_efficiency(finite), finite.reshape(len(finite), -1)
+    largest, flat = finite.max(axis=(1, 2)), finite.reshape(len(finite), -1)
+    likelihood = np.exp(finite - largest[:, None, None])
+    r_eff = efficiency_of(likelihood)
     log_weights, k = smooth_weights(-flat, r_eff)
     elpd = logsumexp(log_weights + flat, axis=1)
-    with_all = logsumexp(flat, axis=1) - math.log(flat.shape[1])
+    with_all = largest + np.log(likelihood.mean(axis=(1, 2)))
     weights = np.exp(log_weights)
     spread = weights * np.expm1(np.clip(flat - elpd[:, None], None, 300))
     mcse = np.sqrt(np.square(spread).sum(axis=1) / r_eff)

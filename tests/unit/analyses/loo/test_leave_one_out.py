@@ -265,7 +265,7 @@ def test_scores_are_those_of_arviz_stats(
     tree = xr.DataTree.from_dict(
         {group: xr.Dataset({name: ((CHAIN, DRAW, "place"), values)}) for group, (name, values) in groups.items()}
     )
-    monkeypatch.setattr(leave_one_out_module, "relative_efficiency", lambda values: np.full(len(values), 0.9))
+    monkeypatch.setattr(leave_one_out_module, "efficiency_of", lambda values: np.full(len(values), 0.9))
     scores, _ = _score(block.log_likelihood)
     reference = reference_loo(tree, reff=0.9)
     expected = (reference.elpd, reference.se, reference.p, reference.good_k)
