@@ -73,7 +73,9 @@ class Likelihood:
         """Return values of the parameters to begin with, on the scale of their links: `spread` for ``sigma``, else of unit size."""
         usual = {"log": 1.0, "logit": 0.5, "identity": 0.0}
         own = {name: usual[self._family.parameters[name].link] for name in self.links} | {"sigma": spread}
-        return np.array([float(LINKS_OF_PARAMETERS[link][0](own[name])) for name, (_, link) in self.links.items()])
+        return np.array(
+            [float(LINKS_OF_PARAMETERS[link][0](jnp.asarray(own[name]))) for name, (_, link) in self.links.items()]
+        )
 
     def precision(self, at: np.ndarray) -> float:
         """Return `Family.precision` at some values of the parameters."""
