@@ -265,7 +265,7 @@ def log_between(
 
 
 _STEPS = 64
-"""Number of halvings of the interval in which a truncated outcome is sought: to the last digit."""
+"""Most doublings and halvings of the interval in which a truncated outcome is sought, to the last digit."""
 
 _TRIES = 16
 """Number of draws without truncation, of which the first between the bounds is taken, before one is sought."""
@@ -273,6 +273,10 @@ _TRIES = 16
 
 _NODES = np.linspace(-3.5, 4.6, 109)
 """Nodes of the integrals of a mean, between the scales of 1e-11 and 1e34 times that of the outcome."""
+
+
+type _Sought = tuple[Array, Array, Array, Array]
+"""Number of steps, both ends, and which rows are still sought."""
 
 
 class Truncated:
@@ -317,32 +321,47 @@ class Truncated:
 
         first = jnp.ones((), jnp.int32), draw(jnp.zeros((), jnp.int32))
         _, found = jax.lax.while_loop(lambda state: misses(state[1]).any() & (state[0] < _TRIES), again, first)
-        # Seeking takes hundreds of tails of each row, so no step is taken where none is left.
         is_left, least = misses(found), jnp.finfo(self._eta.dtype).tiny
         log_share = jnp.log(jax.random.uniform(key_share, found.shape, found.dtype, minval=least))
         start = jnp.clip(found, self._low, self._high)
-        return jnp.where(is_left, self._quantile(log_share, start, jnp.where(is_left.any(), _STEPS, 0)), found)
+        # Tails of large counts take thousands of terms, also in rows where none is sought.
+        eta = jnp.where(is_left, self._eta, 0)
+        rest = Truncated(self._base, self._family, eta, self._rows, self._parameters)
+        return jnp.where(is_left, rest._quantile(log_share, start, is_left), found)
 
-    def _quantile(self, log_share: Array, start: Array, num_steps: Array | int = _STEPS) -> Array:
+    def _quantile(self, log_share: Array, start: Array, is_sought: Array | bool = True) -> Array:
         """Return the outcomes up to which a share of the probability lies, sought from some between the bounds."""
         low, target = self._low, log_share + self._log_mass(self._low, self._high)
+        discrete, none = self._family.is_discrete, jnp.zeros((), jnp.int32)
 
-        def widen(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            left, right = ends
-            step = (1 + jnp.abs(start)) * 2.0**i
-            left = jnp.where(self._log_mass(low, left) > target, jnp.maximum(left - step, self._least), left)
-            right = jnp.where(self._log_mass(low, right) < target, jnp.minimum(right + step, self._most), right)
-            return left, right
+        def is_wide(left: Array, right: Array) -> Array:
+            if discrete:
+                return jnp.floor(right) - jnp.floor(left) > 1
+            return right - left > 4 * jnp.finfo(left.dtype).eps * jnp.maximum(jnp.abs(left), jnp.abs(right))
 
-        def halve(i: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            left, right = ends
+        def widen(state: _Sought) -> _Sought:
+            i, left, right, _ = state
+            is_above, is_below = self._log_mass(low, left) > target, self._log_mass(low, right) < target
+            step = (1 + jnp.abs(start)) * jnp.exp2(i.astype(start.dtype))
+            left = jnp.where(is_above, jnp.maximum(left - step, self._least), left)
+            right = jnp.where(is_below, jnp.minimum(right + step, self._most), right)
+            return i + 1, left, right, is_sought & (is_above | is_below)
+
+        def halve(state: _Sought) -> _Sought:
+            i, left, right, _ = state
             middle = 0.5 * (left + right)
             is_below = self._log_mass(low, middle) < target
-            return jnp.where(is_below, middle, left), jnp.where(is_below, right, middle)
+            left, right = jnp.where(is_below, middle, left), jnp.where(is_below, right, middle)
+            return i + 1, left, right, is_sought & is_wide(left, right)
 
-        ends = jax.lax.fori_loop(0, num_steps, widen, (start, start))
-        right = jax.lax.fori_loop(0, num_steps, halve, ends)[1]
-        return jnp.floor(right) if self._family.is_discrete else right
+        def goes_on(state: _Sought) -> Array:
+            return state[-1].any() & (state[0] < _STEPS)
+
+        begin = jnp.broadcast_to(jnp.asarray(is_sought), start.shape)
+        _, left, right, _ = jax.lax.while_loop(goes_on, widen, (none, start, start, begin))
+        begin = begin & is_wide(left, right)
+        _, _, right, _ = jax.lax.while_loop(goes_on, halve, (none, left, right, begin))
+        return jnp.floor(right) if discrete else right
 
     def mean(self) -> Array:
         """Return the expectation of each row: the median, and the integrals or sums of both tails from there."""
