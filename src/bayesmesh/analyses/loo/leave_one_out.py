@@ -117,9 +117,12 @@ def _score_left_out(
     """
     parts, outcomes, influence = [], [], None
     step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
-    # As many as the cores of the job, for which JAX has been configured: NumPy works outside of the interpreter's lock.
-    with ThreadPoolExecutor(len(jax.devices("cpu"))) as pool:
-        for block in likelihood.blocks(shards.read_rows, shards.num_rows):
+    blocks = likelihood.blocks(shards.read_rows, shards.num_rows)
+    # As many threads as the job has cores, for which JAX has been configured: while one evaluates the next block, others smooth this one.
+    with ThreadPoolExecutor(max(2, len(jax.devices("cpu")))) as pool:
+        coming = pool.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = pool.submit(next, blocks, None)
             values = np.moveaxis(block.log_likelihood, -1, 0)
             below = None if block.is_below is None else np.moveaxis(block.is_below, -1, 0)
             chosen = [slice(start, start + step) for start in range(0, len(values), step)]
