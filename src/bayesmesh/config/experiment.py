@@ -31,7 +31,7 @@ EXTERNAL = "module:attribute"
 
 _NAMES_FIELDS = (
     "formula", "weights", "offset", "exposure", "trials", "held_out_groups", "held_out_last", "replicates",
-    "group", "future", "strata",
+    "group", "future", "strata", "censored", "known_error", "rounded", "truncated", "parameters",
 )  # fmt: skip
 """Keys of `data`, `model` and analyses that name fields."""
 
@@ -176,7 +176,10 @@ class ExperimentBase(Settings):
                 blocks = [block for block in values.values() if isinstance(block, Mapping)]
             case _:
                 return values
-        texts = [str(block[key]) for block in blocks for key in _NAMES_FIELDS if block.get(key)]
+        named = [block[key] for block in blocks for key in _NAMES_FIELDS if block.get(key)]
+        # Bounds and parameters have one text each, or a formula.
+        parts = [list(each.values()) if isinstance(each, Mapping) else [each] for each in named]
+        texts = [str(x.get("formula", "") if isinstance(x, Mapping) else x) for part in parts for x in part]
         needed = sorted({name for text in texts for name in _FIELD.findall(text)})
         return {**values, "data": {"needed": [name.strip("`") for name in needed], **values["data"]}}
 

@@ -133,6 +133,7 @@ class Model(ABC):
         folds_in_ratings: the same for ratings: whether the model has the latents, priors, likelihoods and options of
             `rating_factorization`.
         packages: distributions whose versions are recorded with the chains, in addition to those of JAX and NumPy.
+        may_be_infinite: prepared fields that may hold infinite numbers, such as bounds that a row does not have.
         reads_roles: roles of fields that the model takes into account, such as ``weights``; data with other roles are refused.
         takes_all_rows: whether the whole dataset is one row: each field is (1, num_rows, ...), with an axis of rows of
             length 1. Rows of the source may then depend on each other; they are never tiled or spread over devices.
@@ -149,6 +150,7 @@ class Model(ABC):
     folds_in: ClassVar[bool] = False
     folds_in_ratings: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
+    may_be_infinite: ClassVar[tuple[str, ...]] = ()
     reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False
     gpu_path: ClassVar[GpuPath] = GpuPath()

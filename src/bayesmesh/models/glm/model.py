@@ -51,6 +51,7 @@ class Glm(Model):
 
     pretty_name = "Generalised linear model"
     offers = ()
+    may_be_infinite = partial.ENDS
     reads_roles = ROLES
     options: Options
 

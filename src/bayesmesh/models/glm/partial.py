@@ -26,6 +26,10 @@ KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
 """Kind of censoring -> its code in a column of numbers."""
 
 
+ENDS = ("above", "up_to", "lower", "upper")
+"""Fields of what is known of outcomes, which are infinite where there is no end."""
+
+
 def columns_of(options: Any) -> dict[str, str]:
     """Return key of the model -> the column of numbers that it names."""
     truncated = options.truncated
@@ -299,7 +303,7 @@ class Truncated:
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The shape of the rows."""
-        return self._base.batch_shape
+        return tuple(self._base.batch_shape)
 
     def _log_mass(self, low: Array, high: Array) -> Array:
         high = jnp.floor(high) if self._family.is_discrete else high

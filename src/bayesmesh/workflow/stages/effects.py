@@ -116,7 +116,7 @@ def _cells(
         new = NewRows(
             path, about, component_of(job, "source")[1], Path(folder), outcome=columns_of(about, outcome.name)
         )
-        rows = RowMaker(new, bound.shards, path)
+        rows = RowMaker(new, bound.shards, path, bound.model.may_be_infinite)
         rows.check_absent(bound.model, outcome.name, lambda: bound.shards.fields.keys() - {outcome.name})
         texts = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype=str)
         for name in (*by, *([weight] if weight else [])):

@@ -134,7 +134,7 @@ def predict_table(
             model, job.compute.dtype, posterior, probability, added,
             simulates_classes=draws is not None, block_cells=BLOCK_CELLS,
         )  # fmt: skip
-        rows = RowMaker(new, shards, table)
+        rows = RowMaker(new, shards, table, model.may_be_infinite)
         rows.check_absent(model, outcome.name, lambda: predictions.fields_used(*rows.make(0, 1, 1)))
         size = min(-(-new.num_rows // SEEDED_ROWS) * SEEDED_ROWS, predictions.block_rows(*rows.make(0, 1, 1)))
         with contextlib.ExitStack() as stack:
@@ -215,10 +215,10 @@ def _check_finite(found: Summary, table: Path, start: int) -> None:
 
 
 class RowMaker:
-    """Makes the fields that a model reads from the rows of a new table."""
+    """Makes the fields that a model reads from the rows of a new table; those of `may_be_infinite` need not be finite."""
 
-    def __init__(self, new: NewRows, shards: Shards, path: Path) -> None:
-        self._new, self._shards, self._path = new, shards, path
+    def __init__(self, new: NewRows, shards: Shards, path: Path, may_be_infinite: Collection[str]) -> None:
+        self._new, self._shards, self._path, self._may_be_infinite = new, shards, path, may_be_infinite
         # Fields that the table lacks, and that do not matter, have the values of a training row.
         self._absent = {k: v[0] for k, v in Shards(shards.path).read_rows(0, 1).items() if k not in new.fields}
 
@@ -246,7 +246,7 @@ class RowMaker:
             made = self._shards.prepare(raw)
         for name, values in made.items():
             cells = np.asarray(values)
-            if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+            if name not in self._may_be_infinite and cells.dtype.kind == "f" and not np.isfinite(cells).all():
                 row = start + int(np.argwhere(~np.isfinite(cells))[0, 0]) + 1
                 problem = f"{self._path}, row {row}: '{name}', which the model makes of the columns, is infinite or not a number"
                 raise DataError(problem, "correct the row: logarithms, and exposures, need numbers greater than 0")

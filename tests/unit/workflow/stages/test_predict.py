@@ -39,6 +39,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
     table = {
         "y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": 3 - np.arange(NUM_ROWS) % 4,
         "most": np.full(NUM_ROWS, 3), "kind": np.where(x > 6, "interval", "none"), "end": y + 1,
+        "status": np.where(np.arange(NUM_ROWS) % 3 == 0, "right", "none"),
     }  # fmt: skip
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> Job:
@@ -331,3 +332,16 @@ def test_draws_are_not_written_over_other_things(
     good.assign(site="bohn").to_parquet("new.parquet")
     assert main(["predict", "old", "--table", "new.parquet", "--draws", "draws.zarr"]) == 3
     assert not [*Path().glob("*draws.zarr*")]
+
+
+@pytest.mark.parametrize("known", [{"censored": "status"}, {"truncated": {"upper": 40}}])
+def test_rows_of_outcomes_known_in_part_are_predicted(trained: Callable[..., Job], known: dict[str, Any]) -> None:
+    """Ends that a row does not have are infinite, in the table of the experiment too."""
+    latents = {name: normal_latents()[name] for name in ("intercept", "coefficients", "sigma")}
+    trained({"formula": "y ~ x", **known}, latents)
+    frame = pd.DataFrame({"x": [1.0, 9.0], "status": ["right", "none"]})
+    frame.to_csv("new.csv")
+    assert main(["predict", "old", "--table", "new.csv"]) == 0
+    found = pd.read_csv("new-predicted.csv").select_dtypes("number")
+    assert found.shape[1] > 2
+    assert np.isfinite(found).all(axis=None)
