@@ -186,10 +186,22 @@ class ExperimentBase(Settings):
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:
         for key, problem, remedy in (
-            *self._replicate_conflicts(), *self._mesh_conflicts(), *self._stop_conflicts(), *self._gate_conflicts(),
+            *self._outcome_conflicts(), *self._replicate_conflicts(), *self._mesh_conflicts(), *self._stop_conflicts(),
+            *self._gate_conflicts(),
         ):  # fmt: skip
             raise does_not_fit(key, problem, remedy)
         return self
+
+    def _outcome_conflicts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield key, problem and remedy where gaps of the outcome of a formula would be filled in."""
+        formula, indicated = getattr(self.model, "formula", ""), getattr(self.data, "indicate_missing", ())
+        for name in _FIELD.findall(formula.partition("~")[0]):
+            if name.strip("`") in indicated:
+                yield (
+                    "data.indicate_missing",
+                    f"{name} is the outcome, whose gaps would be filled in and taken for observed",
+                    "leave it out, and its rows as well\n    data:\n      missing: drop",
+                )
 
     def _mesh_conflicts(self) -> Iterator[tuple[str, str, str]]:
         """Yield key, problem and remedy where chain groups, mesh and processes are incompatible."""

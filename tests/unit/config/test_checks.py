@@ -238,3 +238,13 @@ def test_rows_are_dropped_for_every_column_that_a_regression_reads() -> None:
     named = check_experiment(Path("trial.yaml"), content).data.needed  # type: ignore[attr-defined]
     assert {"y", "x", "status", "se", "unit", "low", "z", "g"} <= set(named)
     assert not {"sigma", "nu", "formula", "lower"} & set(named)
+
+
+def test_gaps_of_an_outcome_are_not_filled_in() -> None:
+    data = {"source": "table", "files": "rows.csv", "indicate_missing": ["x", "y"]}
+    content = {"title": "A test", "data": data, "model": {"name": "glm", "formula": "log(y) ~ x"}}
+    with pytest.raises(ConfigError, match=r"data.indicate_missing.*y is the outcome") as raised:
+        check_experiment(Path("trial.yaml"), content)
+    assert "missing: drop" in str(raised.value)
+    data["indicate_missing"] = ["x"]
+    assert check_experiment(Path("trial.yaml"), content).model.name == "glm"
