@@ -80,9 +80,8 @@ class LogDensity:
     def _is_below(self, at: tuple[jax.Array, jax.Array], rows: Rows, entries: jax.Array, tie: jax.Array) -> jax.Array:
         position, number = at
         key = jax.random.fold_in(jax.random.key(7), number)
-        return below(self._model.predict(self._aligned(position, entries), rows), self._model.outcome(rows), tie, key)[
-            0
-        ]
+        predictive = self._model.predict(self._aligned(position, entries), rows)
+        return below(predictive, self._model.outcome(rows), tie, key)[0]
 
     def draws_in_memory(self, most: int) -> int:
         """Return the number of draws whose positions fit in `POSITION_BYTES`, at most `most`."""

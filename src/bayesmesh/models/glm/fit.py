@@ -3,7 +3,7 @@
 Sums over rows are computed block by block: the products of the columns with each other, and those within every level of a
 group. Coefficients and variances follow from them by expectation-maximisation (Laird and Ware 1982, doi:10.2307/2529876).
 Families other than the normal are linearised first, and again around every fit (Breslow and Clayton 1993,
-doi:10.1080/01621459.1993.10594284). The quality of the fit affects only the cost of draws, not their distribution.
+doi:10.1080/01621459.1993.10594284); with many rows, by their likelihood itself (`curvature`). The quality of the fit affects only the cost of draws, not their distribution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.models.base import HostRows, ReadBlocks
-from bayesmesh.models.glm.curvature import Found, Likelihood, sample
+from bayesmesh.models.glm.curvature import Likelihood, sample
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 
@@ -54,11 +54,11 @@ class _Sums(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A fit: coefficients, effects of each group, and what a `Likelihood` says of the parameters, if there is one."""
+    """A fit: coefficients, effects of each group, and parameters on the scale of their links, none without a `Likelihood`."""
 
     coefficients: np.ndarray
     effects: list[np.ndarray]
-    found: Found | None = None
+    parameters: np.ndarray
 
     def predictor(self, rows: HostRows, groups: Sequence[Group], center: float, *, has_intercept: bool) -> np.ndarray:
         """Return the predictor of each row, with the offset, (row,)."""
@@ -129,8 +129,8 @@ def fit(
         for i, own in enumerate(sums if state is None else ()):
             look(i, own.gram, own.levels, own.num_rows)
         dispersion = None if family.has_dispersion else 1.0
-        if likelihood is not None and state is not None and state.found is not None:
-            dispersion = 1 / likelihood.precision(state.found.values[0])
+        if likelihood is not None and state is not None:
+            dispersion = 1 / likelihood.precision(state.parameters)
         fits = [_expectation_maximisation(each, ridge, unit, dispersion) for each in sums]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         chosen, of_all = fits[largest], sums[largest].num_rows
@@ -148,18 +148,19 @@ def fit(
             if group.is_correlated:
                 found[f"correlation_{group.number}"] = of_group.correlation
         effects = [each.effects for each in fits[: len(groups)]]
+        parameters = np.zeros(0) if state is None else state.parameters
         if likelihood is None or some is None:
-            state = _State(chosen.coefficients, effects)
+            state = _State(chosen.coefficients, effects, parameters)
             continue
         spread = float(np.sqrt(chosen.dispersion)) if family.is_in_unit else 1.0
-        first = likelihood.begin(spread) if state is None or state.found is None else state.found.values[0]
-        state = _State(chosen.coefficients, effects)
+        parameters = likelihood.begin(spread) if state is None else parameters
+        state = _State(chosen.coefficients, effects, parameters)
         eta = state.predictor(some, groups, center, has_intercept=has_intercept)
-        told = likelihood.find(some, eta, first, of_all, has_shift=has_intercept)
+        told = likelihood.find(some, eta, parameters, of_all, has_shift=has_intercept)
         found |= {f"first_{name}": told.values[:, i] for i, (name, _) in enumerate(likelihood.links.values())}
         shift = np.zeros(width)
         shift[: int(has_intercept)] = told.shift
-        state = _State(chosen.coefficients + shift, effects, told)
+        state = _State(chosen.coefficients + shift, effects, told.values[0])
     rounded = {name: _rounded(value) for name, value in found.items()}
     if has_intercept:
         rounded["location"][0] += center
@@ -251,8 +252,8 @@ def _sums_of_groups(
             of_groups = state.of_groups(rows, groups)
             eta = state.predictor(rows, groups, center, has_intercept=has_intercept)
         weight, response = working(y, trials, eta)
-        if likelihood is not None and eta is not None and state is not None and state.found is not None:
-            weight, response = likelihood.working(rows, eta, state.found.values[0], weight)
+        if likelihood is not None and eta is not None and state is not None:
+            weight, response = likelihood.working(rows, eta, state.parameters, weight)
         own = np.asarray(rows.get("weights", np.ones(len(y))), float)
         num_rows, num_used = num_rows + float(own.sum()), num_used + float(own[weight > 0].sum())
         weight, response = weight * own, response - center - offset

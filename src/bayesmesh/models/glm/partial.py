@@ -27,7 +27,7 @@ KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
 
 
 ENDS = ("above", "up_to", "lower", "upper")
-"""Fields of what is known of outcomes, which are infinite where there is no end."""
+"""Fields that bound an outcome; they are infinite in rows without such a bound."""
 
 
 def columns_of(options: Any) -> dict[str, str]:
