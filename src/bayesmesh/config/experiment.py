@@ -194,7 +194,8 @@ class ExperimentBase(Settings):
 
     def _outcome_conflicts(self) -> Iterator[tuple[str, str, str]]:
         """Yield key, problem and remedy where gaps of the outcome of a formula would be filled in."""
-        formula, indicated = getattr(self.model, "formula", ""), getattr(self.data, "indicate_missing", ())
+        formula: str = getattr(getattr(self, "model", None), "formula", "")
+        indicated: tuple[str, ...] = getattr(getattr(self, "data", None), "indicate_missing", ())
         for name in _FIELD.findall(formula.partition("~")[0]):
             if name.strip("`") in indicated:
                 yield (
