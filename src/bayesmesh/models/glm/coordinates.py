@@ -28,7 +28,17 @@ from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import LINKS_OF_PARAMETERS, Family
 from bayesmesh.models.glm.plan import Plan
-from bayesmesh.models.glm.triangular import cholesky, solve_lower, solve_upper
+from bayesmesh.models.glm.triangular import (
+    cholesky,
+    entries,
+    joined,
+    log_det,
+    plus_identity,
+    solve_lower,
+    solve_upper,
+    times,
+    turned,
+)
 
 tfb = tfp.bijectors
 
@@ -166,8 +176,7 @@ class Coordinates:
             return _Levels(num_levels, scale, None, None)
         if group.prefix:
             gram = self._of_levels(self._arrays[name], num_levels)
-            factor = self._factor(jnp.einsum("qa,lqr,rb->lab", scale, gram, scale))
-            return _Levels(num_levels, scale, factor, jnp.zeros(factor.shape[:2], factor.dtype))
+            return _Levels(num_levels, scale, self._factor(group, latents, gram), None)
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
         centre = self._plan.at_centre(latents, self._dtype)
@@ -179,14 +188,16 @@ class Coordinates:
         if cross.shape[-1]:
             away = self._main.line(latents, self._dtype) - self._array(self._arrays["location"])
             known = working - jnp.einsum("lqc,c->lq", cross, away)
-        inside = jnp.einsum("qa,lqr,rb->lab", scale, gram, scale) * precision
-        towards = jnp.einsum("qa,lq->la", scale, known) * precision
-        factor = self._factor(inside)
+        factor = self._factor(group, latents, gram * precision)
+        towards = entries((known @ scale * precision)[..., None], group.num_effects)
         return _Levels(num_levels, scale, factor, solve_upper(factor, solve_lower(factor, towards)))
 
-    def _factor(self, inside: Float[Array, "level q q"]) -> Float[Array, "level q q"]:
-        """Return the Cholesky factors of the precisions of standardised effects, given what rows say about them."""
-        return cholesky(inside + jnp.eye(inside.shape[1], dtype=self._dtype)[None])
+    def _factor(self, group: Group, latents: Latents, gram: Float[Array, "level q q"]) -> Any:
+        """Return the Cholesky factor of the precision of standardised effects, as `triangular` has it, given what rows say about effects."""
+        own = latents[group.sd][:, None] if not group.is_correlated else group.scale(latents).T
+        turned_scale = entries(own, group.num_effects)
+        half = times(turned_scale, entries(gram, group.num_effects))
+        return cholesky(plus_identity(times(turned_scale, turned(half))))
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
         """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""
@@ -199,21 +210,22 @@ class _Levels(NamedTuple):
     Attributes:
         num_levels: number of levels.
         scale: (effect, effect), lower triangular; None where effects are their own coordinates.
-        factor: (level, effect, effect), lower Cholesky factor of the precision given their rows; None for the identity.
-        mean: (level, effect); None for 0.
+        factor: lower Cholesky factor of the precision given their rows, as `triangular` has it; None for the identity.
+        mean: a column; None for 0.
     """
 
     num_levels: int
     scale: Array | None
-    factor: Array | None
-    mean: Array | None
+    factor: Any
+    mean: Any
 
     def forward(self, x: Levels) -> Levels:
         """Return effects from coordinates."""
         if self.scale is None:
             return x
-        if self.factor is not None and self.mean is not None:
-            x = self.mean + solve_upper(self.factor, x)
+        if self.factor is not None:
+            away = solve_upper(self.factor, entries(x[..., None], x.shape[-1]))
+            x = joined(away if self.mean is None else self.mean + away)[..., 0]
         return x @ self.scale.T
 
     def inverse(self, y: Levels) -> Levels:
@@ -221,8 +233,9 @@ class _Levels(NamedTuple):
         if self.scale is None:
             return y
         scaled = solve_triangular(self.scale, y.T, lower=True).T
-        if self.factor is not None and self.mean is not None:
-            scaled = jnp.einsum("lqr,lq->lr", self.factor, scaled - self.mean)
+        if self.factor is not None:
+            away = entries(scaled[..., None], scaled.shape[-1])
+            scaled = joined(turned(self.factor) @ (away if self.mean is None else away - self.mean))[..., 0]
         return scaled
 
     def log_det(self) -> Float[Array, ""]:
@@ -231,5 +244,5 @@ class _Levels(NamedTuple):
             return jnp.zeros((), jnp.float64)
         total = self.num_levels * jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.scale))))
         if self.factor is not None:
-            total = total - jnp.sum(jnp.log(jnp.diagonal(self.factor, axis1=1, axis2=2)))
+            total = total - jnp.sum(log_det(self.factor))
         return total

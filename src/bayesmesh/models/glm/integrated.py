@@ -10,7 +10,7 @@ are centred at the least-squares effects of their level before that, so that no 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,19 @@ from bayesmesh.models.base import Condensed, Latents, ReadBlocks, Rows
 from bayesmesh.models.glm.condensed import ROOT, Layout, roots_of
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.fit import add_levels
-from bayesmesh.models.glm.triangular import cholesky, inverse_of, solve_lower, solve_upper
+from bayesmesh.models.glm.triangular import (
+    cholesky,
+    entries,
+    inverse_of,
+    joined,
+    log_det,
+    plus_identity,
+    solve_lower,
+    solve_upper,
+    times,
+    total,
+    turned,
+)
 
 GRAM, CROSS, EFFECTS = "gram", "cross", "least_squares"
 """Fields of a level: products of the columns of its effects with each other, and with all other columns and the centred
@@ -120,25 +132,51 @@ class Levels(NamedTuple):
     gram: Array
     centre: Array
 
-    def standardised(self) -> tuple[Float[Array, "level effect effect"], Float[Array, "level effect"]]:
-        """Return the Cholesky factors of the precisions of standardised effects, and their means."""
-        half = _times(self.gram, self.scale).swapaxes(1, 2)
-        inside = _times(half, self.scale) / self.variance
-        factor = cholesky(inside + jnp.eye(inside.shape[1], dtype=inside.dtype)[None])
-        towards = _times(_product(self.gram, self.centre) - self.right, self.scale) / self.variance
-        return factor, solve_upper(factor, solve_lower(factor, towards))
-
     def effects(self, normals: Float[Array, "level effect"]) -> Float[Array, "level effect"]:
         """Return effects from standard normal numbers."""
-        factor, mean = self.standardised()
-        return _times(mean + solve_upper(factor, normals), self.scale.T)
+        given = _Given.of(self)
+        away = solve_upper(given.factor, entries(normals[..., None], self.gram.shape[-1]))
+        return joined(times(given.scale, given.mean + away))[..., 0]
+
+
+class _Given(NamedTuple):
+    """Standardised effects given the other latents, with sums of products; matrices as `triangular` has them.
+
+    Attributes:
+        scale: standard deviations, a column, or the Cholesky factor of the covariance.
+        right, gram, centre: as of `Levels`, vectors as columns.
+        factor: Cholesky factor of the precision.
+        mean: mean.
+    """
+
+    scale: Any
+    right: Any
+    gram: Any
+    centre: Any
+    factor: Any
+    mean: Any
+
+    @classmethod
+    def of(cls, levels: Levels) -> _Given:
+        size = levels.gram.shape[-1]
+        scale, gram = entries(levels.scale.reshape(size, -1), size), entries(levels.gram, size)
+        right, centre = (entries(each[..., None], size) for each in (levels.right, levels.centre))
+        across = scale if levels.scale.ndim == 1 else turned(scale)
+        factor = cholesky(plus_identity(times(across, turned(times(across, gram))) / levels.variance))
+        towards = times(across, gram @ centre - right) / levels.variance
+        return cls(scale, right, gram, centre, factor, solve_upper(factor, solve_lower(factor, towards)))
+
+    def value(self, levels: Levels) -> tuple[Float[Array, " level"], Float[Array, " level"]]:
+        """Return the log density of each level, and the squares of the residuals at the mean of the effects."""
+        away = times(self.scale, self.mean) - self.centre
+        squares = levels.squares + total(away * (self.right * 2 + self.gram @ away))
+        return -0.5 * (squares / levels.variance + total(self.mean * self.mean)) - log_det(self.factor), squares
 
 
 @jax.custom_jvp
 def log_density(levels: Levels) -> Float[Array, " level"]:
     """Return the log density of the outcomes of each level, but for the constant of each row."""
-    factor, mean = levels.standardised()
-    return _value(levels.variance, factor, mean, _squares(levels, mean))
+    return _Given.of(levels).value(levels)[0]
 
 
 @log_density.defjvp
@@ -148,47 +186,22 @@ def _differentiate(primals: tuple[Levels], tangents: tuple[Levels]) -> tuple[Arr
     For latents alone: the sums of the data have no tangents. It costs a third of differentiating through the factorisation.
     """
     (levels,), (change,) = primals, tangents
-    factor, mean = levels.standardised()
-    inverse = inverse_of(factor)
-    away = _times(mean, levels.scale.T) - levels.centre
-    slope = (levels.right + _product(levels.gram, away)) / levels.variance
-    found = -0.5 * change.squares / levels.variance - jnp.sum(away * change.right, axis=1) / levels.variance
-    found = found - jnp.sum(slope * _times(mean, change.scale.T), axis=1)
-    # What the rows say about the effects, of which 1 is everything: L^T Z^T Z L / sigma^2 times the covariance.
+    given, size, variance = _Given.of(levels), levels.gram.shape[-1], levels.variance
+    value, squares = given.value(levels)
+    right, scale = entries(change.right[..., None], size), entries(change.scale.reshape(size, -1), size)
+    away = times(given.scale, given.mean) - given.centre
+    slope = (given.right + given.gram @ away) / variance
+    found = -0.5 * change.squares / variance - total(away * right) / variance - total(slope * times(scale, given.mean))
+    # What the rows say about the effects, of which 1 is everything, is 1 - M^-1.
+    inverse = inverse_of(given.factor)
     if levels.scale.ndim == 1:
-        known = 1 - jnp.sum(jnp.square(inverse), axis=1)
-        found = found - known @ (change.scale / levels.scale)
-        known = jnp.sum(known, axis=1)
+        relative = change.scale / levels.scale
+        found = found - jnp.sum(relative) + total(inverse * inverse * turned(entries(relative[:, None], size)))
     else:
-        covariance = jnp.einsum("lab,lac->lbc", inverse, inverse)
-        share = jnp.eye(len(levels.scale), dtype=covariance.dtype)[None] - covariance
-        found = found - jnp.tensordot(share, solve_triangular(levels.scale, change.scale, lower=True), 2)
-        known = jnp.trace(share, axis1=1, axis2=2)
-    total = _squares(levels, mean)
-    found = found + 0.5 * (total / levels.variance + known) * change.variance / levels.variance
-    return _value(levels.variance, factor, mean, total), found
-
-
-def _value(variance: Array, factor: Array, mean: Array, squares: Array) -> Float[Array, " level"]:
-    """Return the log density from the squares of the residuals at the mean of the effects, (level,)."""
-    log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
-    return -0.5 * (squares / variance + jnp.sum(jnp.square(mean), axis=1)) - log_det
-
-
-def _squares(levels: Levels, mean: Float[Array, "level effect"]) -> Float[Array, " level"]:
-    """Return the squares of the residuals at standardised effects."""
-    away = _times(mean, levels.scale.T) - levels.centre
-    return levels.squares + jnp.sum(away * (2 * levels.right + _product(levels.gram, away)), axis=1)
-
-
-def _times(x: Float[Array, "*batch effect"], scale: Array) -> Float[Array, "*batch effect"]:
-    """Return x times a scale, a matrix or the diagonal of one."""
-    return x @ scale if scale.ndim == 2 else x * scale.reshape(*(1 for _ in x.shape[1:]), -1)
-
-
-def _product(gram: Float[Array, "level q q"], x: Float[Array, "level q"]) -> Float[Array, "level q"]:
-    """Return the product of a matrix and a vector of each level."""
-    return jnp.sum(gram * x[:, None, :], axis=2)
+        relative = solve_triangular(levels.scale, change.scale, lower=True)
+        found = found - jnp.trace(relative) + total(inverse @ entries(relative, size) * inverse)
+    known = size - total(inverse * inverse)
+    return value, found + 0.5 * (squares / variance + known) * change.variance / variance
 
 
 def sums_of_levels(
