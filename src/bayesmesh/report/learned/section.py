@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from markupsafe import Markup
@@ -176,16 +176,17 @@ def _show(
     is_many = len(items) > MOST_ROWS
     ends = extremes(items, MOST_ROWS - 4)
     values = len(items) * verdict.num_chains * verdict.num_draws
-    chosen = ends if is_many and values > MOST_VALUES else range(len(items))
-    estimates = measure_intervals(
-        reader, [items[n] for n in chosen], [references[n] for n in chosen], with_errors=not is_many
-    )
+    listed = ends if is_many else range(len(items))
+
+    def measure(chosen: Iterable[int], *, with_errors: bool) -> list[Estimate]:
+        return measure_intervals(
+            reader, [items[n] for n in chosen], [references[n] for n in chosen], with_errors=with_errors
+        )
+
+    rows = measure(listed, with_errors=True)
+    estimates = measure(range(len(items)), with_errors=False) if is_many and values <= MOST_VALUES else rows
     if not any(math.isfinite(each.low) for each in estimates):
         return None
-    rows = estimates
-    if is_many:
-        listed = [items[n] for n in ends]
-        rows = measure_intervals(reader, listed, [references[n] for n in ends], with_errors=True)
     level_rows = _level_rows(items, reader)
     densities, panels = _figures(number, finding, rows, estimates, reader, level_rows)
     return ShownFinding(
