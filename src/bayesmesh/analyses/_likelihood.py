@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 from tensorflow_probability.substrates import jax as tfp
 
@@ -98,6 +99,8 @@ class RowLikelihood:
         self.block_rows = max(
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
         )
+        # Devices share the rows of a block, padded to as many for each; every one has all draws of a chunk.
+        self._over_devices = NamedSharding(Mesh(np.array(jax.local_devices()), "row"), PartitionSpec("row"))
         self._program, self._has_order = jax.jit(self._of_chunk), False
         self._densities, self._is_ordered = jax.jit(self._both_densities), True
         self._first_draw = self._draws.first_draw()
@@ -139,13 +142,17 @@ class RowLikelihood:
     def _at_draws(self, block: RowsOfBlock) -> RowBlock:
         """Return a block of rows at all draws."""
         count, start = block.num_rows, block.start
-        ties = np.random.default_rng([1, start]).random(len(block.entries)).astype(np.float32)
+        padded = len(block.entries) + -len(block.entries) % self._over_devices.num_devices
+        chosen = np.minimum(np.arange(padded), len(block.entries) - 1)
+        ties = np.random.default_rng([1, start]).random(padded).astype(np.float32)
+        rows, entries = {name: values[chosen] for name, values in block.rows.items()}, block.entries[chosen]
+        by_row = jax.device_put((rows, entries, ties), self._over_devices)
         values = np.empty((self.num_draws, count))
         is_below = np.empty((self.num_draws, count if self._has_order else 0), np.float32)
         for first, num_draws, latents in self._draws.chunks():
             # Each draw of a chunk has its own key; a number tells chunks and blocks apart.
             number = np.uint32((start * (self.num_draws + 1) + first) % 2**32)
-            value, below = jax.device_get(self._program(latents, number, block.rows, block.entries, ties))
+            value, below = jax.device_get(self._program(latents, number, *by_row))
             values[first : first + num_draws] = value[:num_draws, :count]
             if self._has_order:
                 is_below[first : first + num_draws] = below[:num_draws, :count]
