@@ -20,7 +20,7 @@ NAMES = list(POSTERIORS) if IS_NIGHTLY else [ALWAYS]
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_wrong_posterior_passes(kernel: str) -> None:
-    found = {name: judge(name, *sample(name, kernel, KERNELS[kernel])) for name in NAMES}
+    found = {name: judge(name, sample(name, kernel, KERNELS[kernel])) for name in NAMES}
     passed = {name: each for name, each in found.items() if each.verdict == "pass"}
     assert all(each.is_right for each in passed.values()), passed
     assert ALWAYS in passed, found[ALWAYS]

@@ -35,8 +35,7 @@ def main() -> None:
             print_table(name, given.seed, given.dtype)
         if name not in POSTERIORS:
             continue
-        built, run = sample(name, given.kernel, given.chains, given.seed, given.dtype)
-        found = judge(name, built, run)
+        found = judge(name, sample(name, given.kernel, given.chains, given.seed, given.dtype))
         print(
             f"| {name} | {given.kernel} {given.chains} | {found.verdict} | {'right' if found.is_right else 'wrong'} |"
             f" {found.mean_error:.1f} | {found.sd_error:.2f} | {found.gradients} | {time.perf_counter() - begun:.0f} s |"
@@ -46,17 +45,19 @@ def main() -> None:
 
 
 def print_table(name: str, seed: int, dtype: str) -> None:
-    """Sample a table and print its line: largest errors in standard errors, R-hat, effective draws, seconds of processor."""
+    """Sample a table and print its line: verdict, largest errors in standard errors, R-hat, effective draws, gradients, seconds of processor."""
+    from posteriors.judging import assess, gradients_of_a_chain
     from tabular.runs import compare, reference, sample_table
     from tabular.simulated import TABLES
 
     begun = time.process_time()
-    draws, gradients = sample_table(name, dtype, seed)
+    draws, run = sample_table(name, dtype, seed)
+    verdict, missed, _ = assess(run)
     found = compare(draws, reference()[name])
     numbers = f"{found.mean_z[0]:.1f} ({found.mean_z[1]}) | {found.sd_z[0]:.1f} ({found.sd_z[1]}) | {found.r_hat:.3f} | {found.ess:.0f}"
     print(
-        f"| {name} | {TABLES[name].model} | {'right' if found.is_right else 'wrong'} | {numbers} | {gradients} |"
-        f" {time.process_time() - begun:.0f} s |",
+        f"| {name} | {TABLES[name].model} | {verdict} | {'right' if found.is_right else 'wrong'} | {numbers} | {gradients_of_a_chain(run)} |"
+        f" {time.process_time() - begun:.0f} s | {'; '.join(missed)[:300]} |",
         flush=True,
     )
 

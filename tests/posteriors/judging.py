@@ -42,8 +42,10 @@ class Judged(NamedTuple):
         return self.mean_error < MOST_ERRORS and self.sd_error < MOST_SD
 
 
-def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = "float32", **options: Any) -> Any:
-    """Return programs and run of a posterior, with the default numbers of warmup iterations and draws."""
+def sample(
+    name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = "float32", **options: Any
+) -> programs.Run:
+    """Return the run of a posterior, with the default numbers of warmup iterations and draws."""
     from bayesmesh.config.blocks import SamplingSettings
 
     sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
@@ -51,7 +53,7 @@ def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = 
         case, kernel, num_chains=num_chains, num_warmup=sampling.warmup, most_draws=500,
         row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(), **options,
     )  # fmt: skip
-    return built, run(built, sampling.draws, seed)
+    return run(built, sampling.draws, seed)
 
 
 def run(built: Any, num_draws: int, seed: int) -> programs.Run:
@@ -69,8 +71,14 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
     return programs.Run(warm, warmup_statistics, state, statistics, draws)
 
 
-def judge(name: str, built: Any, run: Any) -> Judged:
-    """Assess a run as the diagnose stage does, and compare it with the reference."""
+def judge(name: str, run: Any) -> Judged:
+    """Assess a run, and compare it with the reference."""
+    verdict, missed, table = assess(run)
+    return Judged(verdict, missed, *_errors(name, table), gradients_of_a_chain(run))
+
+
+def assess(run: Any) -> tuple[str, tuple[str, ...], pd.DataFrame]:
+    """Return verdict, messages of the gates that are missed, and statistics of all coordinates, as the diagnose stage does."""
     from bayesmesh.config.blocks import GateSettings
     from bayesmesh.diagnostics.convergence import chance_of_r_hat, convergence_table
     from bayesmesh.diagnostics.energy import energies_of
@@ -106,8 +114,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     in_modes = modes_gate(statistics["lp"]) or apart.gate()
     blocks = [([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items()]
     gates = complete_gates(gates, (finite.gate(), movement.gate(), in_modes), None, statistics["lp"], lambda: blocks)
-    missed = tuple(g.message for g in gates if g.verdict != "pass")
-    return Judged(overall(gates), missed, *_errors(name, table), gradients_of_a_chain(run))
+    return overall(gates), tuple(g.message for g in gates if g.verdict != "pass"), table
 
 
 def gradients_of_a_chain(run: Any) -> int:

@@ -25,7 +25,7 @@ from bayesmesh.data.sources.table import Source
 from bayesmesh.data.views import WholeShards, prepared
 from bayesmesh.store.layout import DataLayout
 from cases import Case
-from posteriors.judging import gradients_of_a_chain, run
+from posteriors.judging import run
 from tabular.base import Table
 from tabular.simulated import TABLES, columns_of
 
@@ -118,21 +118,17 @@ def case_of(name: str, table: Table, columns: Any, folder: Path, dtype: str = "f
     return Case(table.model, "table", model_class, own, shards.spec(dtype), shards.read_rows(0, shards.num_rows))
 
 
-def sample_table(name: str, dtype: str = "float32", seed: int = 3) -> tuple[dict[str, np.ndarray], int]:
-    """Read a table from files and sample with default settings; return draws of each quantity, and gradients of a chain."""
+def sample_table(name: str, dtype: str = "float32", seed: int = 3) -> tuple[dict[str, np.ndarray], programs.Run]:
+    """Read a table from files and sample with default settings; return draws of each quantity, and the run."""
     with tempfile.TemporaryDirectory() as folder:
-        return sample_case(read_case(name, Path(folder), dtype), seed)
-
-
-def sample_case(case: Case, seed: int = 3) -> tuple[dict[str, np.ndarray], int]:
-    """Sample with default numbers of chains, warmup iterations and draws."""
+        case = read_case(name, Path(folder), dtype)
     sampling = SamplingSettings()
     built = programs.build(
         case, "nuts", num_chains=sampling.chains, num_warmup=sampling.warmup, most_draws=500,
         row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(),
     )  # fmt: skip
     done = run(built, sampling.draws, seed)
-    return named_draws(case, done.draws), gradients_of_a_chain(done)
+    return named_draws(case, done.draws), done
 
 
 def compare(draws: Mapping[str, np.ndarray], known: Mapping[str, Numbers]) -> Compared:
