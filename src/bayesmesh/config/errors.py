@@ -128,7 +128,8 @@ _LIMITS = {
 
 def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return message and remedy of the errors at one position."""
-    first = details[0]
+    # Of several types that are valid, one may say what is meant.
+    first = next((each for each in details if each["type"] == "does_not_fit"), details[0])
     kind, name = first["type"], place.key
     if kind == "extra_forbidden":
         valid = place.owner.model_fields

@@ -33,8 +33,11 @@ FAMILIES = tuple(sorted(p.stem for p in _FAMILIES.glob("*.py") if p.stem != "bas
 _ELSEWHERE = {
     "gaussian": "normal", "student": "student_t", "t": "student_t", "cumulative": "ordinal", "sratio": "sequential",
     "wald": "inverse_gaussian", "geometric": "negative_binomial", "negbinomial": "negative_binomial",
+    "nbinom1": "negative_binomial", "nbinom2": "negative_binomial", "quasipoisson": "negative_binomial",
+    "zip": "zero_inflated_poisson", "zinb": "zero_inflated_negative_binomial", "zero_one_inflated_beta": "ordered_beta",
+    "multinomial": "categorical", "skew_normal": "", "von_mises": "", "exgaussian": "", "shifted_lognormal": "",
 }  # fmt: skip
-"""Name of a family in brms or Bambi that is unlike the one here -> the one here."""
+"""Name of a family in brms, Bambi or R that is unlike the nearest one here -> the one here, if there is any."""
 
 
 class ParameterOptions(Settings):
@@ -52,6 +55,10 @@ class ParameterOptions(Settings):
     @model_validator(mode="before")
     @classmethod
     def _take_text_for_formula(cls, value: object) -> object:
+        if isinstance(value, str) and "~" not in value:
+            raise does_not_fit("", f"{value!r:.80} is neither a formula nor a number", 'write a formula, such as "~ x", or a number without quotes')  # fmt: skip
+        if isinstance(value, bool) or value is None:
+            raise does_not_fit("", f"{value} is neither a formula nor a number", 'write a formula, such as "~ x", or a number')  # fmt: skip
         return {"formula": value} if isinstance(value, str) else value
 
 
@@ -140,7 +147,9 @@ class GlmOptions(Settings):
         examples=["status"],
     )
     interval_end: str | None = Field(
-        None, description="Column with the upper ends of intervals; the outcome is the lower end.", examples=["end"]
+        None,
+        description="Column with the upper ends of intervals; the outcome is the lower end. Other rows may have any number there.",
+        examples=["end"],
     )
     truncated: TruncatedOptions | None = Field(
         None,

@@ -22,8 +22,7 @@ class Effects(Analysis):
         """Check that the data have the columns and levels that are named."""
         from bayesmesh.analyses.effects.table import check_effects
 
-        del latents
-        check_effects(bound, self.options)
+        check_effects(bound, self.options, latents)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Evaluate the effects at draws, and return the number of lines of the table as text."""

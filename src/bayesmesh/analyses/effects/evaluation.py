@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayesmesh.analyses._draw_blocks import DrawBlocks
-from bayesmesh.analyses.base import BoundModel, asking_model
+from bayesmesh.analyses._draw_blocks import DrawBlocks, check_predictions
+from bayesmesh.analyses.base import BoundModel, Shapes, asking_model
 from bayesmesh.analyses.effects.columns import Columns, Contrast
 from bayesmesh.config.data_spec import HostRows
 from bayesmesh.diagnostics.convergence import convergence_table
@@ -94,6 +94,20 @@ class Averages(NamedTuple):
     number: int
     codes_of: Callable[[HostRows, int], np.ndarray]
     weights_of: Callable[[HostRows, int], np.ndarray]
+
+
+def predicts_classes(bound: BoundModel, latents: Shapes) -> bool:
+    """Return whether predictions of a row are probabilities of classes, without computing any.
+
+    Args:
+        bound: model and data.
+        latents: shapes of a draw.
+    """
+    found: list[bool] = []
+    check_predictions(
+        KEY, bound, latents, lambda predictive, _: found.append(class_probabilities(predictive) is not None)
+    )
+    return found[0]
 
 
 class Evaluator:

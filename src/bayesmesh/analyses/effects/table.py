@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.analyses._outcome import class_names, find_outcome
-from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.base import BoundModel, Shapes
 from bayesmesh.analyses.effects.columns import Columns, contrasts_of, slope_of
 from bayesmesh.analyses.effects.evaluation import (
     MEASURES,
@@ -21,6 +21,7 @@ from bayesmesh.analyses.effects.evaluation import (
     RowSource,
     Statistics,
     change_of,
+    predicts_classes,
 )
 from bayesmesh.analyses.options import EffectsOptions
 from bayesmesh.config.data_spec import HostRows
@@ -96,13 +97,10 @@ def write_effects(
         names = class_names(outcome, evaluator.num_levels)
     elif options.scale == "predictor" and evaluator.num_levels > 1:
         names = class_names(outcome, evaluator.num_levels + 1)[1:]
-    if "odds" in options.measure and not evaluator.is_of_classes:
-        raise ConfigError(f"key 'effects.measure': {options.measure} needs predictions that are probabilities", "use `scale: predictor`, whose differences are log odds ratios for a logit link, or another measure")  # fmt: skip
+    _check_measure(options, is_of_classes=evaluator.is_of_classes)
     quantities = _quantities(columns, options)
     settings = _settings(columns, options)
-    is_typical = cells is None and (options.rows or ("typical" if options.at else "observed")) == "typical"
-    if is_typical and options.by:
-        raise ConfigError("key 'effects.by': averages need several rows", "use `rows: observed`")
+    is_typical = cells is None and _is_typical(options)
     by = [] if is_typical or not options.average else [*options.by]
     is_each = not is_typical and not options.average
     lead = [*QUANTITY, *options.at, *by, *(["row"] if is_each else [])]
@@ -117,8 +115,13 @@ def write_effects(
     return num_lines
 
 
-def check_effects(bound: BoundModel, options: EffectsOptions) -> None:
-    """Check that the model predicts single rows, and that the columns named exist and fit.
+def check_effects(bound: BoundModel, options: EffectsOptions, latents: Shapes | None = None) -> None:
+    """Check that the model predicts single rows, and that columns and measure exist and fit.
+
+    Args:
+        bound: model and data.
+        options: which effects.
+        latents: shapes of a draw, to check the measure; None where draws will tell.
 
     Raises:
         ConfigError: they do not; the message names the key.
@@ -130,6 +133,19 @@ def check_effects(bound: BoundModel, options: EffectsOptions) -> None:
         _quantities(columns, options)
     _settings(columns, options)
     _averages(columns, options.by, None)
+    if _is_typical(options) and options.by:
+        raise ConfigError("key 'effects.by': averages need several rows", "use `rows: observed`")
+    if latents is not None and "odds" in options.measure:
+        _check_measure(options, is_of_classes=predicts_classes(bound, latents))
+
+
+def _is_typical(options: EffectsOptions) -> bool:
+    return (options.rows or ("typical" if options.at else "observed")) == "typical"
+
+
+def _check_measure(options: EffectsOptions, *, is_of_classes: bool) -> None:
+    if "odds" in options.measure and (options.scale == "predictor" or not is_of_classes):
+        raise ConfigError(f"key 'effects.measure': {options.measure} needs predictions that are probabilities", "use `scale: predictor`, whose differences are log odds ratios for a logit link, or another measure")  # fmt: skip
 
 
 def _found(
@@ -182,7 +198,8 @@ def _quantities(columns: Columns, options: EffectsOptions) -> list[_Quantity]:
     if not (steps or options.predictions or options.slopes):
         steps = dict.fromkeys(columns.predictors, 1)
     measure, found = MEASURES[options.measure], []
-    if options.predictions:
+    # A model without columns has nothing else.
+    if options.predictions or not (steps or options.slopes):
         found.append(_Quantity(("prediction", "", ""), [lambda rows: rows], lambda values: values))
     for name, step in steps.items():
         for contrast in contrasts_of(columns[name], _as_step(name, step)):

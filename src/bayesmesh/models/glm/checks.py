@@ -185,6 +185,15 @@ def check_signs(named: Mapping[str, str | None], rows: HostRows, start: int) -> 
             raise ConfigError(problem, f"use numbers {needs}")
 
 
+def warn_of_doubled_offset(options: GlmOptions) -> None:
+    """Warn of an offset that is the log of the exposure, which then counts twice."""
+    _log.warning(
+        "warning: key 'model.offset': '%s' is the log of the exposure '%s' in all training rows, and both are added to the"
+        " predictor. Leave out one of the two",
+        options.offset, options.exposure,
+    )  # fmt: skip
+
+
 def check_missing(options: GlmOptions, missing: Collection[str]) -> None:
     """Reject rows that say nothing of the outcome.
 

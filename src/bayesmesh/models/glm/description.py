@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,9 @@ from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts
 MANY_LEVELS = 1000
 """Number of levels of several groups from which a page advises to draw their effects exactly, in turn."""
 
+CUTPOINTS = "cutpoints"
+"""Summary of an ordered outcome: its cutpoints, or thresholds, where all columns are 0."""
+
 _MEANS = (
     "Look for what the formula lacks: a predictor, a curve such as `I(x^2)`, an interaction such as `x:z`, or effects of a "
     "group such as `(1 | group)`."
@@ -39,6 +43,8 @@ def shown_of(plan: Plan, family: Family) -> Sequence[Shown]:
     found = [*_coefficients_shown(plan.main, f"Coefficients, {unit}")]
     names = [SIGMA if name == "sigma" and plan.has_sigma_in_table else name for name in plan.parameters]
     found += [Shown(name, "Parameters of the outcome's distribution") for name in names]
+    if family.is_ordered:
+        found.append(Shown(CUTPOINTS, f"Cutpoints where all columns are 0, {unit}"))
     found += _groups_shown(plan.main, "effects", unit)
     for name, predictor in plan.others.items():
         of = name if plan.links[name] == "identity" else f"{plan.links[name]} {name}"
@@ -79,7 +85,8 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
     words, scale, groups = family.link_words, plan.unit[1], plan.main.groups
     y = plan.formula.outcome.text
     levels = levels_of(spec.variables, plan.formula.outcome) or ("0", "1")
-    names = {"y": y, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}
+    whole = f"{y} before truncation" if options.truncated else y
+    names = {"y": whole, "one": f"{y} = {levels[1]}", "first": levels[0], "level": "{level}"}
     of = words.of.format(**names)
     exposure = options.exposure or spec.roles.get("exposure")
     link = words.link.format(**names) + (f", per unit of {exposure}" if exposure else "")
@@ -91,7 +98,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "Priors": "; ".join(_priors(plan, family, options, spec)),
         }
         | _how_drawn(plan, family, options, spec)
-        | in_words(options)
+        | in_words(options, spec.constants)
         | _contrasts(options)
         | {f"Predictor of {name}": text for name, text in _other_predictors(plan, options)}
         | _unused(plan.main, spec)
@@ -101,6 +108,7 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
             "which are spread evenly over the data",
             "intercept_at_zero": "the predictor where all columns are 0",
+            CUTPOINTS: "the predictors, less what the columns add, between which the levels lie",
         }
         | {
             f"{each.intercept}_at_zero": f"{plan.links[name]} of {name} where all columns are 0"
@@ -275,6 +283,7 @@ def axes_of(plan: Plan, spec: DataSpec) -> Mapping[str, tuple[Axis | None, ...]]
     axes: dict[str, tuple[Axis | None, ...]] = {"intercept": outputs, "intercept_at_zero": outputs}
     axes["predictor"] = (None, *outputs)
     axes["baseline"] = (Axis(outcome, levels or None),)
+    axes[CUTPOINTS] = (Axis("cutpoint", tuple(f"{low}|{high}" for low, high in itertools.pairwise(levels))),)
     for predictor in plan.predictors:
         axes |= _axes_of_predictor(predictor, spec, outputs if predictor is plan.main else ())
     return axes

@@ -31,7 +31,7 @@ from bayesmesh.models.base import (
 from bayesmesh.models.glm import conditionals, partial
 from bayesmesh.models.glm.coefficients import SIGMA
 from bayesmesh.models.glm.condensed import ROOT, Layout
-from bayesmesh.models.glm.description import axes_of, describe, shown_of
+from bayesmesh.models.glm.description import CUTPOINTS, axes_of, describe, shown_of
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import family_of
 from bayesmesh.models.glm.integrated import GRAM, Levels, log_density, sums_of_levels
@@ -268,6 +268,9 @@ class Glm(Model):
         found |= plan.main.of_terms(latents)
         if plan.has_sigma_in_table:
             found[SIGMA] = latents["sigma"] * plan.unit[1]
+        if self.family.is_ordered:
+            cutpoints = self.family.cutpoints(latents)
+            found[CUTPOINTS] = cutpoints + plan.main.at_mean(latents, cutpoints.dtype)
         found |= plan.main.of_groups(latents)
         for predictor in plan.others.values():
             found |= predictor.of_terms(latents) | predictor.of_groups(latents)

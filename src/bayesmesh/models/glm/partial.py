@@ -50,11 +50,18 @@ def is_partial(options: Any) -> bool:
     return any((options.censored, options.truncated, options.known_error, options.rounded))
 
 
-def in_words(options: Any) -> dict[str, str]:
-    """Return what the page says of outcomes that are known in part; nothing if all are known exactly."""
+def in_words(options: Any, constants: Mapping[str, float | int]) -> dict[str, str]:
+    """Return what the page says of outcomes that are known in part; nothing if all are known exactly.
+
+    Args:
+        options: options of the model.
+        constants: of the prepared data, with the number of rows of each kind of censoring.
+    """
     found = []
     if options.censored:
-        found.append(f"censored as '{options.censored}' says; predictions are of the uncensored outcome")
+        found_kinds = {kind: int(constants[f"num_{kind}"]) for kind in KINDS}
+        numbers = ", ".join(f"{number:,} rows {kind}" for kind, number in found_kinds.items() if number)
+        found.append(f"censored as '{options.censored}' says: {numbers}; predictions are of the uncensored outcome")
     if options.truncated:
         ends = (options.truncated.lower, options.truncated.upper)
         found.append("truncated to between {} and {}".format(*("any number" if end is None else end for end in ends)))
@@ -98,8 +105,8 @@ def check_options(
         for level in variables[name].levels if name in variables else ():
             if level not in KINDS:
                 raise ConfigError(
-                    f"key 'model.censored': '{name}' has an unknown level '{level}'",
-                    f"use {', '.join(KINDS)}, or 0, -1, 1 and 2",
+                    f"key 'model.censored': '{level}', a level of '{name}', is not a kind of censoring",
+                    f"write {', '.join(KINDS)} in its rows, or 0, -1, 1 and 2",
                 )
 
 
@@ -125,7 +132,7 @@ def fields_of(
     made: dict[str, np.ndarray] = {}
     kinds = np.zeros(len(y), int)
     if options.censored is not None and options.censored in rows:
-        kinds = _kinds(options, variables, rows, start)
+        kinds = kinds_of(options, variables, rows, start)
     above, up_to = y.astype(float), y.astype(float)
     if options.rounded is not None and (not isinstance(options.rounded, str) or options.rounded in rows):
         half = _numbers(options.rounded, rows, len(y)) / scale / 2
@@ -157,7 +164,7 @@ def fields_of(
             upper = np.full(len(y), np.inf) if numbers[1] is None else numbers[1]
             words = "excludes the outcome of its row"
             remedy = "correct the bound, or leave the row out: a truncated outcome lies between its bounds"
-            _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", "exchange the bounds", start)  # fmt: skip
+            _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", "write a lower bound below the upper one", start)  # fmt: skip
             _check(y >= lower, "truncated.lower", lower * scale + shift, words, remedy, start)
             _check(y <= upper, "truncated.upper", upper * scale + shift, words, remedy, start)
             lower = np.ceil(lower) - 1 if family.is_discrete else lower
@@ -187,8 +194,8 @@ def _within_support(family: Family, low: np.ndarray) -> np.ndarray:
     return np.where(is_finite & family.fits(np.where(is_finite, low, 1.0), None), low, -np.inf)
 
 
-def _kinds(options: Any, variables: Mapping[str, Variable], rows: HostRows, start: int | None) -> np.ndarray:
-    """Return the code of each row's kind of censoring, after checking them."""
+def kinds_of(options: Any, variables: Mapping[str, Variable], rows: HostRows, start: int | None) -> np.ndarray:
+    """Return the code of each row's kind of censoring, after checking them; arguments as for `fields_of`."""
     name = options.censored
     codes = np.asarray(rows[name], float)
     about = variables.get(name)

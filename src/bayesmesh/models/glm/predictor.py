@@ -283,7 +283,12 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         try:
             found[name] = make_terms(source, parse_formula(f"{outcome} {text}", list(source.fields)), f"{name}_")
         except ConfigError as error:
-            raise ConfigError(error.message.replace(KEY, key), error.remedy) from error
+            remedy = (
+                error.remedy
+                if "offset(" not in text
+                else "leave it out: an offset belongs to the outcome, in the key 'model.offset'"
+            )
+            raise ConfigError(error.message.replace(KEY, key), remedy) from error
         if not (found[name].has_constant or found[name].columns or found[name].formula.groups):
             raise ConfigError(f"{key}: '{text:.80}' has no terms", f'write a number, or "~ 1" to estimate one {name}')
     return found
@@ -375,6 +380,12 @@ class Predictor(NamedTuple):
             eta = eta + group.of_rows(latents, rows)
         return eta
 
+    def at_mean(self, latents: Latents, dtype: Any) -> Array | int:
+        """Return what the columns add to the predictor at their means."""
+        if not self.columns:
+            return 0
+        return jnp.sum(self.coefficients(latents) * self.over_outputs(self.mean, dtype), axis=0)
+
     def of_terms(self, latents: Latents) -> dict[str, Array]:
         """Return coefficients by term, the intercept where all columns are 0, and both in the units of the table."""
         found: dict[str, Array] = {}
@@ -386,9 +397,7 @@ class Predictor(NamedTuple):
         # Not the latent's name, which stands for a different number in the same table.
         at_zero = f"{self.intercept}_at_zero"
         if self.has_intercept:
-            mean = self.over_outputs(self.mean, latents[self.intercept].dtype)
-            shift = jnp.sum(self.coefficients(latents) * mean, axis=0) if self.columns else 0
-            found[at_zero] = latents[self.intercept] - shift
+            found[at_zero] = latents[self.intercept] - self.at_mean(latents, latents[self.intercept].dtype)
         if self.original is not None:
             coefficients = self.coefficients(latents) if self.columns else jnp.zeros((0, *self.output_shape))
             found[f"{self.prefix}{NAME}"] = self.original.of(coefficients, found.get(at_zero, 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -55,6 +56,10 @@ def _named(options: Any) -> dict[str, str | None]:
     return {key: getattr(options, key) for key in (*ROLES, "trials")} | partial.columns_of(options)
 
 
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[\d.]+(e-?\d+)?", text) is not None
+
+
 def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Reader:
     """Return the formula with its columns, after checking the columns that other options name.
 
@@ -76,7 +81,11 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         if name is None:
             continue
         if name not in fields:
-            raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", suggest(name, fields))
+            takes_number = key.startswith(("truncated", "rounded"))
+            remedy = "write the number without quotes" if takes_number and _is_number(name) else suggest(name, fields)
+            raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", remedy)
+        if name == formula.outcome.text and key != "weights":
+            raise ConfigError(f"key 'model.{key}': '{name}' is the outcome of the formula", "name another column")
         about = spec.variables.get(name)
         if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
             how = "a category" if about.kind == "category" else "standardised"
@@ -338,9 +347,11 @@ class Reader(NamedTuple):
         seen = np.zeros(0)
         # What no row has had so far: an end of what is known of its outcome, and a weight.
         missing = {"above", "up_to", "weights"}
+        kinds = dict.fromkeys(partial.KINDS, 0) if self.options.censored else {}
+        is_doubled = True
 
         def blocks() -> Iterator[np.ndarray]:
-            nonlocal seen
+            nonlocal seen, is_doubled
             start = 0
             for rows in read_blocks():
                 num_rows = len(next(iter(rows.values())))
@@ -353,8 +364,12 @@ class Reader(NamedTuple):
                 )
                 if self.options.weights is None or np.any(rows[self.options.weights]):
                     missing.discard("weights")
-                offset = self._offset(rows)
-                offset = np.zeros(num_rows) if offset is None else offset
+                if kinds:
+                    codes = partial.kinds_of(self.options, self.source.variables, rows, None)
+                    kinds.update({kind: kinds[kind] + int(np.sum(codes == partial.KINDS[kind])) for kind in kinds})
+                offsets = self._offsets(rows)
+                is_doubled = is_doubled and len(offsets) > 1 and np.allclose(offsets[0], offsets[-1])
+                offset = sum(offsets, start=np.zeros(num_rows))
                 trials = self._trials(rows)
                 trials = np.ones(num_rows) if trials is None else trials
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
@@ -369,7 +384,10 @@ class Reader(NamedTuple):
 
         found = moments_of(blocks())
         checks.check_missing(self.options, missing if found.num_rows else set())
-        return self._constants(found, most, read_blocks) | self._levels(seen, most[""])
+        if is_doubled and found.num_rows:
+            checks.warn_of_doubled_offset(self.options)
+        counts = {f"num_{kind}": number for kind, number in kinds.items()}
+        return self._constants(found, most, read_blocks) | self._levels(seen, most[""]) | counts
 
     def _constants(self, found: Moments, most: Mapping[str, int], read_blocks: ReadBlocks) -> dict[str, float | int]:
         constants: dict[str, float | int] = {}
@@ -421,7 +439,7 @@ class Reader(NamedTuple):
         trials = self._trials(rows)
         levels = levels_of(self.source.variables, self.formula.outcome)
         if levels and not self.family.takes_levels and not (self.family.takes_two_levels and len(levels) == 2):
-            raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
+            raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} level{'s' * (len(levels) > 1)}; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
         possible = self.family.fits(y, trials)
         if not possible.all():
             row = int(np.argmin(possible))
@@ -437,12 +455,11 @@ class Reader(NamedTuple):
             remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
             raise ConfigError(f"{key}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
 
-    def _offset(self, rows: HostRows) -> np.ndarray | None:
-        """Return the number added to the predictor of each row, float64; None if nothing is added."""
+    def _offsets(self, rows: HostRows) -> list[np.ndarray]:
+        """Return the numbers that are added to the predictor of each row, float64 each."""
         options = self.options
         parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
-        parts += [] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))]
-        return sum(parts[1:], start=parts[0]) if parts else None
+        return parts + ([] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))])
 
     def fields(
         self, rows: HostRows, num_rows: int, moments: Sequence[tuple[np.ndarray, np.ndarray]], local: int | None
@@ -452,8 +469,8 @@ class Reader(NamedTuple):
         made = {"outcome": outcome_of(y, self.family)}
         for terms, (mean, sd) in zip(self.terms, moments, strict=True):
             made |= terms.design(rows, num_rows, mean, sd)
-        if (offset := self._offset(rows)) is not None:
-            made["offset"] = offset
+        if offsets := self._offsets(rows):
+            made["offset"] = sum(offsets[1:], start=offsets[0])
         if options.weights is not None:
             made["weights"] = np.asarray(rows[options.weights], float)
         made |= self._partial(rows, np.asarray(y, float), None)

@@ -81,12 +81,11 @@ def describe(bound: BoundModel, name: str) -> Iterator[str]:
     yield f"Experiment {name}: {bound.shards.num_rows:,} training rows, model {type(model).__name__}"
     yield from _item("Formula", formula)
     if columns.outcome:
-        yield from _item("Outcome", f"{columns.outcome}: {_column(columns[columns.outcome])}")
+        yield from _item("Outcome", f"{columns.outcome}: {_column(columns[columns.outcome], '')}")
     for fact, text in described.facts.items():
         yield from _item(fact, text.replace("; ", "\n"))
     contrasts = getattr(model.options, "contrasts", {})
     used = [each for each in columns.used if each not in columns.groups]
-    used += [name for name in (getattr(model.options, "censored", None),) if name]
     yield from _item(
         "Columns", "\n".join(f"{each}: {_column(columns[each], contrasts.get(each, 'treatment'))}" for each in used)
     )

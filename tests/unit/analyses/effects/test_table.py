@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from scipy.stats import truncnorm
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.effects.comparisons import comparisons_of
 from bayesmesh.analyses.effects.curves import curves_of
-from bayesmesh.analyses.effects.table import write_effects
+from bayesmesh.analyses.effects.table import check_effects, write_effects
 from bayesmesh.analyses.options import EffectsOptions
 from bayesmesh.errors import ConfigError
 from bayesmesh.report.learned.curves import draw_curves
@@ -296,9 +298,37 @@ def test_what_does_not_fit_is_answered_with_the_key(effects: Callable[..., Frame
         ({"at": {"site": ["q"]}}, "no level 'q'"),
         ({"by": ["x"]}, "effects.by"),
         ({"measure": "odds_ratio"}, "probabilities"),
+        ({"at": {"x": [0]}, "by": ["site"]}, "effects.by"),
     ):
         with pytest.raises(ConfigError, match=text):
             effects(case, **options)
+
+
+@pytest.mark.parametrize("name", ["normal", "logit with interaction"])
+def test_what_does_not_fit_is_refused_before_sampling(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = CASES[name]
+    bound, _ = stored(case)
+    shapes = {
+        latent: jax.ShapeDtypeStruct(draws.shape[2:], bound.data_spec.dtype) for latent, draws in case.latents.items()
+    }
+    with pytest.raises(ConfigError, match=r"effects\.by"):
+        check_effects(bound, EffectsOptions(at={"x": [0]}, by=("site",)), shapes)
+    for scale, is_refused in (("outcome", name == "normal"), ("predictor", True)):
+        odds = EffectsOptions.model_validate({"measure": "odds_ratio", "scale": scale})
+        with pytest.raises(ConfigError, match="probabilities") if is_refused else contextlib.nullcontext():
+            check_effects(bound, odds, shapes)
+
+
+def test_a_formula_without_columns_has_predictions(effects: Callable[..., Frame]) -> None:
+    case = Case(
+        {"formula": "y ~ 1"}, lambda f: f[[]].to_numpy(), {"intercept": random(), **SIGMA}, plain(lambda eta: eta)
+    )
+    found = effects(case)
+    assert found.quantity.tolist() == ["prediction"]
+    check(found, case.latents["intercept"].reshape(-1, 1))
 
 
 def test_curves_of_the_page_follow_each_predictor_by_the_levels_of_one_it_interacts_with(

@@ -171,6 +171,24 @@ def test_known_coefficients_are_recovered(family: str) -> None:
     assert np.sqrt(np.diag(covariance)).max() < 0.5
 
 
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+@pytest.mark.parametrize("family", ["ordinal", "sequential"])
+def test_cutpoints_are_those_of_columns_that_are_zero(family: str, link: str) -> None:
+    model, rows, table = make("stage ~ age + mass", family, link=link)
+    latents = draw(model)
+    found = model.summaries(latents, rows)
+    line = float(found["b_age"]) * table["age"] + float(found["b_mass"]) * table["mass"]
+    distribution = {"logit": special.expit, "probit": special.ndtr, "cloglog": lambda x: -np.expm1(-np.exp(x))}[link]
+    shares = np.exp(np.stack([model.predict(latents, rows).log_prob(np.full(NUM_ROWS, k)) for k in range(4)], axis=1))
+    reached = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
+    expected = shares[:, :3] / reached[:, :3] if family == "sequential" else np.cumsum(shares, axis=1)[:, :3]
+    np.testing.assert_allclose(distribution(np.asarray(found["cutpoints"]) - line[:, None]), expected, rtol=1e-6)
+    (axis,) = model.axes()["cutpoints"]
+    assert axis is not None
+    assert len(axis.labels) == 3
+    assert "cutpoints" in [each.name for each in model.shown()]
+
+
 def test_offset_and_weights() -> None:
     plain, rows, table = make("leaves ~ age", "poisson")
     other, more, _ = make("leaves ~ age", "poisson", offset="mass", weights="plots")

@@ -78,6 +78,15 @@ def test_a_count_beyond_32_bits_is_refused() -> None:
         Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))
 
 
+def test_an_exposure_whose_log_is_the_offset_as_well_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    spec, table = trees(NUM_ROWS)
+    own = options_class("model", "glm")(formula="leaves ~ age", family="poisson", offset="mass", exposure="plots")
+    for mass, is_doubled in ((np.log(table["plots"]), True), (table["mass"], False)):
+        caplog.clear()
+        Glm.prepare(own, spec, lambda mass=mass: iter([{**table, "mass": mass}]))
+        assert ("'mass' is the log of the exposure 'plots'" in caplog.text) is is_doubled
+
+
 def _with_grades(grades: np.ndarray, about: Variable | None, formula: str, family: str) -> Glm:
     """Return a model whose table has a column of grades."""
     spec, table = trees(NUM_ROWS)

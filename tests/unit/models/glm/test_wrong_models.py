@@ -110,6 +110,15 @@ WRONG = [
     _of("model.known_error.*row 4", known_error="no_se"),
     _of("model.known_error", "count ~ x", "poisson", known_error="se"),
     _of("model.rounded", rounded=-1.0),
+    _of("model.known_error.*is the outcome", known_error="y"),
+    _of("model.trials.*is the outcome", "count ~ x", "binomial", trials="count"),
+    _of("model.truncated.lower.*without quotes", truncated={"lower": "0"}),
+    _of("model.rounded.*without quotes", rounded="1e-3"),
+    _of("neither a formula nor a number.*without quotes", parameters={"sigma": "2"}),
+    _of("neither a formula nor a number", parameters={"sigma": True}),
+    _of("model.parameters.sigma.*an offset belongs to the outcome", parameters={"sigma": "~ x + offset(n)"}),
+    _of("unknown family 'zero_one_inflated_beta'.*mean 'ordered_beta'", family="zero_one_inflated_beta"),
+    _of("^(?!.*did you mean).*unknown family 'skew_normal'", family="skew_normal"),
     _of("model.centred.*'plot'", centred=("plot",)),
     _of("model.contrasts.*'plot'", "y ~ site", contrasts={"plot": "sum"}),
     _of("model.contrasts.*'x'", "y ~ x + site", contrasts={"x": "sum"}),
@@ -138,7 +147,7 @@ def test_a_wrong_model_is_answered_before_sampling(wrong: Wrong, tmp_path: Path)
     with pytest.raises((ConfigError, ValidationError)) as caught:
         bind()
     error = caught.value
-    context = error.errors()[0].get("ctx", {}) if isinstance(error, ValidationError) else {"remedy": error.remedy}
+    context = error.errors()[-1].get("ctx", {}) if isinstance(error, ValidationError) else {"remedy": error.remedy}
     assert re.search(f"(?s){wrong.names}", f"{error} {context.get('remedy', '')}")
     if isinstance(error, ConfigError):
         assert error.remedy

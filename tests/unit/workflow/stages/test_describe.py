@@ -32,7 +32,7 @@ def test_the_design_and_what_the_prior_says_of_the_outcome_are_told_in_words(
     assert main(["describe", "one"]) == 0
     text = capsys.readouterr().out
     for part in (
-        "60 training rows", "alive: category of 2 levels with their rows: no (40), the first and reference, yes (20)",
+        "60 training rows", "alive: category of 2 levels with their rows: no (40), yes (20)",
         "x: number, standardised, mean ", "a (20), the first and reference, b (20), c (20)",
         "site: 5 levels, 12 rows each", "x, kind[b], kind[c], x:kind[b], x:kind[c]", "coefficients normal(0, 2.5)",
         "200 draws of the prior at 60 rows", "0.333",
@@ -69,7 +69,7 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
         "place: 1 level, 12 rows each",
         "Groups of one level place: one level does not",
         "Predictor of shape log(shape) ~ x",
-        "ended: category of 2 levels with their rows: none (8), ",
+        "censored as 'ended' says: 8 rows none, 4 rows right",
     ):
         assert part in text, part
     Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", 'b: "normal(0, 1)"'))

@@ -190,6 +190,10 @@ class Family(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no levels")
 
+    def cutpoints(self, parameters: Parameters) -> Float[Array, " cutpoints"]:
+        """Return the cutpoints, or thresholds, of ordered levels where the predictor is 0, in its unit."""
+        raise NotImplementedError(f"{type(self).__name__} has no ordered levels")
+
     def precision(self, parameters: Parameters) -> Float[Array, ""] | float:
         """Return the factor by which to multiply the weights of `working`."""
         return 1.0

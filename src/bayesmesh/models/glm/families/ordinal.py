@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.models._outcomes import cutpoints
 from bayesmesh.models.base import Predictive, Rows
-from bayesmesh.models.glm.families._links import LINKS, log_level
+from bayesmesh.models.glm.families._links import LINKS, level_cutpoints, log_level
 from bayesmesh.models.glm.families.base import FamilyOfLevels, Parameter, Parameters, Predictor, Words
 
 tfd = tfp.distributions
@@ -38,10 +37,8 @@ class Ordinal(FamilyOfLevels):
         information = np.sum(shares * np.square(slopes))
         return slopes / information, np.array(1 / information)
 
-    @staticmethod
-    def cutpoints(parameters: Parameters) -> Float[Array, " cutpoints"]:
-        """Return the logits of the cumulative baseline, all but the last."""
-        return cutpoints(parameters["baseline"])
+    def cutpoints(self, parameters: Parameters) -> Float[Array, " cutpoints"]:
+        return level_cutpoints(self.link, parameters["baseline"])
 
     def log_density(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Float[Array, " rows"]:
         return log_level(self.link, eta, parameters["baseline"], rows["outcome"].astype(jnp.int32))

@@ -40,12 +40,15 @@ class Sequential(FamilyOfLevels):
         information = np.sum(shares * np.square(slopes))
         return slopes / information, np.array(1 / information)
 
+    def cutpoints(self, parameters: Parameters) -> Float[Array, " cutpoints"]:
+        baseline = parameters["baseline"]
+        above = jnp.cumsum(baseline[::-1])[::-1]
+        return LINKS[self.link].cutpoints(baseline[:-1] / above[:-1], above[1:] / above[:-1])
+
     def log_levels(self, eta: Predictor, parameters: Parameters) -> Float[Array, "rows levels"]:
         """Return the log probability of each level, in nats."""
-        baseline, link = parameters["baseline"], LINKS[self.link]
-        above = jnp.cumsum(baseline[::-1])[::-1]
-        thresholds = link.cutpoints(baseline[:-1] / above[:-1], above[1:] / above[:-1])
-        at = thresholds[None] - eta[:, None]
+        link = LINKS[self.link]
+        at = self.cutpoints(parameters)[None] - eta[:, None]
         passed = jnp.cumsum(link.log_rest(at), axis=1)
         none = jnp.zeros_like(eta[:, None])
         return jnp.concatenate([none, passed], axis=1) + jnp.concatenate([link.log_share(at), none], axis=1)
