@@ -158,7 +158,7 @@ class DrawBlocks:
         return align_local(self._model, draw, entries)
 
     def blocks(
-        self, read: ReadRows, num_rows: int, block_rows: int, entries: np.ndarray | None = None
+        self, read: ReadRows, num_rows: int, block_rows: int, entries: np.ndarray | None = None, multiple_of: int = 1
     ) -> Iterator[RowsOfBlock]:
         """Yield blocks of rows, in order.
 
@@ -167,6 +167,7 @@ class DrawBlocks:
             num_rows: number of rows.
             block_rows: rows of a block.
             entries: (num_rows,), entry of local latents that each row belongs to; None for training rows.
+            multiple_of: number that divides the rows of a block, with the padding.
 
         Raises:
             ConfigError: the model has no outcome, or asks for a field that the rows lack.
@@ -176,7 +177,7 @@ class DrawBlocks:
             with asking_model(self._key, self._model, list(stored)):
                 return outcomes_of(self._model, stored)
 
-        return blocks_of_rows(self._spec, read, num_rows, block_rows, entries, outcome_of)
+        return blocks_of_rows(self._spec, read, num_rows, block_rows, entries, outcome_of, multiple_of)
 
 
 class PriorDraws(DrawBlocks):
@@ -211,9 +212,11 @@ def blocks_of_rows(
     block_rows: int,
     entries: np.ndarray | None = None,
     outcome_of: Callable[[Mapping[str, np.ndarray]], np.ndarray] = lambda stored: np.zeros((0,)),
+    multiple_of: int = 1,
 ) -> Iterator[RowsOfBlock]:
     """Yield blocks of rows, in order, as `DrawBlocks.blocks` does; `outcome_of` is optional."""
     size = min(block_rows, num_rows)
+    size += -size % multiple_of
     for start in range(0, num_rows, size):
         count = min(num_rows - start, size)
         stored = read(start, start + count)

@@ -27,6 +27,9 @@ MIN_DRAWS = 8
 
 _COUNTS = (tfp.distributions.Poisson, tfp.distributions.NegativeBinomial)
 
+_MOST_DEVICES = 16
+"""Largest number of devices that share a block: each holds a copy of a chunk of draws, up to 64 MiB."""
+
 _SMALL_COUNT = 300
 """Counts below which distribution functions are evaluated in float32: to 1e-4 or better."""
 
@@ -99,8 +102,8 @@ class RowLikelihood:
         self.block_rows = max(
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
         )
-        # Devices share the rows of a block, padded to as many for each; every one has all draws of a chunk.
-        self._over_devices = NamedSharding(Mesh(np.array(jax.local_devices()), "row"), PartitionSpec("row"))
+        # Devices share the rows of a block, and each holds all draws of a chunk.
+        self._over_devices = NamedSharding(Mesh(jax.local_devices()[:_MOST_DEVICES], "row"), PartitionSpec("row"))
         self._program, self._has_order = jax.jit(self._of_chunk), False
         self._densities, self._is_ordered = jax.jit(self._both_densities), True
         self._first_draw = self._draws.first_draw()
@@ -131,7 +134,7 @@ class RowLikelihood:
         Raises:
             ConfigError: the model does not predict, or the likelihood of a row is not its predictive density.
         """
-        for block in self._draws.blocks(read, num_rows, self.block_rows, entries):
+        for block in self._draws.blocks(read, num_rows, self.block_rows, entries, self._over_devices.num_devices):
             self._check_density(block)
             if block.start == 0:
                 self._has_order = entries is None and block.outcome.ndim == 1 and self._is_ordered
@@ -142,11 +145,8 @@ class RowLikelihood:
     def _at_draws(self, block: RowsOfBlock) -> RowBlock:
         """Return a block of rows at all draws."""
         count, start = block.num_rows, block.start
-        padded = len(block.entries) + -len(block.entries) % self._over_devices.num_devices
-        chosen = np.minimum(np.arange(padded), len(block.entries) - 1)
-        ties = np.random.default_rng([1, start]).random(padded).astype(np.float32)
-        rows, entries = {name: values[chosen] for name, values in block.rows.items()}, block.entries[chosen]
-        by_row = jax.device_put((rows, entries, ties), self._over_devices)
+        ties = np.random.default_rng([1, start]).random(len(block.entries)).astype(np.float32)
+        by_row = jax.device_put((block.rows, block.entries, ties), self._over_devices)
         values = np.empty((self.num_draws, count))
         is_below = np.empty((self.num_draws, count if self._has_order else 0), np.float32)
         for first, num_draws, latents in self._draws.chunks():

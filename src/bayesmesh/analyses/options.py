@@ -47,7 +47,7 @@ class EffectsOptions(Settings):
         description="Columns whose effect is compared between two values, as a list or with a step each. Of a number: the "
         "distance from its value, 1 by default; `sd` or `2sd` around its mean; `iqr` or `minmax`; or two values as "
         "`[1, 2]`. Of a category: `reference` (each level with the first, the default), `sequential`, `pairwise` or two "
-        "levels. All predictors if neither predictions, comparisons nor slopes are asked for.",
+        "levels. All predictors if neither predictions, comparisons nor slopes are asked for; the prediction, if there are none.",
         examples=[{"age": 10, "site": "pairwise"}],
     )
     slopes: tuple[str, ...] = Field(

@@ -128,7 +128,7 @@ _LIMITS = {
 
 def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return message and remedy of the errors at one position."""
-    # Of several types that are valid, one may say what is meant.
+    # Where several types are valid, the error of our own says best what was meant.
     first = next((each for each in details if each["type"] == "does_not_fit"), details[0])
     kind, name = first["type"], place.key
     if kind == "extra_forbidden":

@@ -6,6 +6,7 @@ The class of `some_name` is `SomeNameOptions`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +38,7 @@ _ELSEWHERE = {
     "zip": "zero_inflated_poisson", "zinb": "zero_inflated_negative_binomial", "zero_one_inflated_beta": "ordered_beta",
     "multinomial": "categorical", "skew_normal": "", "von_mises": "", "exgaussian": "", "shifted_lognormal": "",
 }  # fmt: skip
-"""Name of a family in brms, Bambi or R that is unlike the nearest one here -> the one here, if there is any."""
+"""Name of a family elsewhere (brms, Bambi, R) -> the nearest one here; empty if none is near."""
 
 
 class ParameterOptions(Settings):
@@ -55,11 +56,11 @@ class ParameterOptions(Settings):
     @model_validator(mode="before")
     @classmethod
     def _take_text_for_formula(cls, value: object) -> object:
-        if isinstance(value, str) and "~" not in value:
+        if isinstance(value, str) and "~" in value:
+            return {"formula": value}
+        if not isinstance(value, Mapping | ParameterOptions):
             raise does_not_fit("", f"{value!r:.80} is neither a formula nor a number", 'write a formula, such as "~ x", or a number without quotes')  # fmt: skip
-        if isinstance(value, bool) or value is None:
-            raise does_not_fit("", f"{value} is neither a formula nor a number", 'write a formula, such as "~ x", or a number')  # fmt: skip
-        return {"formula": value} if isinstance(value, str) else value
+        return value
 
 
 class TruncatedOptions(Settings):

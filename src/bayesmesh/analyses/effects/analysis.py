@@ -19,7 +19,7 @@ class Effects(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Check that the data have the columns and levels that are named."""
+        """Check that the data have the columns and levels that are named, and that measure and averages fit."""
         from bayesmesh.analyses.effects.table import check_effects
 
         check_effects(bound, self.options, latents)

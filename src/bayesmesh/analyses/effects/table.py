@@ -145,7 +145,7 @@ def _is_typical(options: EffectsOptions) -> bool:
 
 def _check_measure(options: EffectsOptions, *, is_of_classes: bool) -> None:
     if "odds" in options.measure and (options.scale == "predictor" or not is_of_classes):
-        raise ConfigError(f"key 'effects.measure': {options.measure} needs predictions that are probabilities", "use `scale: predictor`, whose differences are log odds ratios for a logit link, or another measure")  # fmt: skip
+        raise ConfigError(f"key 'effects.measure': {options.measure} needs predictions that are probabilities", "use `measure: difference` with `scale: predictor`, which is a log odds ratio for a logit link, or another measure")  # fmt: skip
 
 
 def _found(

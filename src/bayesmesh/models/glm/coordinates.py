@@ -28,17 +28,7 @@ from bayesmesh.models.base import DataSpec, Latents
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import LINKS_OF_PARAMETERS, Family
 from bayesmesh.models.glm.plan import Plan
-from bayesmesh.models.glm.triangular import (
-    cholesky,
-    entries,
-    joined,
-    log_det,
-    plus_identity,
-    solve_lower,
-    solve_upper,
-    times,
-    turned,
-)
+from bayesmesh.models.glm.triangular import entries, factor_of, joined, log_det, solve, solve_upper, turned
 
 tfb = tfp.bijectors
 
@@ -176,7 +166,7 @@ class Coordinates:
             return _Levels(num_levels, scale, None, None)
         if group.prefix:
             gram = self._of_levels(self._arrays[name], num_levels)
-            return _Levels(num_levels, scale, self._factor(group, latents, gram), None)
+            return _Levels(num_levels, scale, self._factor(group, latents, scale, gram), None)
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
         centre = self._plan.at_centre(latents, self._dtype)
@@ -188,16 +178,14 @@ class Coordinates:
         if cross.shape[-1]:
             away = self._main.line(latents, self._dtype) - self._array(self._arrays["location"])
             known = working - jnp.einsum("lqc,c->lq", cross, away)
-        factor = self._factor(group, latents, gram * precision)
+        factor = self._factor(group, latents, scale, gram * precision)
         towards = entries((known @ scale * precision)[..., None], group.num_effects)
-        return _Levels(num_levels, scale, factor, solve_upper(factor, solve_lower(factor, towards)))
+        return _Levels(num_levels, scale, factor, solve(factor, towards))
 
-    def _factor(self, group: Group, latents: Latents, gram: Float[Array, "level q q"]) -> Any:
+    def _factor(self, group: Group, latents: Latents, scale: Array, gram: Float[Array, "level q q"]) -> Any:
         """Return the Cholesky factor of the precision of standardised effects, as `triangular` has it, given what rows say about effects."""
-        own = latents[group.sd][:, None] if not group.is_correlated else group.scale(latents).T
-        turned_scale = entries(own, group.num_effects)
-        half = times(turned_scale, entries(gram, group.num_effects))
-        return cholesky(plus_identity(times(turned_scale, turned(half))))
+        across = scale.T if group.is_correlated else latents[group.sd][:, None]
+        return factor_of(*(entries(each, group.num_effects) for each in (across, gram)))
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
         """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""

@@ -43,8 +43,9 @@ def shown_of(plan: Plan, family: Family) -> Sequence[Shown]:
     found = [*_coefficients_shown(plan.main, f"Coefficients, {unit}")]
     names = [SIGMA if name == "sigma" and plan.has_sigma_in_table else name for name in plan.parameters]
     found += [Shown(name, "Parameters of the outcome's distribution") for name in names]
-    if family.is_ordered:
-        found.append(Shown(CUTPOINTS, f"Cutpoints where all columns are 0, {unit}"))
+    if family.has_cutpoints:
+        which = "all columns" if plan.main.original is None else "all columns, as the model reads them,"
+        found.append(Shown(CUTPOINTS, f"Cutpoints where {which} are 0, {unit}"))
     found += _groups_shown(plan.main, "effects", unit)
     for name, predictor in plan.others.items():
         of = name if plan.links[name] == "identity" else f"{plan.links[name]} {name}"
@@ -108,7 +109,8 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
             "predictor": f"the linear predictor of single rows, {words.unit.format(y=y)}; the number counts the probe rows, "
             "which are spread evenly over the data",
             "intercept_at_zero": "the predictor where all columns are 0",
-            CUTPOINTS: "the predictors, less what the columns add, between which the levels lie",
+            CUTPOINTS: "where all columns are 0, the link of the probability of at most the level before the bar; of "
+            "`sequential`, that of stopping at it once it is reached",
         }
         | {
             f"{each.intercept}_at_zero": f"{plan.links[name]} of {name} where all columns are 0"
@@ -283,7 +285,8 @@ def axes_of(plan: Plan, spec: DataSpec) -> Mapping[str, tuple[Axis | None, ...]]
     axes: dict[str, tuple[Axis | None, ...]] = {"intercept": outputs, "intercept_at_zero": outputs}
     axes["predictor"] = (None, *outputs)
     axes["baseline"] = (Axis(outcome, levels or None),)
-    axes[CUTPOINTS] = (Axis("cutpoint", tuple(f"{low}|{high}" for low, high in itertools.pairwise(levels))),)
+    if "baseline" in plan.parameters:
+        axes[CUTPOINTS] = (Axis("cutpoint", tuple(f"{low}|{high}" for low, high in itertools.pairwise(levels))),)
     for predictor in plan.predictors:
         axes |= _axes_of_predictor(predictor, spec, outputs if predictor is plan.main else ())
     return axes

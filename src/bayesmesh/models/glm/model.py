@@ -268,9 +268,8 @@ class Glm(Model):
         found |= plan.main.of_terms(latents)
         if plan.has_sigma_in_table:
             found[SIGMA] = latents["sigma"] * plan.unit[1]
-        if self.family.is_ordered:
-            cutpoints = self.family.cutpoints(latents)
-            found[CUTPOINTS] = cutpoints + plan.main.at_mean(latents, cutpoints.dtype)
+        if self.family.has_cutpoints:
+            found[CUTPOINTS] = self.family.cutpoints(latents) + plan.main.at_mean(latents)
         found |= plan.main.of_groups(latents)
         for predictor in plan.others.values():
             found |= predictor.of_terms(latents) | predictor.of_groups(latents)

@@ -60,7 +60,9 @@ def in_words(options: Any, constants: Mapping[str, float | int]) -> dict[str, st
     found = []
     if options.censored:
         found_kinds = {kind: int(constants[f"num_{kind}"]) for kind in KINDS}
-        numbers = ", ".join(f"{number:,} rows {kind}" for kind, number in found_kinds.items() if number)
+        numbers = ", ".join(
+            f"{kind} in {number:,} row{'s' * (number > 1)}" for kind, number in found_kinds.items() if number
+        )
         found.append(f"censored as '{options.censored}' says: {numbers}; predictions are of the uncensored outcome")
     if options.truncated:
         ends = (options.truncated.lower, options.truncated.upper)
@@ -106,7 +108,7 @@ def check_options(
             if level not in KINDS:
                 raise ConfigError(
                     f"key 'model.censored': '{level}', a level of '{name}', is not a kind of censoring",
-                    f"write {', '.join(KINDS)} in its rows, or 0, -1, 1 and 2",
+                    f"write {', '.join(KINDS)} in its rows, or make it a column of the numbers 0, -1, 1 and 2",
                 )
 
 

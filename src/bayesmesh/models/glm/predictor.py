@@ -285,7 +285,7 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         except ConfigError as error:
             remedy = (
                 error.remedy
-                if "offset(" not in text
+                if "'offset(...)'" not in error.message
                 else "leave it out: an offset belongs to the outcome, in the key 'model.offset'"
             )
             raise ConfigError(error.message.replace(KEY, key), remedy) from error
@@ -380,11 +380,12 @@ class Predictor(NamedTuple):
             eta = eta + group.of_rows(latents, rows)
         return eta
 
-    def at_mean(self, latents: Latents, dtype: Any) -> Array | int:
+    def at_mean(self, latents: Latents) -> Array | int:
         """Return what the columns add to the predictor at their means."""
         if not self.columns:
             return 0
-        return jnp.sum(self.coefficients(latents) * self.over_outputs(self.mean, dtype), axis=0)
+        coefficients = self.coefficients(latents)
+        return jnp.sum(coefficients * self.over_outputs(self.mean, coefficients.dtype), axis=0)
 
     def of_terms(self, latents: Latents) -> dict[str, Array]:
         """Return coefficients by term, the intercept where all columns are 0, and both in the units of the table."""
@@ -397,7 +398,7 @@ class Predictor(NamedTuple):
         # Not the latent's name, which stands for a different number in the same table.
         at_zero = f"{self.intercept}_at_zero"
         if self.has_intercept:
-            found[at_zero] = latents[self.intercept] - self.at_mean(latents, latents[self.intercept].dtype)
+            found[at_zero] = latents[self.intercept] - self.at_mean(latents)
         if self.original is not None:
             coefficients = self.coefficients(latents) if self.columns else jnp.zeros((0, *self.output_shape))
             found[f"{self.prefix}{NAME}"] = self.original.of(coefficients, found.get(at_zero, 0.0))

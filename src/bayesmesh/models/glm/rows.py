@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -57,7 +56,11 @@ def _named(options: Any) -> dict[str, str | None]:
 
 
 def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[\d.]+(e-?\d+)?", text) is not None
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -> Reader:
@@ -77,6 +80,9 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
     formula = parse_formula(options.formula, list(fields))
     named = _named(options)
+    for key, name in {**named, "censored": options.censored}.items():
+        if name in formula.outcome.names and key != "weights":
+            raise ConfigError(f"key 'model.{key}': '{name}' is the outcome of the formula", "name another column")
     for key, name in named.items():
         if name is None:
             continue
@@ -84,8 +90,6 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
             takes_number = key.startswith(("truncated", "rounded"))
             remedy = "write the number without quotes" if takes_number and _is_number(name) else suggest(name, fields)
             raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", remedy)
-        if name == formula.outcome.text and key != "weights":
-            raise ConfigError(f"key 'model.{key}': '{name}' is the outcome of the formula", "name another column")
         about = spec.variables.get(name)
         if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
             how = "a category" if about.kind == "category" else "standardised"
@@ -366,7 +370,8 @@ class Reader(NamedTuple):
                     missing.discard("weights")
                 if kinds:
                     codes = partial.kinds_of(self.options, self.source.variables, rows, None)
-                    kinds.update({kind: kinds[kind] + int(np.sum(codes == partial.KINDS[kind])) for kind in kinds})
+                    for kind, code in partial.KINDS.items():
+                        kinds[kind] += int(np.sum(codes == code))
                 offsets = self._offsets(rows)
                 is_doubled = is_doubled and len(offsets) > 1 and np.allclose(offsets[0], offsets[-1])
                 offset = sum(offsets, start=np.zeros(num_rows))
@@ -456,7 +461,7 @@ class Reader(NamedTuple):
             raise ConfigError(f"{key}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
 
     def _offsets(self, rows: HostRows) -> list[np.ndarray]:
-        """Return the numbers that are added to the predictor of each row, float64 each."""
+        """Return the offset, and the log of the exposure, of each row, of those that are given, float64."""
         options = self.options
         parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
         return parts + ([] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))])

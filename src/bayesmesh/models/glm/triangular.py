@@ -2,7 +2,8 @@
 
 Of few effects, a matrix is written out in entries, each an array over the levels: XLA fuses formulas of these into one loop over
 levels, five times as fast as operations on arrays (level, q, q). Of many effects, it is such an array, and LAPACK is called for
-each level. Vectors are columns. Both kinds have the operators ``+ - * / @``, and both operands have to be of one kind.
+each level. Vectors are columns. Both kinds have the operators ``+ - * / @``; the right operand is of the same kind or, for
+``* /``, a number.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -31,12 +33,12 @@ class Entries:
         self.shape = (len(rows), len(rows[0]))
 
     def __getitem__(self, at: tuple[int, int]) -> Any:
-        return self.rows[at[0] % self.shape[0]][at[1] % self.shape[1]]
+        return self.rows[min(at[0], self.shape[0] - 1)][min(at[1], self.shape[1] - 1)]
 
     def _with(self, combine: Callable[[Any, Any], Any], other: Any) -> Entries:
         if not isinstance(other, Entries):
             return Entries([[combine(each, other) for each in row] for row in self.rows])
-        height, width = (max(lengths) for lengths in zip(self.shape, other.shape, strict=True))
+        height, width = np.broadcast_shapes(self.shape, other.shape)
         return Entries([[combine(self[i, j], other[i, j]) for j in range(width)] for i in range(height)])
 
     def __add__(self, other: Any) -> Entries:
@@ -145,6 +147,21 @@ def solve_upper(factor: Any, b: Any) -> Any:
     for i, column in reversed([*enumerate(turned(factor).rows)]):
         found.insert(0, (b[i, 0] - _dot(column[i + 1 :], found)) / column[i])
     return Entries([[each] for each in found])
+
+
+def factor_of(across: Any, gram: Any) -> Any:
+    """Return the Cholesky factor of 1 + S^T G S.
+
+    Args:
+        across: S^T, or its diagonal as a column.
+        gram: G, symmetric.
+    """
+    return cholesky(plus_identity(times(across, turned(times(across, gram)))))
+
+
+def solve(factor: Any, b: Any) -> Any:
+    """Return (factor factor^T)^-1 b, for a lower triangular factor and a column b."""
+    return solve_upper(factor, solve_lower(factor, b))
 
 
 def inverse_of(factor: Any) -> Any:

@@ -21,7 +21,7 @@ READ_BYTES = 64 * 2**20
 """Limit on a block of stored draws, with the data read at a time for it, in bytes."""
 
 MOST_VALUES = 40_000_000
-"""Largest number of draws times coordinates of a finding for which every coordinate gets an interval: a block of it is a pass through the array."""
+"""Largest number of draws times coordinates of a finding for which every coordinate gets an interval: each block of `READ_BYTES` takes a pass through the array."""
 
 MIN_DRAWS = 4
 """Fewest draws per chain for which the ends of an interval get an error."""

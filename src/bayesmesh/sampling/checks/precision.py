@@ -73,7 +73,7 @@ def rounded_fields(spec: DataSpec, blocks: Iterable[HostRows]) -> dict[str, floa
         for name, values in rows.items():
             if values.dtype.kind == "f" and values.dtype.itemsize > 4 and values.size:
                 # For a model that takes all data as one row, the values are in that row.
-                values = values[0] if len(values) == 1 and values.ndim > 1 else values
+                values = values[0] if spec.num_rows == 1 and values.ndim > 1 else values
                 # A bound that a row does not have is infinite, in float32 as well.
                 if (finite := np.isfinite(values.reshape(len(values), -1)).all(axis=1)).any():
                     own = _with_errors(values[finite])

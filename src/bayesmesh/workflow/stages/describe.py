@@ -110,7 +110,7 @@ def _item(name: str, text: str) -> Iterator[str]:
             lead = ""
 
 
-def _column(column: Column, contrasts: str = "treatment") -> str:
+def _column(column: Column, contrasts: str) -> str:
     """Return the type of a column with its levels, or its mean and range, in the unit of the table."""
     if column.levels is None:
         mean, low, high = (value * column.scale + column.shift for value in (column.mean, column.low, column.high))

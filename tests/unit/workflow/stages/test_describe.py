@@ -69,7 +69,7 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
         "place: 1 level, 12 rows each",
         "Groups of one level place: one level does not",
         "Predictor of shape log(shape) ~ x",
-        "censored as 'ended' says: 8 rows none, 4 rows right",
+        "censored as 'ended' says: none in 8 rows, right in 4 rows",
     ):
         assert part in text, part
     Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", 'b: "normal(0, 1)"'))

@@ -190,6 +190,11 @@ class Family(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no levels")
 
+    @property
+    def has_cutpoints(self) -> bool:
+        """Whether summaries show the cutpoints."""
+        return type(self).cutpoints is not Family.cutpoints
+
     def cutpoints(self, parameters: Parameters) -> Float[Array, " cutpoints"]:
         """Return the cutpoints, or thresholds, of ordered levels where the predictor is 0, in its unit."""
         raise NotImplementedError(f"{type(self).__name__} has no ordered levels")
