@@ -118,8 +118,8 @@ def _score_left_out(
     parts, outcomes, influence = [], [], None
     step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
     blocks = likelihood.blocks(shards.read_rows, shards.num_rows)
-    # One thread waits for the devices, which evaluate the next block; as many as the job has cores smooth this one.
-    with ThreadPoolExecutor(1 + len(jax.devices("cpu"))) as pool:
+    # As many threads as the job has cores, for which JAX has been configured: while one evaluates the next block, others smooth this one.
+    with ThreadPoolExecutor(max(2, len(jax.devices("cpu")))) as pool:
         coming = pool.submit(next, blocks, None)
         while (block := coming.result()) is not None:
             coming = pool.submit(next, blocks, None)
