@@ -99,6 +99,8 @@ def assess(run: Any) -> tuple[str, tuple[str, ...], pd.DataFrame]:
         movement.add(draws)
         finite.add(draws, [f"{latent}[{i}]" for i in index])
         columns = {
+            # Corners of Cholesky factors; what ought to move and does not is for `Movement`.
+            "is_fixed": (draws == draws[:1, :1]).all(axis=(0, 1)),
             "variable": latent,
             "index": "" if latent.startswith("log_") else index,
             "label": "",
