@@ -99,7 +99,7 @@ defects: dev-env
 chaos: dev-env
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
-nightly: dev-env peers-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 20 posteriors, 23 tables, 300 kills, samplers, mutants
+nightly: dev-env peers-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 20 posteriors, 46 tables, 300 kills, samplers, mutants
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/browser/test_site.py tests/workflow/test_arviz.py tests/workflow/test_promises.py tests/workflow/test_cluster_generic.py tests/exact/test_devices.py tests/exact/test_posteriors.py tests/exact/test_tables.py tests/unit/analyses tests/unit/sampling/checks/test_maps.py tests/unit/store/test_crashes.py tests/workflow/test_crossed_groups.py tests/workflow/test_folds.py tests/workflow/test_kills.py tests/workflow/test_million_rows.py tests/workflow/test_processes.py tests/workflow/test_real_data.py tests/workflow/test_relatives.py tests/workflow/test_sweeps.py tests/workflow/test_tutorials.py tests/workflow/test_upkeep.py tests/neighbours/test_formulas.py tests/neighbours/test_models.py tests/chaos
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills 300
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) $(samplers)
