@@ -44,7 +44,7 @@ def leave_out_rows(
     Args:
         bound: model and data.
         posterior: the draws.
-        block_bytes: limit on the log likelihoods in memory.
+        block_bytes: limit on the log likelihoods of a block of rows; two blocks are in memory at a time.
         files: paths of the outputs.
         most_matched: largest number of rows that moment matching repairs.
         refits: experiments sampled without some rows; their scores of these rows replace those from importance

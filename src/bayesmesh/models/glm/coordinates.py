@@ -166,7 +166,7 @@ class Coordinates:
             return _Levels(num_levels, scale, None, None)
         if group.prefix:
             gram = self._of_levels(self._arrays[name], num_levels)
-            return _Levels(num_levels, scale, self._factor(group, latents, scale, gram), None)
+            return _Levels(num_levels, scale, _factor(group, scale, gram), None)
         names = (f"{each}_{group.number}" for each in ("gram", "cross", "working"))
         gram, cross, working = (self._of_levels(self._arrays[name], num_levels) for name in names)
         centre = self._plan.at_centre(latents, self._dtype)
@@ -178,18 +178,19 @@ class Coordinates:
         if cross.shape[-1]:
             away = self._main.line(latents, self._dtype) - self._array(self._arrays["location"])
             known = working - jnp.einsum("lqc,c->lq", cross, away)
-        factor = self._factor(group, latents, scale, gram * precision)
+        factor = _factor(group, scale, gram * precision)
         towards = entries((known @ scale * precision)[..., None], group.num_effects)
         return _Levels(num_levels, scale, factor, solve(factor, towards))
-
-    def _factor(self, group: Group, latents: Latents, scale: Array, gram: Float[Array, "level q q"]) -> Any:
-        """Return the Cholesky factor of the precision of standardised effects, as `triangular` has it, given what rows say about effects."""
-        across = scale.T if group.is_correlated else latents[group.sd][:, None]
-        return factor_of(*(entries(each, group.num_effects) for each in (across, gram)))
 
     def _of_levels(self, values: np.ndarray, num_levels: int) -> Array:
         """Return one entry per level; a description of other data, used for its shapes alone, may have more or fewer."""
         return self._array(values if len(values) == num_levels else np.resize(values, (num_levels, *values.shape[1:])))
+
+
+def _factor(group: Group, scale: Array, gram: Float[Array, "level q q"]) -> Any:
+    """Return the Cholesky factor of the precision of standardised effects, as `triangular` has it, given what rows say about effects."""
+    across = scale.T if group.is_correlated else jnp.diagonal(scale)[:, None]
+    return factor_of(*(entries(each, group.num_effects) for each in (across, gram)))
 
 
 class _Levels(NamedTuple):

@@ -280,15 +280,12 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         if left.strip() or not tilde:
             remedy = f'write its right side alone, such as\n    model:\n      parameters:\n        {name}: "~ {(right or left).strip()}"'
             raise ConfigError(f"{key}: '{text:.80}' does not begin with ~", remedy)
+        if "offset(" in text:
+            raise ConfigError(f"{key}: '{text:.80}' has an offset", "leave it out: an offset belongs to the outcome, in the key 'model.offset'")  # fmt: skip
         try:
             found[name] = make_terms(source, parse_formula(f"{outcome} {text}", list(source.fields)), f"{name}_")
         except ConfigError as error:
-            remedy = (
-                error.remedy
-                if "'offset(...)'" not in error.message
-                else "leave it out: an offset belongs to the outcome, in the key 'model.offset'"
-            )
-            raise ConfigError(error.message.replace(KEY, key), remedy) from error
+            raise ConfigError(error.message.replace(KEY, key), error.remedy) from error
         if not (found[name].has_constant or found[name].columns or found[name].formula.groups):
             raise ConfigError(f"{key}: '{text:.80}' has no terms", f'write a number, or "~ 1" to estimate one {name}')
     return found

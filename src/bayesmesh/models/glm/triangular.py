@@ -1,7 +1,7 @@
 """Small matrices, one for each level of a group: products, Cholesky factors, and linear systems with them.
 
 Of few effects, a matrix is written out in entries, each an array over the levels: XLA fuses formulas of these into one loop over
-levels, five times as fast as operations on arrays (level, q, q). Of many effects, it is such an array, and LAPACK is called for
+levels, three to six times as fast as operations on arrays (level, q, q). Of many effects, it is such an array, and LAPACK is called for
 each level. Vectors are columns. Both kinds have the operators ``+ - * / @``; the right operand is of the same kind or, for
 ``* /``, a number.
 """
