@@ -45,8 +45,8 @@ class FieldSpec:
     Attributes:
         shape: shape of one row, without the row axis.
         dtype: dtype on disk.
-        num_codes: for a field with one integer per row, 1 more than the largest over all rows, including held-out ones; 0
-            if unknown.
+        num_codes: for a field with one integer per row, of which none is negative, 1 more than the largest over all rows,
+            including held-out ones; 0 if unknown.
     """
 
     shape: tuple[int, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 FETCH = 1
 """Raise if other records would be fetched from the same source."""
 
-SHARD = 2
+SHARD = 3
 """Raise if a dataset would be split, ordered or stored in another way."""
 
 COMPILE = 1

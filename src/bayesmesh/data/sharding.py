@@ -246,7 +246,7 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
     for name, values in sorted(dataset.test_rows.items()):
         of_all = {"test_rows": np.ones(values.shape[0], bool)}
         of_test = _write_rows(group, of_all, name, values, "test_rows", about.get(name))
-        num_codes[name] = max(num_codes[name], of_test)
+        num_codes[name] = min(num_codes[name], of_test) and max(num_codes[name], of_test)
     for name, values in sorted(dataset.truth.items()):
         # A latent may be a scalar.
         truth = np.asarray(values)
@@ -370,6 +370,7 @@ def _write_rows(
             writers[part] = RowWriter(array, sizes[1])
     num_codes, is_code = 0, len(values.shape) == 1 and values.dtype.kind in "iu"
     for start, block in _blocks(values, row_bytes):
+        is_code = is_code and int(block.min()) >= 0
         num_codes = max(num_codes, int(block.max()) + 1) if is_code else 0
         check_values(f"{source_part}/{name}", start, block, about)
         for part, writer in writers.items():

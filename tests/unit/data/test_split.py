@@ -181,7 +181,7 @@ def test_shards_hold_the_rows_that_stay_beside_those_of_a_fold_and_their_numbers
 
 def test_codes_that_only_a_fold_has_are_counted(layout: DataLayout) -> None:
     """The group with the largest code is left out: its rows still have an effect of their own."""
-    rows = {"y": np.arange(12.0), "group": GROUP, "x": np.ones(12)}
+    rows = {"y": np.arange(12.0), "group": GROUP, "x": np.ones(12), "sign": np.where(np.arange(12) == 6, -1, 1)}
     left_out = next(
         LeftOut(folds=4, group="group", fold=n) for n in range(1, 5) if chosen(folds=4, group="group")[n - 1][0][6]
     )
@@ -192,6 +192,7 @@ def test_codes_that_only_a_fold_has_are_counted(layout: DataLayout) -> None:
         spec = shards.spec()
         assert Shards(layout.shards).spec().fields["group"].num_codes == 10
         assert Shards(layout.shards).spec().fields["y"].num_codes == 0
+        assert Shards(layout.shards).spec().fields["sign"].num_codes == 0
         assert spec.constants["levels_of_group_0"] == 10
         if local == "group":
             assert spec.entry_counts == (0, 0, 3, 0, 4, 0, 0, 2, 0, 0)

@@ -53,7 +53,8 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     options = model.options
     if getattr(options, "family", "") not in FAMILIES or getattr(options, "censored", None) is None:
         return []
-    read = [(block["outcome"], block["above"], block["up_to"]) for block in shards.blocks()]
+    # An end that is the outcome in all rows is left out.
+    read = [[rows.get(end, rows["outcome"]) for end in ("outcome", "above", "up_to")] for rows in shards.blocks()]
     times, above, up_to = (np.concatenate(each).astype(np.float64) for each in zip(*read, strict=True))
     is_event = above == up_to
     at = np.linspace(0, max(times.max(), up_to[np.isfinite(up_to)].max(initial=0)), NUM_TIMES + 1)

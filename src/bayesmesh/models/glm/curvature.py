@@ -53,15 +53,15 @@ class Likelihood:
         family: family of the outcome.
         links: parameter that is unknown -> the latent that it is, or the intercept of its predictor, and its link.
         fixed: parameter -> the number to which it is set.
-        sides: from `partial.sides_of`.
+        is_one_sided: from `partial.is_one_sided`.
         is_partial: whether outcomes may be known in part.
     """
 
     def __init__(
-        self, family: Family, links: Mapping[str, tuple[str, str]], fixed: Mapping[str, float], sides: frozenset[int], *, is_partial: bool
+        self, family: Family, links: Mapping[str, tuple[str, str]], fixed: Mapping[str, float], *, is_one_sided: bool, is_partial: bool
     ) -> None:  # fmt: skip
         self.links = links
-        self._family, self._fixed, self._sides, self._is_partial = family, fixed, sides, is_partial
+        self._family, self._fixed, self._is_one_sided, self._is_partial = family, fixed, is_one_sided, is_partial
         self._evaluate = jax.jit(jax.value_and_grad(self._total, argnums=(0, 1)))
 
     def parameters(self, at: np.ndarray | Array) -> dict[str, Array]:
@@ -157,7 +157,7 @@ class Likelihood:
         parameters = self.parameters(at)
         value = self._family.log_density(eta, rows, parameters)
         if self._is_partial:
-            value = partial.log_likelihood(self._family, value, eta, rows, parameters, self._sides)
+            value = partial.log_likelihood(self._family, value, eta, rows, parameters, is_one_sided=self._is_one_sided)
         return jnp.sum(weights * value)
 
     def _slopes(

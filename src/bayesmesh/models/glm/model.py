@@ -60,7 +60,7 @@ class Glm(Model):
         own = self.options
         self.family = family_of(own.family, own.link)
         self.plan: Plan = make_plan(own, spec)
-        self.sides = partial.sides_of(own, spec.variables)
+        self.is_one_sided = partial.is_one_sided(own)
         local = None if self.integrated else self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
         units = self.plan.main.groups if self.plan.has_normal_units else ()
@@ -165,7 +165,7 @@ class Glm(Model):
         value = self.family.log_density(eta, rows, parameters)
         if "constant" in rows:
             value = value + rows["constant"]
-        value = partial.log_likelihood(self.family, value, eta, rows, parameters, self.sides)
+        value = partial.log_likelihood(self.family, value, eta, rows, parameters, is_one_sided=self.is_one_sided)
         return value * rows["weights"] if "weights" in rows else value
 
     def _of_sums(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:

@@ -19,6 +19,7 @@ from bayesmesh.config.data_spec import FieldSpec, Variable
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._predictive import expectation
 from bayesmesh.models.base import HostRows, Predictive, Rows
+from bayesmesh.models.glm.design import Source
 from bayesmesh.models.glm.families._links import log1mexp
 from bayesmesh.models.glm.families.base import Family, Parameters
 
@@ -27,7 +28,7 @@ KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
 
 
 ENDS = ("above", "up_to", "lower", "upper")
-"""Fields that bound an outcome; they are infinite in rows without such a bound."""
+"""Fields that bound an outcome; they are infinite in rows without such a bound. One that is the outcome in all rows is left out."""
 
 
 def columns_of(options: Any) -> dict[str, str]:
@@ -112,8 +113,31 @@ def check_options(
                 )
 
 
+def is_one_sided(options: Any) -> bool:
+    """Return whether no row may be known to lie between two numbers."""
+    return options.interval_end is None and options.rounded is None and options.truncated is None
+
+
+def _ends_of(options: Any, source: Source) -> list[str]:
+    """Return the fields that say between what numbers outcomes lie."""
+    if not is_one_sided(options):
+        return [] if options.censored is None and options.rounded is None else ["above", "up_to"]
+    kinds = _possible_kinds(options.censored, source) if options.censored is not None else set()
+    return [end for end, kind in (("above", "left"), ("up_to", "right")) if kind in kinds]
+
+
+def _possible_kinds(name: str, source: Source) -> set[str]:
+    """Return the kinds of censoring that a row may have, be it held out."""
+    about = source.variables.get(name)
+    if about is not None and about.levels:
+        return {*about.levels}
+    # Known of whole numbers of which none is negative.
+    num_codes = source.fields[name].num_codes
+    return {kind for kind, code in KINDS.items() if not num_codes or 0 <= code < num_codes}
+
+
 def fields_of(
-    options: Any, family: Family, variables: Mapping[str, Variable], unit: tuple[float, float], y: np.ndarray,
+    options: Any, family: Family, source: Source, unit: tuple[float, float], y: np.ndarray,
     rows: HostRows, start: int | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Return the fields of what is known of the outcomes: ``above`` and ``up_to``, ``lower`` and ``upper``, ``known_error``.
@@ -121,7 +145,7 @@ def fields_of(
     Args:
         options: options of the model.
         family: family of the outcome.
-        variables: column of the table -> meaning of its numbers.
+        source: the table.
         unit: shift and scale from the unit of the outcome to that of the table.
         y: outcomes, (row,).
         rows: the same rows of the table.
@@ -134,7 +158,7 @@ def fields_of(
     made: dict[str, np.ndarray] = {}
     kinds = np.zeros(len(y), int)
     if options.censored is not None and options.censored in rows:
-        kinds = kinds_of(options, variables, rows, start)
+        kinds = kinds_of(options, source.variables, rows, start)
     above, up_to = y.astype(float), y.astype(float)
     if options.rounded is not None and (not isinstance(options.rounded, str) or options.rounded in rows):
         half = _numbers(options.rounded, rows, len(y)) / scale / 2
@@ -174,8 +198,8 @@ def fields_of(
             is_exact = above == up_to
             above = np.where(is_exact, above, np.maximum(above, lower))
             up_to = np.where(is_exact, up_to, np.minimum(up_to, made["upper"]))
-    if options.censored is not None or options.rounded is not None:
-        made |= {"above": above, "up_to": up_to}
+    bounds = {"above": above, "up_to": up_to}
+    made |= {end: bounds[end] for end in _ends_of(options, source)}
     if options.known_error is not None and options.known_error in rows:
         error = _numbers(options.known_error, rows, len(y)) / scale
         least = 0 if options.parameters.get("sigma") == 0 else -1e-300
@@ -222,33 +246,23 @@ def with_known_error(parameters: dict[str, Array], rows: Rows) -> dict[str, Arra
     return {**parameters, "sigma": jnp.hypot(parameters["sigma"], rows["known_error"])}
 
 
-def sides_of(options: Any, variables: Mapping[str, Variable]) -> frozenset[int]:
-    """Return the codes of censoring on one side that rows may have; empty if a row may be known to lie between two numbers."""
-    if options.censored is None or options.interval_end is not None or options.rounded or options.truncated:
-        return frozenset()
-    about = variables.get(options.censored)
-    levels = about.levels if about is not None and about.levels else ("left", "right")
-    return frozenset(KINDS[level] for level in levels) - {KINDS["none"]}
-
-
 def log_likelihood(
-    family: Family, exact: Float[Array, " rows"], eta: Array, rows: Rows, parameters: Parameters,
-    sides: frozenset[int] = frozenset(),
-) -> Float[Array, " rows"]:  # fmt: skip
+    family: Family, exact: Float[Array, " rows"], eta: Array, rows: Rows, parameters: Parameters, *, is_one_sided: bool
+) -> Float[Array, " rows"]:
     """Return the log likelihood of each row, in nats.
 
     Args:
         family: family of the outcome.
         exact: log density of the outcomes, used where they are known exactly.
         eta, rows, parameters: as for `Family.log_density`.
-        sides: from `sides_of`. Where no row lies between two numbers, each needs one tail at its outcome.
+        is_one_sided: from the function of that name. A row that does not lie between two numbers needs one tail at its outcome.
     """
     value, y = exact, rows["outcome"].astype(eta.dtype)
-    if KINDS["right"] in sides:
-        value = jnp.where(jnp.isinf(rows["up_to"]), family.log_survival(y, eta, rows, parameters), value)
-    if KINDS["left"] in sides:
-        value = jnp.where(jnp.isinf(rows["above"]), family.log_cdf(y, eta, rows, parameters), value)
-    if "above" in rows and not sides:
+    if is_one_sided:
+        for end, tail in (("up_to", family.log_survival), ("above", family.log_cdf)):
+            if end in rows:
+                value = jnp.where(jnp.isinf(rows[end]), tail(y, eta, rows, parameters), value)
+    elif "above" in rows:
         is_exact = rows["above"] == rows["up_to"]
         # Both branches have gradients, so that of an exact row is one tail at its outcome.
         above = jnp.where(is_exact, -jnp.inf, rows["above"])
@@ -411,8 +425,9 @@ class Truncated:
 
 def completed(family: Family, eta: Array, rows: Rows, parameters: Parameters, key: PRNGKeyArray) -> Array:
     """Return outcomes, drawn from their distribution given what is known of them where they are not known exactly."""
-    is_exact = rows["above"] == rows["up_to"]
-    lower, upper = jnp.where(is_exact, -jnp.inf, rows["above"]), jnp.where(is_exact, jnp.inf, rows["up_to"])
+    above, up_to = (rows.get(end, rows["outcome"]) for end in ("above", "up_to"))
+    is_exact = above == up_to
+    lower, upper = jnp.where(is_exact, -jnp.inf, above), jnp.where(is_exact, jnp.inf, up_to)
     own = {**rows, "lower": lower, "upper": upper}
     drawn = Truncated(family.predict(eta, rows, parameters), family, eta, own, parameters).sample(seed=key)
     return jnp.where(is_exact, rows["outcome"], drawn.astype(rows["outcome"].dtype))

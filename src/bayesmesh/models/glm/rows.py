@@ -220,8 +220,7 @@ class Reader(NamedTuple):
             return None
         if not is_partial and (not links or (family.is_summed and not self.others)):
             return None
-        sides = partial.sides_of(options, self.source.variables)
-        return Likelihood(family, links, fixed, sides, is_partial=is_partial)
+        return Likelihood(family, links, fixed, is_one_sided=partial.is_one_sided(options), is_partial=is_partial)
 
     def _fit_main(
         self, constants: Mapping[str, float | int], read_fields: ReadBlocks, num_rows: int
@@ -429,7 +428,7 @@ class Reader(NamedTuple):
     def _partial(self, rows: HostRows, y: np.ndarray, start: int | None) -> dict[str, np.ndarray]:
         """Return the fields of what is known of the outcomes; see `partial.fields_of`."""
         unit = unit_of(self.formula.outcome, self.source.variables) if self.family.is_in_unit else (0.0, 1.0)
-        return partial.fields_of(self.options, self.family, self.source.variables, unit, y, rows, start)
+        return partial.fields_of(self.options, self.family, self.source, unit, y, rows, start)
 
     def _trials(self, rows: HostRows) -> np.ndarray | None:
         """Return the number of trials of each row, float64; None if the family has none."""

@@ -15,6 +15,7 @@ from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm import partial
 from bayesmesh.models.glm.model import Glm
 
 TABLE = {
@@ -34,7 +35,9 @@ def make(
     formula: str, family: str = "normal", table: Any = TABLE, variables: Any = LEVELS, **options: Any
 ) -> tuple[Glm, dict[str, Any]]:
     """Return a model of a table in float64, and its rows."""
-    fields = {name: FieldSpec((), np.asarray(v).dtype.name) for name, v in table.items()}
+    columns = {name: np.asarray(v) for name, v in table.items()}
+    num_codes = {k: int(v.max()) + 1 for k, v in columns.items() if v.dtype.kind in "iu" and v.min() >= 0}
+    fields = {name: FieldSpec((), v.dtype.name, num_codes.get(name, 0)) for name, v in columns.items()}
     spec = DataSpec(len(table["y"]), fields, {}, "float64", variables=variables)
     own = options_class("model", "glm")(formula=formula, family=family, **options)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
@@ -184,11 +187,15 @@ def test_predictions_of_a_censored_model_are_of_the_uncensored_outcome() -> None
     assert model.prediction_fields() == {"x"}
 
 
+ENDS = {"above": "left", "up_to": "right"}
+
+
 @pytest.mark.parametrize("family", ["normal", "weibull", "log_normal", "poisson"])
 @pytest.mark.parametrize(
     ("column", "levels", "kinds"),
     [
         ("kind", (), [0, -1, 1, 1, 0, 1]),
+        ("kind", (), [0, 0, 1, 1, 0, 1]),
         ("side", ("right", "none"), [1, 1, 0, 0, 1, 0]),
         ("side", ("left", "none"), [1, 0, 1, 0, 1, 0]),
     ],
@@ -203,10 +210,13 @@ def test_rows_censored_on_known_sides_are_those_of_any_kind(
     )
     outcome = "count" if family == "poisson" else "y"
     model, rows = make(f"{outcome} ~ x", family, table, variables, censored=column)
-    general, _ = make(f"{outcome} ~ x", family, table, variables, censored=column, interval_end="end")
+    general, of_all = make(f"{outcome} ~ x", family, table, variables, censored=column, interval_end="end")
+    found = levels or [kind for kind, code in partial.KINDS.items() if code in kinds]
+    assert {"above", "up_to"} & rows.keys() == {end for end, kind in ENDS.items() if kind in found}
     z = draw(model)
-    np.testing.assert_allclose(model.log_likelihood(z, rows), general.log_likelihood(z, rows), rtol=1e-12)
-    gradients = [jax.grad(lambda z, m=m: m.log_likelihood(z, rows).sum())(z) for m in (model, general)]
+    np.testing.assert_allclose(model.log_likelihood(z, rows), general.log_likelihood(z, of_all), rtol=1e-12)
+    pairs = ((model, rows), (general, of_all))
+    gradients = [jax.grad(lambda z, m=m, r=r: m.log_likelihood(z, r).sum())(z) for m, r in pairs]
     for name, expected in gradients[1].items():
         np.testing.assert_allclose(gradients[0][name], expected, rtol=1e-9, err_msg=name)
 
