@@ -27,12 +27,13 @@ DIGITS = {
     "data": {"source": "digits", "test_fraction": 0.8},
     "model": {"name": "softmax_regression"},
     "kernel": {"name": "chees", "max_leapfrog_steps": 8},
-    "sampling": {"chains": 4, "warmup": 20, "draws": 20, "seed": 1},
+    # The same numbers on every processor, which golden tables compare. Chains that come from far away take steps so unstable that
+    # a difference of 1e-14 is one of 0.1 after three of them; near the mode it stays below 1e-9.
+    "sampling": {"chains": 4, "warmup": 20, "draws": 20, "seed": 1, "initial": {"method": "laplace"}},
+    "compute": {"dtype": "float64"},
     # No draws can pass it: a gate that fails must not fail the run.
     "gates": {"r_hat": 1.0001},
     "averaging": {},
-    # The same numbers on every processor, which golden tables compare.
-    "compute": {"dtype": "float64"},
 }
 
 FILMS = {

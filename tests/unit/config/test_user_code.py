@@ -61,10 +61,11 @@ def test_an_interruption_is_the_codes_own_where_signals_do_not_raise_it() -> Non
         with explaining():
             _raise(KeyboardInterrupt())
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         with pytest.raises(ConfigError, match="_raise: KeyboardInterrupt"):
             interrupt()
     finally:
