@@ -104,6 +104,10 @@ ROOM = 4 * 2**30
 """Bytes that must be free there."""
 
 
+MOST_RESIDENT = 2 * 2**30
+"""Memory of a worker, in bytes, beyond which it drops its compiled programs after a module."""
+
+
 def pytest_configure() -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
@@ -167,6 +171,20 @@ def leave_no_handlers() -> Iterator[None]:
         if handler not in before and type(handler) in (logging.StreamHandler, logging.FileHandler):
             logging.root.removeHandler(handler)
             handler.close()
+
+
+def _resident_bytes() -> int:
+    about = Path("/proc/self/statm")
+    return int(about.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if about.exists() else 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs() -> Iterator[None]:
+    """Drop the compiled programs of a worker that has become large: they would grow to 6 GB in a run of all tests."""
+    yield
+    if "jax" in sys.modules and _resident_bytes() > MOST_RESIDENT:
+        programs.forget()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

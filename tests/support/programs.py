@@ -117,6 +117,14 @@ def build(
     return Built(program, _COMPILED[key], program.put_data(case.rows))
 
 
+def forget() -> None:
+    """Drop all compiled programs, of `build` and of JAX."""
+    import jax
+
+    _COMPILED.clear()
+    jax.clear_caches()
+
+
 def _constants(options: Any) -> str:
     """The options that are compiled in; tests/unit/sampling/test_arguments.py shows that no other ones are."""
     from bayesmesh.config.settings import numeric_options
