@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import csv
+import os
+import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+
+from bayesmesh.store.ledger import read_rows
+from workspace import find_job, hashes
+from zygote import zygote
 
 CODE = """\
 import jax.numpy as jnp
@@ -77,3 +86,44 @@ def test_a_fold_whose_mass_is_in_another_mode_starts_by_itself(fresh: Any, tmp_p
     assert _level(workspace, folds["20"])["mean"] == pytest.approx(-5.0, abs=0.2)
     assert _level(workspace, folds["12"])["mean"] == pytest.approx(5.0, abs=0.2)
     assert folds["20"]["verdict"] == folds["12"]["verdict"] == "pass"
+
+
+@pytest.mark.nightly
+def test_a_kill_within_the_short_warmup_changes_nothing(fresh: Any, tmp_path: Path) -> None:
+    """Chains that continue others go on from their last commit, as any do, and end with the same bytes."""
+    workspace = fresh(tmp_path / "copy")
+    # The shortest segments: one iteration each.
+    sampling = {"chains": 2, "warmup": 80, "draws": 8, "segment_seconds": 1e-6}
+    for name, own in {"whole": {}, "heir": {"initial": {"relative": "whole"}}}.items():
+        experiment = {
+            "title": name,
+            "data": {"source": "gaussian"},
+            "model": {"name": "gaussian"},
+            "kernel": {"name": "nuts"},
+        }
+        workspace.experiment(name).write_text(yaml.safe_dump({**experiment, "sampling": {**sampling, **own}}))
+    posterior = workspace.results / "heir" / "posterior.zarr"
+    done = workspace.snakemake("--cores", "2", "results/heir/posterior.sha256")
+    assert done.returncode == 0, done.stderr[-4000:]
+    expected = hashes(posterior)
+
+    for folder in (workspace.results / "heir", workspace.results / "seals" / "heir"):
+        shutil.rmtree(folder)
+    running = subprocess.Popen(
+        [str(zygote().bin / "snakemake"), "--cores", "1", "results/heir/posterior.sha256"],
+        cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    commits = workspace.results / "heir" / "chains"
+    while len(list(commits.glob("*/group-000/commits/warmup-*.json"))) < 3:
+        assert running.poll() is None, running.communicate()[0][-4000:]
+        time.sleep(0.005)
+    job = find_job(workspace, "sample")
+    assert job is not None
+    os.kill(job, signal.SIGKILL)
+    running.communicate()
+    assert not list(commits.glob("*/group-000/commits/sample-*.json")), "the job was to be killed in its warmup"
+    done = workspace.snakemake("--cores", "2", "results/heir/posterior.sha256")
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = read_rows(workspace.results / "heir" / "ledger" / "sample-group-000.json")
+    assert [row["detail"].split()[0] for row in rows if row["phase"] == "resume"] == ["warmup"]
+    assert hashes(posterior) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ import pytest
 import zarr
 
 from bayesmesh.store.ledger import read_rows
+from workspace import find_job, hashes
 from zygote import zygote
 
 FEW, MANY = 8, 40
@@ -31,11 +31,6 @@ def _draws(workspace: Any) -> dict[str, np.ndarray]:
         for name, array in root[group].arrays()
         if array.ndim > 1  # not a coordinate
     }
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _phases(workspace: Any, phase: str) -> list[dict[str, Any]]:
@@ -80,24 +75,12 @@ def test_only_the_further_draws_were_computed(completed: Any, extended: Any) -> 
     assert [row["detail"] for row in _phases(extended, "resume")] == [f"sample {FEW}"]
 
 
-def _find_job(workspace: Any, verb: str) -> int | None:
-    """Return the process of a stage that works in the workspace."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if verb in words and "python" in words[0] and (folder / "cwd").resolve() == workspace.root.resolve():
-                return int(folder.name)
-        except OSError:
-            continue
-    return None
-
-
 def _kill_when(workspace: Any, commits: int, running: subprocess.Popen[str]) -> dict[Path, int]:
     """Kill the job that samples once there are so many commits, without warning; returns when each of them was made."""
     while len(_commits(workspace)) < commits:
         assert running.poll() is None, running.communicate()[0][-4000:]
         time.sleep(0.005)
-    job = _find_job(workspace, "sample")
+    job = find_job(workspace, "sample")
     assert job is not None
     os.kill(job, signal.SIGKILL)
     return {path: path.stat().st_mtime_ns for path in _commits(workspace)[:commits]}
@@ -130,4 +113,4 @@ def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
     # At most the segment that was being written is made again.
     resumed = [int(row["detail"].split()[1]) for row in _phases(workspace, "resume")]
     assert resumed[-1] == left
-    assert _hashes(workspace.root / POSTERIOR) == _hashes(extended.root / POSTERIOR)
+    assert hashes(workspace.root / POSTERIOR) == hashes(extended.root / POSTERIOR)
