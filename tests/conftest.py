@@ -180,7 +180,7 @@ def _resident_bytes() -> int:
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_programs() -> Iterator[None]:
-    """Drop the compiled programs of a worker that has become large: they would grow to 6 GB in a run of all tests."""
+    """Drop the compiled programs of a worker that has become large: they would grow to 5 GB in a run of all tests."""
     yield
     if "jax" in sys.modules and _resident_bytes() > MOST_RESIDENT:
         programs.forget()

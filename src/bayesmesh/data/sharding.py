@@ -246,6 +246,7 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
     for name, values in sorted(dataset.test_rows.items()):
         of_all = {"test_rows": np.ones(values.shape[0], bool)}
         of_test = _write_rows(group, of_all, name, values, "test_rows", about.get(name))
+        # Unknown of both where it is of one.
         num_codes[name] = min(num_codes[name], of_test) and max(num_codes[name], of_test)
     for name, values in sorted(dataset.truth.items()):
         # A latent may be a scalar.

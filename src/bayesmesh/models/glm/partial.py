@@ -28,7 +28,8 @@ KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
 
 
 ENDS = ("above", "up_to", "lower", "upper")
-"""Fields that bound an outcome; they are infinite in rows without such a bound. One that is the outcome in all rows is left out."""
+"""Fields that bound an outcome; they are infinite in rows without such a bound. An end that
+no row's kind of censoring moves from the outcome is left out."""
 
 
 def columns_of(options: Any) -> dict[str, str]:
@@ -131,7 +132,7 @@ def _possible_kinds(name: str, source: Source) -> set[str]:
     about = source.variables.get(name)
     if about is not None and about.levels:
         return {*about.levels}
-    # Known of whole numbers of which none is negative.
+    # Known of whole numbers of which none is negative, so that none is -1.
     num_codes = source.fields[name].num_codes
     return {kind for kind, code in KINDS.items() if not num_codes or 0 <= code < num_codes}
 
