@@ -371,6 +371,22 @@ def test_extreme_predictors_give_finite_densities_in_single_precision(case: Case
     assert np.isfinite(jax.grad(total)(at)).all()
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("name", ["hurdle_poisson", "hurdle_negative_binomial"])
+def test_counts_above_zero_are_one_where_their_mean_vanishes(name: str, dtype: Any) -> None:
+    """The probability to be above 0, by which that of a count is divided, may not be rounded to 0."""
+    family, parameters = family_of(name), {"hu": jnp.asarray(0.3, dtype), "shape": jnp.asarray(2.0, dtype)}
+    constant = family.constant(np.array([1.0]), None)
+
+    def log_density(eta: jax.Array) -> jax.Array:
+        return family.log_density(eta, {"outcome": jnp.asarray([1.0], dtype)}, parameters)[0]
+
+    for far in (-8.0, -18.0, -40.0, -80.0):
+        at = jnp.asarray([far], dtype)
+        assert log_density(at) + constant[0] == pytest.approx(np.log(0.7), abs=1e-3)
+        assert jax.grad(log_density)(at)[0] == pytest.approx(0, abs=1e-3)
+
+
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
 @pytest.mark.parametrize("name", ["ordinal", "sequential"])
 def test_scores_of_ordered_levels_are_slopes_over_information(name: str, link: str) -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.models.base import Rows
 from bayesmesh.models.glm.families._zeros import SHARE, Hurdle, hurdle_words
 from bayesmesh.models.glm.families.base import Parameter, Parameters, Predictor, Values
 from bayesmesh.models.glm.families.poisson import Poisson
@@ -23,6 +24,10 @@ class HurdlePoisson(Hurdle):
     links = Poisson.links
     needs = Poisson.needs
     words = hurdle_words(Poisson.words)
+
+    def log_zero(self, eta: Predictor, rows: Rows, parameters: Parameters) -> Values:
+        """Return minus the mean, in nats; as a sum of terms near 1 and -1 it would be 0 for small means, and counts above 0 all but certain."""
+        return -jnp.exp(eta)
 
     def draw_positive(self, key: PRNGKeyArray, eta: Predictor, parameters: Parameters) -> Values:
         """Return the number of events of a process on (0, 1): the first one, given that there is one, and those after it."""
