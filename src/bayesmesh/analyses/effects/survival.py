@@ -43,7 +43,8 @@ def kaplan_meier(times: Float[np.ndarray, " row"], is_event: np.ndarray, at: np.
 def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     """Return the figure of a model of censored times, as `curves_of` describes figures.
 
-    The estimate of Kaplan and Meier is in it if times are censored on the right alone.
+    Rows count by their weights, and survival is that without truncation: times before entry are part of it. The estimate of Kaplan and
+    Meier, which knows neither, is in it if times are censored on the right alone.
 
     Args:
         bound: model and data.
@@ -54,12 +55,13 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     if getattr(options, "family", "") not in FAMILIES or getattr(options, "censored", None) is None:
         return []
     # An end that is the outcome in all rows is left out.
-    read = [[rows.get(end, rows["outcome"]) for end in ("outcome", "above", "up_to")] for rows in shards.blocks()]
-    times, above, up_to = (np.concatenate(each).astype(np.float64) for each in zip(*read, strict=True))
+    ends = [[rows.get(end, rows["outcome"]) for end in ("outcome", "above", "up_to")] for rows in shards.blocks()]
+    times, above, up_to = (np.concatenate(each).astype(np.float64) for each in zip(*ends, strict=True))
     is_event = above == up_to
     at = np.linspace(0, max(times.max(), up_to[np.isfinite(up_to)].max(initial=0)), NUM_TIMES + 1)
     chosen = np.unique(np.linspace(0, shards.num_rows - 1, min(MOST_ROWS, shards.num_rows)).astype(np.int64))
-    rows = {k: jnp.asarray(in_dtype(v, spec.dtype)) for k, v in shards.read_chosen(chosen).items()}
+    read = shards.read_chosen(chosen)
+    rows = {k: jnp.asarray(in_dtype(v, spec.dtype)) for k, v in read.items() if k not in ("lower", "upper")}
     draws = DrawBlocks(
         "effects", model, spec, posterior, math.ceil(posterior.num_chains * posterior.num_draws / NUM_DRAWS)
     )
@@ -67,7 +69,10 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
 
     def of_draw(latents: Latents, rows: Rows) -> Array:
         predictive: Any = model.predict(draws.align(latents, entries), rows)
-        return jax.lax.map(lambda time: predictive.survival_function(time).mean(), jnp.asarray(at, spec.dtype))
+        weights = rows.get("weights")
+        return jax.lax.map(
+            lambda time: jnp.average(predictive.survival_function(time), weights=weights), jnp.asarray(at, spec.dtype)
+        )
 
     program = jax.jit(lambda latents, rows: jax.lax.map(lambda draw: of_draw(draw, rows), latents))
     found = np.concatenate([np.asarray(program(latents, rows))[:count] for _, count, latents in draws.chunks()])
@@ -75,7 +80,8 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     name = find_outcome(model, shards).name
     series = [{"label": "model", "mean": found.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}]
     note = _NOTE
-    if (is_event | (np.isposinf(up_to) & (above == times))).all():
+    is_plain = options.truncated is None and options.weights is None
+    if is_plain and (is_event | (np.isposinf(up_to) & (above == times))).all():
         estimate = kaplan_meier(times, is_event, at).tolist()
         series.append({"label": "Kaplan-Meier", "mean": estimate, "low": estimate, "high": estimate})
         note += _OF_THE_TIMES
