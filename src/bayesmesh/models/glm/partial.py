@@ -21,6 +21,7 @@ from bayesmesh.models._predictive import expectation
 from bayesmesh.models.base import HostRows, Predictive, Rows
 from bayesmesh.models.glm.design import Source
 from bayesmesh.models.glm.families._links import log1mexp
+from bayesmesh.models.glm.families._zeros import Hurdle
 from bayesmesh.models.glm.families.base import Family, Parameters
 
 KINDS = {"none": 0, "left": -1, "right": 1, "interval": 2}
@@ -192,7 +193,10 @@ def fields_of(
             words = "excludes the outcome of its row"
             remedy = "correct the bound, or leave the row out: a truncated outcome lies between its bounds"
             _check(lower < upper, "truncated", lower * scale + shift, "is not below the upper bound", "write a lower bound below the upper one", start)  # fmt: skip
-            _check(y >= lower, "truncated.lower", lower * scale + shift, words, remedy, start)
+            # Truncated outcomes lie above the lower bound, which only matters where an outcome has a probability of its own.
+            is_atom = (y == 0) & (isinstance(family, Hurdle) and not family.is_discrete)
+            is_above = np.where(is_atom, y > lower, y >= lower)
+            _check(is_above, "truncated.lower", lower * scale + shift, words, remedy, start)
             _check(y <= upper, "truncated.upper", upper * scale + shift, words, remedy, start)
             lower = np.ceil(lower) - 1 if family.is_discrete else lower
             made |= {"lower": lower, "upper": np.floor(upper) if family.is_discrete else upper}

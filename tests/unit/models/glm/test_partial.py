@@ -260,6 +260,20 @@ def test_rows_that_are_all_censored_on_one_side_are_an_error(code: int, family: 
     make(f"{outcome} ~ x", family, TABLE | {"kind": np.array([1, 1, 1, -1, 1, 1])}, censored="kind")
 
 
+@pytest.mark.parametrize(
+    ("family", "is_excluded"),
+    [("hurdle_gamma", True), ("hurdle_log_normal", True), ("exponential", False), ("hurdle_poisson", False)],
+)
+def test_a_bound_excludes_outcomes_that_have_a_probability_there(family: str, is_excluded: bool) -> None:
+    """Outcomes lie above the lower bound: the zeros of a hurdle do not, densities do not mind, and bounds of counts are among them."""
+    table = TABLE | {"some": np.array([0.0, 1, 2, 0, 3, 1])}
+    if is_excluded:
+        with pytest.raises(ConfigError, match=r"'model\.truncated\.lower': training row 1: 0 excludes the outcome"):
+            make("some ~ x", family, table, truncated={"lower": 0.0})
+    else:
+        make("some ~ x", family, table, truncated={"lower": 0.0})
+
+
 @pytest.mark.parametrize(("outcome", "family"), [("y", "normal"), ("count", "poisson"), ("status", "categorical")])
 def test_weights_that_are_all_0_are_an_error(outcome: str, family: str) -> None:
     with pytest.raises(ConfigError, match=r"'model\.weights': 'none' is 0 in all training rows"):
