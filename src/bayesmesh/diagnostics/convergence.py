@@ -19,7 +19,7 @@ from scipy.special import chdtrc, ndtri
 from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
 from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
-BLOCK_BYTES = 11 * 2**20
+BLOCK_BYTES = 32 * 2**20
 """Limit on the working memory of a thread, in bytes; exceeded only if a single coordinate needs more. Larger blocks are not faster."""
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")

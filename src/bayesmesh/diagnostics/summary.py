@@ -302,7 +302,7 @@ def _fixed(array: zarr.Array) -> Int[np.ndarray, " n"]:
 
 def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:
     """Return the CSV rows of some coordinates."""
-    columns = [["NaN" if np.isnan(value) else value for value in column.tolist()] for column in table.values()]
+    columns = [["NaN" if math.isnan(value) else value for value in column.tolist()] for column in table.values()]
     text, named = io.StringIO(), ([names.variable] * len(names.indices), names.indices, names.labels)
     csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
     return text.getvalue()
