@@ -263,6 +263,7 @@ def normals_of(target: Target) -> Normals:
     if found is None:
         raise ConfigError(
             "key 'kernel.name': gibbs draws units from exact normals, and the model declares no such groups (`normal_groups`)",
-            "use it with rating_factorization and `likelihood: gaussian`; other models take nuts, or unit_hmc where they have `unit_groups`",
+            "use it with rating_factorization and `likelihood: gaussian`, or with glm, a normal outcome, `centred: true` and several"
+            " groups of independent effects; other models take nuts, or unit_hmc where they have `unit_groups`",
         )
     return found
