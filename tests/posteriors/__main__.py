@@ -22,12 +22,14 @@ def main() -> None:
     from tabular.simulated import TABLES
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a posterior or a table; all without names")
     parser.add_argument("--kernel", default="nuts")
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--dtype", default="float32")
     given = parser.parse_args()
+    if unknown := {*given.names} - {*POSTERIORS, *TABLES}:
+        parser.error(f"no posterior or table is called {', '.join(sorted(unknown))}")
     # A posterior and a table may have the same name.
     for name in dict.fromkeys(given.names or (*POSTERIORS, *TABLES)):
         begun = time.perf_counter()

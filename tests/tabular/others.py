@@ -1,7 +1,7 @@
 """Sample a table with NumPyro's NUTS or nutpie, in the environment of `make peers-env`; `peers.py` starts this and asks for rounds.
 
-Both take the models of `written_out`, which make the references too, with the defaults of their authors: 4 chains, 1,000 draws each,
-and their own number of warmup iterations. A line of JSON on standard output answers each line, a seed, on standard input.
+Both take the models of `published_models` with the defaults of their authors: 4 chains, 1,000 draws each, and their own number of
+warmup iterations. A line of JSON on standard output answers each line, a seed, on standard input.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import initialize_model
 
-from tabular.simulated import columns_of
-from tabular.written_out import MODELS
+from tabular.published import columns_of
+from tabular.published_models import MODELS
+from tabular.written_out import INNER
 
 CHAINS, DRAWS = 4, 1000
 WARMUP = {"numpyro": 1000, "nutpie": 400}
@@ -65,14 +66,15 @@ def nutpie(model: Callable[[], None]) -> Sample:
         size, lambda: log_density, expand, [np.dtype("float64")], [(size,)], ["z"]
     )
 
-    def sample(seed: int, draws: int = DRAWS) -> dict[str, np.ndarray]:
+    constrain(np.zeros((CHAINS, DRAWS, size)))
+
+    def sample(seed: int) -> dict[str, np.ndarray]:
         trace = package.sample(
-            made, draws=draws, tune=WARMUP["nutpie"], chains=CHAINS, seed=seed, progress_bar=False,
+            made, draws=DRAWS, tune=WARMUP["nutpie"], chains=CHAINS, seed=seed, progress_bar=False,
             cores=len(os.sched_getaffinity(0)), adaptation="low_rank",
         )  # fmt: skip
         return {k: np.asarray(v) for k, v in constrain(trace.posterior["z"].values).items()}
 
-    sample(0)
     return sample
 
 
@@ -87,7 +89,7 @@ def main(name: str, sampler: str) -> None:
         draws = sample(int(line.split()[0]))
         seconds = time.perf_counter() - begin
         file = line.split()[1]
-        np.savez(file, **{k: v for k, v in draws.items() if v.ndim == 2})
+        np.savez(file, **{k: v for k, v in draws.items() if v.ndim == 2 and k not in INNER})
         print(json.dumps({"seconds": seconds, "file": file}), flush=True)
 
 

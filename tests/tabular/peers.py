@@ -1,17 +1,18 @@
-"""Effective draws a second of `glm` with its defaults against NumPyro's NUTS and nutpie, on the tables that have a NumPyro model.
+"""Effective draws a second of `glm` with its defaults against NumPyro's NUTS and nutpie, on published tables.
 
-    PYTHONPATH=src:tests:tests/support .venv/bin/python -m tabular.peers [NAME ...]
+    PYTHONPATH=src:tests:tests/support .venv/bin/python -m tabular.peers [--rounds 3] [NAME ...]
 
 The samplers take turns on a table, each with its compiled program in a process of its own. Counted are warmup and draws; compilation is
-shown apart. The number of effective draws is the smallest among the quantities of the reference, of bulk and tail.
+shown apart. The number of effective draws is the smallest among the quantities that the others have, of bulk and tail. All three sample
+the same posterior: the largest difference from the mean of another, in standard errors of both, is shown too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -20,16 +21,18 @@ from typing import NamedTuple
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import jax
 import numpy as np
 
 import programs
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.diagnostics.convergence import convergence_table
+from cases import Case
 from posteriors.judging import run
-from tabular.runs import named_draws, read_case, reference
-from tabular.written_out import MODELS
+from tabular.base import Table
+from tabular.published import PUBLISHED, columns_of
+from tabular.runs import case_of, named_draws
 
-ROUNDS = 3
 LEAST_MEDIAN, LEAST = 1.3, 0.5
 """Ratios to the better of the others: the median over tables, and that of each."""
 
@@ -42,6 +45,15 @@ class Contender(NamedTuple):
 
     compilation: float
     sample: Callable[[int], tuple[Mapping[str, np.ndarray], float]]
+
+
+def read_case(name: str, folder: Path) -> Case:
+    """Return `glm` bound to the table after files, fetch and shard."""
+    published = PUBLISHED[name]
+    options = {"formula": published.formula, "family": published.family, **published.options}
+    source = {"types": dict.fromkeys(published.codes, "category")}
+    columns = columns_of(name)
+    return case_of(name, Table(lambda _: columns, "glm", options, source), columns, folder)
 
 
 def ours(name: str, folder: Path) -> Contender:
@@ -82,35 +94,51 @@ def peer(name: str, sampler: str, folder: Path, python: Path) -> Contender:
     return Contender(json.loads(answers.readline())["seconds"], sample)
 
 
-def effective(draws: Mapping[str, np.ndarray], quantities: list[str]) -> float:
-    """Return the smallest effective number of draws, of bulk and tail."""
+class Known(NamedTuple):
+    """What the draws of some quantities say: smallest effective number, of bulk and tail; means, and their standard errors."""
+
+    effective: float
+    means: np.ndarray
+    errors: np.ndarray
+
+
+def known(draws: Mapping[str, np.ndarray], quantities: list[str]) -> Known:
+    """Return what draws say about quantities."""
     table = convergence_table(np.stack([draws[each] for each in quantities], axis=-1).astype(np.float64))
-    return float(min(table["ess_bulk"].min(), table["ess_tail"].min()))
+    return Known(float(min(table["ess_bulk"].min(), table["ess_tail"].min())), table["mean"], table["mcse_mean"])
 
 
-def main(names: list[str]) -> None:
-    """Print a line for each table, and the median of the ratios to the better of the others."""
+def main(names: list[str], rounds: int) -> None:
+    """Print a line for each table, of medians over rounds, and the median of the ratios to the better of the others."""
+    # A package above this module has imported JAX, so its variable comes too late.
+    jax.config.update("jax_enable_x64", True)
     python = Path(".venv-peers/bin/python").absolute()
     if not python.is_file():
         raise SystemExit("no environment of other samplers: run `make peers-env`")
     ratios = []
-    print("| table | ours | NumPyro | nutpie | ratio to the better | compilation, s |\n|---|---|---|---|---|---|")
-    for name in names or MODELS:
+    print(
+        "| table | ours | NumPyro | nutpie | ratio to the better | apart, errors | compilation, s |\n|---|---|---|---|---|---|---|"
+    )
+    for name in names or PUBLISHED:
         with tempfile.TemporaryDirectory() as path:
             folder = Path(path)
             contenders = {"ours": ours(name, folder / "ours")} | {
                 each: peer(name, each, folder, python) for each in PEERS
             }
             rates: dict[str, list[float]] = {each: [] for each in contenders}
-            for seed in range(1, ROUNDS + 1):
-                for each, contender in contenders.items():
-                    draws, seconds = contender.sample(seed)
-                    rates[each].append(effective(draws, list(reference()[name])) / seconds)
+            apart = 0.0
+            for seed in range(1, rounds + 1):
+                done = {each: contender.sample(seed) for each, contender in contenders.items()}
+                found = {each: known(draws, list(done["numpyro"][0])) for each, (draws, _) in done.items()}
+                for each, (_, seconds) in done.items():
+                    rates[each].append(found[each].effective / seconds)
+                    distance = np.abs(found["ours"].means - found[each].means)
+                    apart = max(apart, float((distance / np.hypot(found["ours"].errors, found[each].errors)).max()))
         medians = {each: float(np.median(values)) for each, values in rates.items()}
         ratios.append(medians["ours"] / max(medians[each] for each in PEERS))
         compilation = ", ".join(f"{contender.compilation:.1f}" for contender in contenders.values())
         print(
-            f"| {name} | {' | '.join(f'{value:.0f}' for value in medians.values())} | {ratios[-1]:.2f} | {compilation} |",
+            f"| {name} | {' | '.join(f'{value:.0f}' for value in medians.values())} | {ratios[-1]:.2f} | {apart:.1f} | {compilation} |",
             flush=True,
         )
     print(f"\nmedian {np.median(ratios):.2f}, smallest {min(ratios):.2f}")
@@ -119,4 +147,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a table; all without names")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each sampler")
+    given = parser.parse_args()
+    main(given.names, given.rounds)
