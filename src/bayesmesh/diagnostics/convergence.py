@@ -67,8 +67,8 @@ def convergence_table(x: Real[np.ndarray, "..."]) -> dict[str, Float[np.ndarray,
 def coordinate_parts(shape: Sequence[int]) -> list[slice]:
     """Return slices of the coordinates of draws (chain, draw, coordinate), small enough for a thread to take one at a time.
 
-    >>> coordinate_parts((4, 1000, 20))
-    [slice(0, 11, None), slice(11, 20, None)]
+    >>> coordinate_parts((4, 1000, 40))
+    [slice(0, 32, None), slice(32, 40, None)]
     """
     num_chains, num_draws, num_coordinates = shape
     block = max(1, BLOCK_BYTES // (num_chains * num_draws * _BYTES_PER_DRAW))
