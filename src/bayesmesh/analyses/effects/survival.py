@@ -80,7 +80,7 @@ def survival_of(bound: BoundModel, posterior: Posterior) -> list[Any]:
     name = find_outcome(model, shards).name
     series = [{"label": "model", "mean": found.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}]
     note = _NOTE
-    is_plain = options.truncated is None and options.weights is None
+    is_plain = not {"lower", "weights"} & read.keys()
     if is_plain and (is_event | (np.isposinf(up_to) & (above == times))).all():
         estimate = kaplan_meier(times, is_event, at).tolist()
         series.append({"label": "Kaplan-Meier", "mean": estimate, "low": estimate, "high": estimate})
