@@ -47,7 +47,8 @@ class ParameterOptions(Settings):
     formula: str = Field(min_length=2, max_length=4000, description="Terms, such as `~ x + (1 | site)`.")
     link: Literal["identity", "log", "logit"] | None = Field(
         None,
-        description="Function of the parameter that the predictor is the value of; by default, that of the family.",
+        description="Function of the parameter that the predictor is the value of: log for positive parameters, logit for "
+        "probabilities, identity for others. There is one for each parameter, so the key only states it.",
     )
     priors: dict[str, PriorText] = Field(
         {}, description="Name -> prior: `intercept`, `coefficients` or a term, `sd` or `sd_GROUP`, and `correlation`."

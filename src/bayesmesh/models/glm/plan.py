@@ -99,7 +99,7 @@ def make_plan(options: Any, spec: DataSpec) -> Plan:
     main = reader.main.bind(spec, options.priors, options.centred, family.output_shape(num_levels), unit)
     others, links = {}, {}
     for name, terms in reader.others.items():
-        links[name] = settings[name].link or family.parameters[name].link
+        links[name] = family.parameters[name].link
         others[name] = terms.bind(
             spec,
             settings[name].priors,

@@ -254,7 +254,7 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         outcome: left side of the main formula.
 
     Raises:
-        ConfigError: the family has no such parameter, or a formula does not fit the columns.
+        ConfigError: the family has no such parameter, a parameter no such link, or a formula does not fit the columns.
     """
     for name in settings:
         if name not in family.parameters:
@@ -275,6 +275,8 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         if isinstance(value, float):
             _check_number(name, value, family.parameters[name].link, key)
             continue
+        if value.link not in (None, link := family.parameters[name].link):
+            raise ConfigError(f"key 'model.parameters.{name}.link': {name} has no link '{value.link}'", f"use {link}, or leave out the key")  # fmt: skip
         text = value.formula
         left, tilde, right = text.partition("~")
         if left.strip() or not tilde:

@@ -215,7 +215,7 @@ class Reader(NamedTuple):
         is_partial = partial.is_partial(options)
         fixed = {name: each for name, each in options.parameters.items() if isinstance(each, float)}
         links = {name: (name, each.link) for name, each in family.parameters.items() if name not in fixed}
-        links |= {name: (f"{name}_intercept", options.parameters[name].link or links[name][1]) for name in self.others}
+        links |= {name: (f"{name}_intercept", links[name][1]) for name in self.others}
         if num_rows < NUM_ROWS or family.takes_levels or options.known_error:
             return None
         if not is_partial and (not links or (family.is_summed and not self.others)):

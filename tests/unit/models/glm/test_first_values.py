@@ -106,12 +106,11 @@ def test_a_parameter_with_a_predictor_begins_at_its_usual_value() -> None:
     check_slope(prepared, columns["x"])
 
 
-@pytest.mark.parametrize("link", ["log", "identity"])
-def test_a_parameter_begins_on_the_scale_of_its_own_link(link: str) -> None:
+def test_a_parameter_begins_on_the_scale_of_its_own_link() -> None:
     columns = simulate("student_t")
-    options = {"parameters": {"sigma": {"formula": "~ x", "link": link}, "nu": 4.0}}
+    options = {"parameters": {"sigma": {"formula": "~ x", "link": "log"}, "nu": 4.0}}
     _, first = begin("student_t", options, columns)
-    assert float(first["sigma_intercept"]) == pytest.approx(np.log(0.7) if link == "log" else 0.7, abs=0.02)
+    assert float(first["sigma_intercept"]) == pytest.approx(np.log(0.7), abs=0.02)
 
 
 def test_an_estimate_that_the_prior_forbids_is_not_used() -> None:

@@ -88,6 +88,23 @@ def test_a_wrong_predictor_is_an_error_with_its_key(parameters: dict[str, Any], 
         (model := make("growth ~ age", parameters=parameters)[0]).prior(model.spec)
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "link", "own"),
+    [
+        ("normal", "sigma", "logit", "log"),
+        ("normal", "sigma", "identity", "log"),
+        ("student_t", "nu", "logit", "log"),
+        ("ordered_beta", "cut_zero", "log", "identity"),
+        ("zero_inflated_poisson", "zi", "log", "logit"),
+        ("asymmetric_laplace", "quantile", "identity", "logit"),
+    ],
+)
+def test_a_parameter_takes_the_link_of_its_support(family: str, name: str, link: str, own: str) -> None:
+    with pytest.raises(ConfigError, match=f"'model.parameters.{name}.link': {name} has no link '{link}'") as caught:
+        make("growth ~ age", family, parameters={name: {"formula": "~ age", "link": link}})
+    assert f"use {own}," in (caught.value.remedy or "")
+
+
 def test_a_parameter_with_a_formula_has_no_prior_of_its_own() -> None:
     model, *_ = make("growth ~ age", parameters={"sigma": "~ age"}, priors={"sigma": "exponential(1)"})
     with pytest.raises(ConfigError, match="'sigma' has a value of its own"):
