@@ -31,7 +31,7 @@ EXTERNAL = "module:attribute"
 
 _NAMES_FIELDS = (
     "formula", "weights", "offset", "exposure", "trials", "held_out_groups", "held_out_last", "replicates",
-    "group", "future", "strata", "censored", "known_error", "rounded", "truncated", "parameters",
+    "group", "future", "strata", "censored", "interval_end", "known_error", "rounded", "truncated", "parameters",
 )  # fmt: skip
 """Keys of `data`, `model` and analyses that name fields."""
 

@@ -231,12 +231,12 @@ def test_the_same_shards_serve_with_and_without_it() -> None:
 def test_rows_are_dropped_for_every_column_that_a_regression_reads() -> None:
     """Such as those of censoring and of parameters, and not for others."""
     model = {
-        "name": "glm", "formula": "y ~ x", "censored": "status", "known_error": "se", "rounded": "unit",
+        "name": "glm", "formula": "y ~ x", "censored": "status", "interval_end": "end", "known_error": "se", "rounded": "unit",
         "truncated": {"lower": "low", "upper": 9}, "parameters": {"sigma": "~ z", "nu": {"formula": "~ (1 | g)"}},
     }  # fmt: skip
     content = {"title": "A test", "data": {"source": "table", "files": "rows.csv", "missing": "drop"}, "model": model}
     named = check_experiment(Path("trial.yaml"), content).data.needed  # type: ignore[attr-defined]
-    assert {"y", "x", "status", "se", "unit", "low", "z", "g"} <= set(named)
+    assert {"y", "x", "status", "end", "se", "unit", "low", "z", "g"} <= set(named)
     assert not {"sigma", "nu", "formula", "lower"} & set(named)
 
 
