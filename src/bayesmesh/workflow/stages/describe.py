@@ -1,4 +1,4 @@
-"""describe: say in words what an experiment would sample: its columns, groups, parameters and priors, and what the prior says of the outcome."""
+"""describe: say in words what an experiment would sample: its predictors, groups, parameters and priors, and what the prior says of the outcome."""
 
 from __future__ import annotations
 
@@ -85,10 +85,8 @@ def describe(bound: BoundModel, name: str) -> Iterator[str]:
     for fact, text in described.facts.items():
         yield from _item(fact, text.replace("; ", "\n"))
     contrasts = getattr(model.options, "contrasts", {})
-    used = [each for each in columns.used if each not in columns.groups]
-    yield from _item(
-        "Columns", "\n".join(f"{each}: {_column(columns[each], contrasts.get(each, 'treatment'))}" for each in used)
-    )
+    lines = (f"{each}: {_column(columns[each], contrasts.get(each, 'treatment'))}" for each in columns.predictors)
+    yield from _item("Predictors", "\n".join(lines))
     yield from _item(
         "Groups", "\n".join(f"{each}: {_group(columns[each])}" for each in columns.groups if each in columns.used)
     )

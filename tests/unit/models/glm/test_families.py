@@ -413,3 +413,19 @@ def test_a_family_of_the_users_own_is_named_by_its_module() -> None:
     assert isinstance(family_of(name), Normal)
     assert family_of(name).name == name
     assert family_of("normal").name == "normal"
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "words"),
+    [
+        ("zero_inflated_poisson", None, "log: the predictor is the log of the mean of {y} before additional zeros"),
+        ("hurdle_gamma", None, "log: the predictor is the log of the mean of {y} before zeros"),
+        ("hurdle_log_normal", None, "identity: the predictor is the mean of log {y} before zeros"),
+        ("ordinal", "probit", "probit: the predictor is the probit of the probability of a higher level of {y}"),
+        ("ordinal", "cloglog", "cloglog: the predictor is minus the cloglog of the probability of at most a level of {y}"),
+        ("sequential", "cloglog", "cloglog: the predictor is minus the cloglog of the probability of stopping at a level"),
+        ("bernoulli", "cloglog", "cloglog: the predictor is the cloglog of the probability of {one}"),
+    ],
+)
+def test_the_link_in_words_is_that_of_the_density(name: str, link: str | None, words: str) -> None:
+    assert family_of(name, link).link_words.link.startswith(words)

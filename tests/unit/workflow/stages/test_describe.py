@@ -56,9 +56,9 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(
-        {"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4, "place": "k"}
+        {"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4, "place": "k", "days": 9.0}
     ).to_csv("t.csv")
-    model = "{name: glm, formula: y ~ x + (1 | place), family: weibull, censored: ended, parameters: {shape: ~ x}, priors: {PRIOR}}"
+    model = "{name: glm, formula: y ~ x + (1 | place), family: weibull, censored: ended, exposure: days, parameters: {shape: ~ x}, priors: {PRIOR}}"
     experiment = f"title: One\ndata: {{source: table, files: t.csv}}\nmodel: {model}\n"
     Path("config/experiments").mkdir(parents=True)
     Path("config/config.yaml").write_text("experiments: [one]\n")
@@ -66,12 +66,15 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
     assert main(["describe", "one"]) == 0
     text = capsys.readouterr().out
     for part in (
+        "Predictors      x: number",
+        "per unit of days",
         "place: 1 level, 12 rows each",
         "Groups of one level place: one level does not",
         "Predictor of shape log(shape) ~ x",
         "censored as 'ended' says: none in 8 rows, right in 4 rows",
     ):
         assert part in text, part
+    assert "days: number" not in text
     Path("config/experiments/one.yaml").write_text(experiment.replace("PRIOR", 'b: "normal(0, 1)"'))
     assert main(["describe", "one"]) == 2
     caught = capsys.readouterr()

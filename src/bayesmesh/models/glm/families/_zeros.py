@@ -174,12 +174,16 @@ class Hurdle(_Zeros):
 def hurdle_words(rest: Words) -> Words:
     """Return the words of a hurdle family: the predictor is that of the outcomes above 0."""
     return rest._replace(
-        family=f"0 with probability hu, otherwise above 0 and {rest.family}", of=f"{rest.of} before zeros"
+        family=f"0 with probability hu, otherwise above 0 and {rest.family}",
+        link=f"{rest.link} before zeros",
+        of=f"{rest.of} before zeros",
     )
 
 
 def inflated_words(rest: Words) -> Words:
     """Return the words of a zero-inflated family."""
     return rest._replace(
-        family=f"0 with probability zi, otherwise {rest.family}", of=f"{rest.of} before additional zeros"
+        family=f"0 with probability zi, otherwise {rest.family}",
+        link=f"{rest.link} before additional zeros",
+        of=f"{rest.of} before additional zeros",
     )

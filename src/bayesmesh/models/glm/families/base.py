@@ -59,6 +59,8 @@ class Words(NamedTuple):
         link: meaning of the predictor.
         unit: unit of the predictor.
         scale, of: how the predictor acts on the outcome; see `bayesmesh.store.posterior.description.Effects`.
+        below: probability from whose link the predictor is subtracted, of ordered levels. Cloglog alone needs it: the other
+            links of the complement differ in sign only.
     """
 
     family: str
@@ -66,6 +68,7 @@ class Words(NamedTuple):
     unit: str
     scale: str
     of: str
+    below: str = ""
 
 
 class Family(ABC):
@@ -109,6 +112,8 @@ class Family(ABC):
         if self.link == self.links[0]:
             return self.words
         of = self.words.of.replace("odds", f"{self.link} of the probability")
+        if self.link == "cloglog" and self.words.below:
+            of = f"minus the cloglog of {self.words.below}"
         text = f"{self.link}: the predictor is {of}"
         return self.words._replace(link=text, unit=f"on the scale of the {self.link}", scale="difference", of=of)
 

@@ -28,7 +28,7 @@ class Ordinal(FamilyOfLevels):
     parameters: ClassVar[Mapping[str, Parameter]] = {"baseline": Parameter("dirichlet(1)")}
     links = ("logit", "probit", "cloglog")
     needs = "a category of two levels or more, in their order"
-    words = Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}")  # fmt: skip
+    words = Words("ordinal", "cumulative logit: the predictor is the log odds of a higher level of {y}, less cutpoints", "in log odds", "ratio", "the odds of a higher level of {y}", "the probability of at most a level of {y}")  # fmt: skip
 
     def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # Derivatives of the log probabilities of the levels.

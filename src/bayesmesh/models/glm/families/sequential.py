@@ -28,7 +28,7 @@ class Sequential(FamilyOfLevels):
     parameters: ClassVar[Mapping[str, Parameter]] = {"baseline": Parameter("dirichlet(1)")}
     links = ("logit", "probit", "cloglog")
     needs = "a category of two levels or more, in their order"
-    words = Words("sequential", "logit: the predictor is the log odds of going beyond a level of {y}, less thresholds", "in log odds", "ratio", "the odds of going beyond a level of {y}")  # fmt: skip
+    words = Words("sequential", "logit: the predictor is the log odds of going beyond a level of {y}, less thresholds", "in log odds", "ratio", "the odds of going beyond a level of {y}", "the probability of stopping at a level of {y} that is reached")  # fmt: skip
 
     def scores(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         reached = np.cumsum(shares[::-1])[::-1]
