@@ -94,6 +94,11 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
         if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
             how = "a category" if about.kind == "category" else "standardised"
             raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
+    for key in ("interval_end", "rounded", "truncated"):
+        if getattr(options, key) is not None and not formula.outcome.is_plain:
+            problem = f"key 'model.{key}': it has the unit of a column, and '{formula.outcome.text}' is a transform of one"
+            remedy = "put the transformed outcome into the table, in the unit of this key; or, for a log, use family log_normal for the column itself"
+            raise ConfigError(problem, remedy)
     partial.check_options(options, family, fields, spec.variables)
     if named["exposure"] is not None and family.link != "log":
         raise ConfigError(

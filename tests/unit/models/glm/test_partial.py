@@ -245,6 +245,18 @@ def test_rows_that_contradict_themselves_are_errors(options: dict[str, Any], fam
 
 
 @pytest.mark.parametrize(
+    "options",
+    [{"censored": "kind", "interval_end": "end"}, {"truncated": {"lower": 0.0}}, {"rounded": 0.5}],
+    ids=["interval_end", "truncated", "rounded"],
+)
+def test_ends_in_the_unit_of_a_column_do_not_fit_its_transform(options: dict[str, Any]) -> None:
+    key = [*options][-1]
+    with pytest.raises(ConfigError, match=rf"'model.{key}'.*'I\(2 \* y\)' is a transform") as caught:
+        make("I(2 * y) ~ x", **options)
+    assert "put the transformed outcome into the table" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize(
     ("code", "family", "message"),
     [
         (1, "weibull", "'model.censored': all training rows are censored on the right"),
