@@ -97,6 +97,17 @@ def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
     )
 
 
+def _not_a_number(value: object) -> object:
+    if isinstance(value, int | float):
+        remedy = "write the name of a column, in quotes if the name is a number; a constant needs a column of its own"
+        raise does_not_fit("", f"{str(value).lower()} is not the name of a column", remedy)
+    return value
+
+
+ColumnName = Annotated[str, BeforeValidator(_not_a_number)]
+"""A column of the table."""
+
+
 def as_tuple(annotation: object, value: object) -> object:
     """Convert lists to tuples where the type is a tuple, at any depth.
 

@@ -13,7 +13,15 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from bayesmesh.config.prior_texts import PriorText
-from bayesmesh.config.settings import CODE_PATTERN, Argument, CodeName, NameOrCode, Settings, does_not_fit
+from bayesmesh.config.settings import (
+    CODE_PATTERN,
+    Argument,
+    CodeName,
+    ColumnName,
+    NameOrCode,
+    Settings,
+    does_not_fit,
+)
 from bayesmesh.errors import suggest
 
 
@@ -74,6 +82,8 @@ class TruncatedOptions(Settings):
     def _has_a_bound(self) -> TruncatedOptions:
         if self.lower is None and self.upper is None:
             raise does_not_fit("", "no bound", "write `lower`, `upper` or both")
+        if isinstance(self.lower, float) and isinstance(self.upper, float) and not self.lower < self.upper:
+            raise does_not_fit("lower", f"{self.lower:g} is not below the upper bound, {self.upper:g}", "write a lower bound below the upper one")  # fmt: skip
         return self
 
 
@@ -119,36 +129,36 @@ class GlmOptions(Settings):
         "or `sum`, each level but the last with the mean over all levels.",
         examples=[{"species": "sum"}],
     )
-    offset: str | None = Field(
+    offset: ColumnName | None = Field(
         None,
         description="Column that is added to the linear predictor; by default, the offset that the data declare.",
         examples=["log_area"],
     )
-    exposure: str | None = Field(
+    exposure: ColumnName | None = Field(
         None,
         description="Column, such as a time at risk, whose log is added to the linear predictor, for families "
         "with a log link; by default, the exposure that the data declare.",
         examples=["days_at_risk"],
     )
-    weights: str | None = Field(
+    weights: ColumnName | None = Field(
         None,
         description="Column of weights that multiply the log likelihood of each row and do not affect predictions; by "
         "default, the weights that the data declare.",
         examples=["weight"],
     )
-    trials: str | None = Field(
+    trials: ColumnName | None = Field(
         None,
         description="Column with the number of trials, for the families binomial and beta_binomial.",
         examples=["trials"],
     )
-    censored: str | None = Field(
+    censored: ColumnName | None = Field(
         None,
         description="Column with the kind of censoring of each row: `none`, `left` (at most the outcome), `right` (more than "
         "it) or `interval` (more than it, up to `interval_end`), or the numbers 0, -1, 1 and 2. Predictions are of the "
         "uncensored outcome.",
         examples=["status"],
     )
-    interval_end: str | None = Field(
+    interval_end: ColumnName | None = Field(
         None,
         description="Column with the upper ends of intervals; the outcome is the lower end. Other rows may have any number there.",
         examples=["end"],
@@ -158,7 +168,7 @@ class GlmOptions(Settings):
         description="`lower` and `upper`, numbers or columns: a row outside of them could not be in the data.",
         examples=[{"lower": 0.0}],
     )
-    known_error: str | None = Field(
+    known_error: ColumnName | None = Field(
         None,
         description="Column with the known standard error of each outcome, for the families normal and student_t; `sigma` "
         "is the spread beyond it, and `parameters: {sigma: 0}` leaves none.",

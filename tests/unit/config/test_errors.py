@@ -126,6 +126,20 @@ def test_a_key_inside_a_mapping_of_numbers_or_blocks_is_named(refused: Refused) 
     assert "Function of the parameter" in error.remedy
 
 
+@pytest.mark.parametrize("key", ["model.trials", "model.known_error", "model.interval_end", "data.exposure"])
+def test_a_number_in_place_of_a_column_is_not_to_be_quoted(refused: Refused, key: str) -> None:
+    blocks: dict[str, dict[str, object]] = {
+        "data": {"source": "table", "files": "rows.csv"},
+        "model": {"name": "glm", "formula": "y ~ x"},
+    }
+    block, _, last = key.partition(".")
+    blocks[block][last] = 0.5
+    error = refused(yaml.safe_dump({"title": "A test", **blocks}))
+    assert f"key '{key}': 0.5 is not the name of a column" in error.message
+    assert "a constant needs a column of its own" in error.remedy
+    assert not INTERNAL.search(str(error))
+
+
 @pytest.mark.parametrize(
     ("sampling", "mesh", "key", "problem", "remedy"),
     [

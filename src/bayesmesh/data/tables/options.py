@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bayesmesh.config.settings import Files, Settings
+from bayesmesh.config.settings import ColumnName, Files, Settings
 
 ROLES = ("weights", "offset", "exposure")
 """Options that assign a role to a column."""
@@ -92,18 +92,18 @@ class TableOptions(Settings):
         "None in text formats, and none in others.",
         examples=[["NA", "-999"]],
     )
-    weights: str | None = Field(
+    weights: ColumnName | None = Field(
         None,
         description="Column with the weights of the rows, which must be 0 or greater. Models that would ignore it are "
         "refused.",
         examples=["weight"],
     )
-    offset: str | None = Field(
+    offset: ColumnName | None = Field(
         None,
         description="Column that is added to the linear predictor of a regression, without a coefficient.",
         examples=["log_area"],
     )
-    exposure: str | None = Field(
+    exposure: ColumnName | None = Field(
         None,
         description="Column, such as a time at risk, to which the mean is proportional; its numbers must be greater "
         "than 0.",

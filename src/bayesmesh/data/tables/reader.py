@@ -318,7 +318,7 @@ class TableReader:
         raise DataError(
             f"{file.path}, row {numbers[row]}: '{name}' holds no value",
             "leave such rows out, and have them counted in the report:\n    data:\n      missing: drop\n"
-            f"  or keep them and say where it is missing: indicate_missing: [{name}]\n"
+            f"  or, unless it is the outcome, keep them and say where it is missing: indicate_missing: [{name}]\n"
             f"  or leave the column out: columns: ['*', '-{name}']",
         )
 

@@ -140,9 +140,9 @@ def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
             raise ConfigError(problem, "use the family normal for the logarithm of so large counts")
 
 
-def without_spread(what: str, value: float, remedy: str) -> ConfigError:
-    """Return the error for a column or an outcome that is the same in all rows."""
-    return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
+def without_spread(what: str, value: float, remedy: str, key: str = KEY) -> ConfigError:
+    """Return the error for a column or an outcome that is the same in all rows; `key` of the formula."""
+    return ConfigError(f"{key}: {what} has the same value, {value:g}, in all rows", remedy)
 
 
 def check_trials(name: str | None, mean: float) -> None:
@@ -219,6 +219,8 @@ def group_codes(name: str, codes: np.ndarray, start: int, key: str) -> np.ndarra
         at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
         problem = f"{key}: the groups '{name}' are read as numbers (training row {at + 1}), and not as names of groups"
         remedy = f"declare the column as a category:\n    data:\n      types:\n        {name}: category"
+        if (decimals := codes[codes != np.floor(codes)]).size:
+            remedy = f"its numbers have decimals, such as {decimals[0]:g}: name a column of levels, or write {name} as a term of its own"
         raise ConfigError(problem, remedy)
     return codes
 
@@ -268,11 +270,11 @@ def find_unused(columns: Sequence[Columns], constant: Collection[int], read_bloc
     return found
 
 
-def warn_of_unused(found: Collection[Unused]) -> None:
-    """Warn of levels without training rows."""
+def warn_of_unused(found: Collection[Unused], key: str) -> None:
+    """Warn of levels without training rows; `key` of the formula."""
     for is_everywhere, what in ((False, "no training row has the levels"), (True, "all training rows have the level")):
         if names := named([each.label for each in found if each.is_everywhere == is_everywhere]):
-            _log.warning("warning: %s: %s %s, whose coefficients follow their priors alone", KEY, what, names)
+            _log.warning("warning: %s: %s %s, whose coefficients follow their priors alone", key, what, names)
 
 
 def named(labels: Sequence[str]) -> str:

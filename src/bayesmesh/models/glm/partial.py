@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayesmesh.config.data_spec import FieldSpec, Variable
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.config.data_spec import Variable
+from bayesmesh.errors import ConfigError
 from bayesmesh.models._predictive import expectation
 from bayesmesh.models.base import HostRows, Predictive, Rows
 from bayesmesh.models.glm.design import Source
@@ -75,9 +75,7 @@ def in_words(options: Any, constants: Mapping[str, float | int]) -> dict[str, st
     return {"Outcome": "; ".join(found)} if found else {}
 
 
-def check_options(
-    options: Any, family: Family, fields: Mapping[str, FieldSpec], variables: Mapping[str, Variable]
-) -> None:
+def check_options(options: Any, family: Family, variables: Mapping[str, Variable]) -> None:
     """Reject keys that do not fit together or the family.
 
     Raises:
@@ -104,9 +102,11 @@ def check_options(
             "key 'model.interval_end': no column says which rows are intervals",
             "name it with the key 'model.censored'; its value in these rows is interval",
         )
+    if isinstance(options.rounded, float) and not options.rounded > 0:
+        raise ConfigError(
+            f"key 'model.rounded': {options.rounded:g} is not greater than 0", "write the distance between two roundings"
+        )
     if (name := options.censored) is not None:
-        if name not in fields:
-            raise ConfigError(f"key 'model.censored': no column '{name}' in the data", suggest(name, fields))
         for level in variables[name].levels if name in variables else ():
             if level not in KINDS:
                 raise ConfigError(

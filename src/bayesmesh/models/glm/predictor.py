@@ -96,13 +96,13 @@ class Terms(NamedTuple):
         unused = checks.find_unused(self.columns, constant, read_blocks)
         for i, label in enumerate(labels):
             if i in constant and i not in unused:
-                raise checks.without_spread(f"'{label}'", all_mean[i], "leave it out")
+                raise checks.without_spread(f"'{label}'", all_mean[i], "leave it out", self.key)
             constants[f"{self.prefix}mean_of_column_{i}"] = float(all_mean[i]) if self.has_constant else 0.0
             constants[f"{self.prefix}sd_of_column_{i}"] = (
                 unused[i].size if i in unused else float(all_sd[i]) or float(abs(all_mean[i]))
             )
         constants |= {f"{self.prefix}is_unused_{i}": 1 for i in unused}
-        checks.warn_of_unused(unused.values())
+        checks.warn_of_unused(unused.values(), self.key)
         for i in range(sum(self._widths)):
             j = len(labels) + i
             constants[f"{self.prefix}size_of_effect_{i}"] = float(np.hypot(all_mean[j], all_sd[j])) or 1.0
@@ -260,7 +260,7 @@ def terms_of_parameters(settings: Mapping[str, Any], family: Family, source: Sou
         if name not in family.parameters:
             raise ConfigError(
                 f"key 'model.parameters': the family {family.name} has no parameter '{name}'",
-                suggest(name, family.parameters),
+                suggest(name, family.parameters.keys() - {"baseline"}),
             )
     if "baseline" in settings:
         raise ConfigError(

@@ -81,25 +81,25 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
     formula = parse_formula(options.formula, list(fields))
     named = _named(options)
     for key, name in {**named, "censored": options.censored}.items():
-        if name in formula.outcome.names and key != "weights":
-            raise ConfigError(f"key 'model.{key}': '{name}' is the outcome of the formula", "name another column")
-    for key, name in named.items():
         if name is None:
             continue
+        if name in formula.outcome.names and key != "weights":
+            raise ConfigError(f"key 'model.{key}': '{name}' is the outcome of the formula", "name another column")
         if name not in fields:
             takes_number = key.startswith(("truncated", "rounded"))
             remedy = "write the number without quotes" if takes_number and _is_number(name) else suggest(name, fields)
             raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", remedy)
         about = spec.variables.get(name)
-        if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
-            how = "a category" if about.kind == "category" else "standardised"
-            raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
+        if about is not None and (about.mean, about.scale) != (0.0, 1.0):
+            raise ConfigError(f"key 'model.{key}': '{name}' is standardised", "leave it out of the key 'data.standardise'")
+        if about is not None and about.kind == "category" and key != "censored":
+            raise ConfigError(f"key 'model.{key}': '{name}' is a category", "use a column of numbers")
     for key in ("interval_end", "rounded", "truncated"):
         if getattr(options, key) is not None and not formula.outcome.is_plain:
             problem = f"key 'model.{key}': it has the unit of a column, and '{formula.outcome.text}' is a transform of one"
             remedy = "put the transformed outcome into the table, in the unit of this key; or, for a log, use family log_normal for the column itself"
             raise ConfigError(problem, remedy)
-    partial.check_options(options, family, fields, spec.variables)
+    partial.check_options(options, family, spec.variables)
     if named["exposure"] is not None and family.link != "log":
         raise ConfigError(
             f"key 'model.exposure': the predictor of the family {family.name} is not a log of a mean",
@@ -461,8 +461,13 @@ class Reader(NamedTuple):
     def _check_finite(self, block: np.ndarray, names: list[tuple[str, str]], start: int) -> None:
         for row, column in np.argwhere(~(np.abs(block) <= LARGEST))[:1]:
             key, what = names[column] if column < len(names) else (KEY, "the outcome or the offset")
-            remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
-            raise ConfigError(f"{key}: training row {start + row + 1}: {what} is {block[row, column]:g}", remedy)
+            value = block[row, column]
+            remedy = f"use another unit, or a transform, of which all numbers are at most {LARGEST:g}"
+            if np.isnan(value):
+                remedy = "use a transform that is defined for all rows, or leave out the rows for which it is not"
+            elif value == -np.inf:
+                remedy = "use a transform that is finite for all rows, such as log1p instead of log"
+            raise ConfigError(f"{key}: training row {start + row + 1}: {what} is {value:g}", remedy)
 
     def _offsets(self, rows: HostRows) -> list[np.ndarray]:
         """Return the offset, and the log of the exposure, of each row, of those that are given, float64."""

@@ -42,8 +42,8 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
         Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
 
 
-@pytest.mark.parametrize("key", ["offset", "weights"])
-def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
+@pytest.mark.parametrize("key", ["offset", "weights", "censored"])
+def test_a_standardised_column_has_no_role(key: str) -> None:
     spec, table = trees(NUM_ROWS)
     about = dataclasses.replace(spec, variables={**spec.variables, "mass": Variable("number", mean=1.0, scale=2.0)})
     own = options_class("model", "glm")(formula="growth ~ age", **{key: "mass"})
