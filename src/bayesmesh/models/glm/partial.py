@@ -104,7 +104,8 @@ def check_options(options: Any, family: Family, variables: Mapping[str, Variable
         )
     if isinstance(options.rounded, float) and not options.rounded > 0:
         raise ConfigError(
-            f"key 'model.rounded': {options.rounded:g} is not greater than 0", "write the distance between two roundings"
+            f"key 'model.rounded': {options.rounded:g} is not greater than 0",
+            "write the distance between two roundings",
         )
     if (name := options.censored) is not None:
         for level in variables[name].levels if name in variables else ():
@@ -236,6 +237,20 @@ def kinds_of(options: Any, variables: Mapping[str, Variable], rows: HostRows, st
     if options.interval_end is None:
         _check(codes != 2, "censored", codes, "is an interval without an end", "name the column of the ends with the key 'model.interval_end'", start)  # fmt: skip
     return codes.astype(int)
+
+
+def without_zero(options: Any, variables: Mapping[str, Variable], rows: HostRows, row: int) -> str:
+    """Return how to write a row that is known to lie between 0 and another number as censored; empty if it is not known."""
+    kind = 0 if options.censored is None else kinds_of(options, variables, rows, None)[row]
+    if kind == KINDS["interval"] and options.interval_end is not None:
+        end = np.asarray(rows[options.interval_end], float)[row]
+        return (
+            f"write left instead of interval in the column '{options.censored}', and the end, {end:g}, as the outcome"
+        )
+    if kind == KINDS["none"] and options.rounded is not None:
+        half = _numbers(options.rounded, rows, row + 1)[row] / 2
+        return f"write left in the column of the key 'model.censored', and half the rounding, {half:g}, as the outcome"
+    return ""
 
 
 def _check(fits: np.ndarray, key: str, values: np.ndarray, problem: str, remedy: str, start: int | None) -> None:

@@ -91,12 +91,16 @@ def make_reader(options: Any, spec: DataSpec, fields: Mapping[str, FieldSpec]) -
             raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", remedy)
         about = spec.variables.get(name)
         if about is not None and (about.mean, about.scale) != (0.0, 1.0):
-            raise ConfigError(f"key 'model.{key}': '{name}' is standardised", "leave it out of the key 'data.standardise'")
+            raise ConfigError(
+                f"key 'model.{key}': '{name}' is standardised", "leave it out of the key 'data.standardise'"
+            )
         if about is not None and about.kind == "category" and key != "censored":
             raise ConfigError(f"key 'model.{key}': '{name}' is a category", "use a column of numbers")
     for key in ("interval_end", "rounded", "truncated"):
         if getattr(options, key) is not None and not formula.outcome.is_plain:
-            problem = f"key 'model.{key}': it has the unit of a column, and '{formula.outcome.text}' is a transform of one"
+            problem = (
+                f"key 'model.{key}': it has the unit of a column, and '{formula.outcome.text}' is a transform of one"
+            )
             remedy = "put the transformed outcome into the table, in the unit of this key; or, for a log, use family log_normal for the column itself"
             raise ConfigError(problem, remedy)
     partial.check_options(options, family, spec.variables)
@@ -453,7 +457,10 @@ class Reader(NamedTuple):
         if not possible.all():
             row = int(np.argmin(possible))
             of = "" if trials is None else f" of {trials[row]:g} trials"
-            raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", f"correct the data, or use another family{self.family.instead and ': '}{self.family.instead}")  # fmt: skip
+            remedy = f"correct the data, or use another family{self.family.instead and ': '}{self.family.instead}"
+            if y[row] == 0 and self.family.has_cdf:
+                remedy = partial.without_zero(self.options, self.source.variables, rows, row) or remedy
+            raise ConfigError(f"{KEY}: training row {start + row + 1}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", remedy)  # fmt: skip
         if self.family.is_discrete:
             checks.check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y

@@ -422,8 +422,16 @@ def test_a_family_of_the_users_own_is_named_by_its_module() -> None:
         ("hurdle_gamma", None, "log: the predictor is the log of the mean of {y} before zeros"),
         ("hurdle_log_normal", None, "identity: the predictor is the mean of log {y} before zeros"),
         ("ordinal", "probit", "probit: the predictor is the probit of the probability of a higher level of {y}"),
-        ("ordinal", "cloglog", "cloglog: the predictor is minus the cloglog of the probability of at most a level of {y}"),
-        ("sequential", "cloglog", "cloglog: the predictor is minus the cloglog of the probability of stopping at a level"),
+        (
+            "ordinal",
+            "cloglog",
+            "cloglog: the predictor is minus the cloglog of the probability of at most a level of {y}",
+        ),
+        (
+            "sequential",
+            "cloglog",
+            "cloglog: the predictor is minus the cloglog of the probability of stopping at a level",
+        ),
         ("bernoulli", "cloglog", "cloglog: the predictor is the cloglog of the probability of {one}"),
     ],
 )

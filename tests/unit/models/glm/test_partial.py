@@ -246,6 +246,26 @@ def test_rows_that_contradict_themselves_are_errors(options: dict[str, Any], fam
         make("y ~ x" if family != "ordinal" else "status ~ x", family, **options)
 
 
+@pytest.mark.parametrize("family", ["weibull", "gamma"])
+@pytest.mark.parametrize(
+    ("row", "options", "kind", "upper"),
+    [(3, {"censored": "kind", "interval_end": "end"}, "left instead of interval in the column 'kind'", 3.5),
+     (4, {"censored": "kind", "interval_end": "end", "rounded": 0.5}, "left in the column of the key 'model.censored'", 0.25)],
+)  # fmt: skip
+def test_what_is_known_to_lie_above_0_is_censored_on_the_left(
+    family: str, row: int, options: dict[str, Any], kind: str, upper: float
+) -> None:
+    zero, left, end = (np.where(np.arange(6) == row, new, TABLE[name]) for name, new in (("y", 0.0), ("kind", -1), ("y", upper)))  # fmt: skip
+    with pytest.raises(ConfigError, match=f"training row {row + 1}: 'y' is 0") as caught:
+        make("y ~ x", family, TABLE | {"y": zero}, **options)
+    assert (
+        caught.value.remedy
+        == f"write {kind}, and {'the end' if row == 3 else 'half the rounding'}, {upper:g}, as the outcome"
+    )
+    _, rows = make("y ~ x", family, TABLE | {"y": end, "kind": left}, **options)
+    assert (rows["above"][row], rows["up_to"][row]) == (-np.inf, upper)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"censored": "kind", "interval_end": "end"}, {"truncated": {"lower": 0.0}}, {"rounded": 0.5}],

@@ -56,7 +56,13 @@ def test_predictors_of_parameters_and_kinds_of_censoring_are_told_and_wrong_prio
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(
-        {"y": np.arange(1, 13.0), "x": np.sin(np.arange(12)), "ended": ["none", "right", "none"] * 4, "place": "k", "days": 9.0}
+        {
+            "y": np.arange(1, 13.0),
+            "x": np.sin(np.arange(12)),
+            "ended": ["none", "right", "none"] * 4,
+            "place": "k",
+            "days": 9.0,
+        }
     ).to_csv("t.csv")
     model = "{name: glm, formula: y ~ x + (1 | place), family: weibull, censored: ended, exposure: days, parameters: {shape: ~ x}, priors: {PRIOR}}"
     experiment = f"title: One\ndata: {{source: table, files: t.csv}}\nmodel: {model}\n"
