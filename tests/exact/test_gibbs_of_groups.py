@@ -137,3 +137,28 @@ def test_a_wrong_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda key, part, scale, square, number: right(key, part, scale, square, number + 2),
     )
     assert smallest_p(4) < ALPHA
+
+
+@pytest.mark.parametrize("total", [0.3, 1.0, 24.0])
+def test_sigma_has_its_conditional_distribution_whatever_the_weights_sum_to(total: float) -> None:
+    own, spec, _ = prepared()
+    model, square = Glm(own, spec), 0.7 * total
+    # Without products, the draws of intercept and coefficients change no residual.
+    sums = {
+        "gram": jnp.zeros((2, 2)),
+        "cross": jnp.zeros(2),
+        "square": jnp.float64(square),
+        "count": jnp.float64(total),
+    }
+    latents = model.prior(spec).sample(seed=jax.random.key(0))
+
+    def step(sigma: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
+        return model.redraw_rest(key, {**latents, "sigma": sigma}, sums)["sigma"], None
+
+    chains = jax.vmap(lambda key: jax.lax.scan(step, jnp.float64(1), jax.random.split(key, 100))[0])
+    drawn = np.log(jax.jit(chains)(jax.random.split(jax.random.key(1), 4 * NUM)))
+    grid = np.linspace(-20, 8, 20_001)
+    # The prior is exponential(1), and the Jacobian determinant of the log is sigma.
+    log_density = -np.exp(grid) + grid - total * grid - square / 2 * np.exp(-2 * grid)
+    cumulative = np.cumsum(np.exp(log_density - log_density.max()))
+    assert stats.kstest(drawn, lambda x: np.interp(x, grid, cumulative / cumulative[-1])).pvalue > ALPHA

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float, Key
 
@@ -139,17 +140,19 @@ def _added(main: Predictor, latents: Latents, step: Float[Array, " c"]) -> dict[
 def _redraw_scale(key: Key[Array, ""], part: Any, scale: Array, square: Array, number: Array) -> Array:
     """Redraw standard deviations by independence Metropolis steps, given the sum of `number` squares.
 
-    Without the prior, the variance has an inverse gamma distribution, from which it is proposed. The acceptance probability
-    depends on the prior alone.
+    Under a prior proportional to its inverse, the variance has an inverse gamma distribution, which is proper however few
+    squares there are; it is proposed from that. The acceptance probability depends on both priors alone.
     """
     key_gamma, key_accept = jax.random.split(key)
-    proposal = jnp.sqrt(square / (2 * jax.random.gamma(key_gamma, (number - 1) / 2, scale.shape, jnp.float64)))
+    proposal = jnp.sqrt(square / (2 * jax.random.gamma(key_gamma, number / 2, scale.shape, jnp.float64)))
+    uniform = jax.random.uniform(key_accept, scale.shape, jnp.float64)
+
+    def log_ratio(at: Array) -> Array:
+        return part.log_prob(at) + jnp.sum(jnp.log(at))
+
     made = scale
     # One by one, because the prior of several is one number.
-    uniform = jax.random.uniform(key_accept, scale.shape, jnp.float64)
-    if not scale.ndim:
-        return jnp.where(jnp.log(uniform) < part.log_prob(proposal) - part.log_prob(scale), proposal, scale)
-    for i in range(len(scale)):
+    for i in np.ndindex(scale.shape):
         tried = made.at[i].set(proposal[i])
-        made = jnp.where(jnp.log(uniform[i]) < part.log_prob(tried) - part.log_prob(made), tried, made)
+        made = jnp.where(jnp.log(uniform[i]) < log_ratio(tried) - log_ratio(made), tried, made)
     return made
