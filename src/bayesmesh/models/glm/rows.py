@@ -289,8 +289,9 @@ class Reader(NamedTuple):
     def has_normal_units(self, groups: tuple[Group, ...]) -> bool:
         """Return whether the effects of several groups of a normal outcome are independent, and are their own coordinates."""
         are_units = all(g.is_centred is True and not g.is_correlated and g.num_levels > 1 for g in groups)
-        of_line = [text for name, text in self.options.priors.items() if name != "sigma" and name[:2] != "sd"]
-        has_normal_line = all(text.strip().startswith("normal") for text in of_line)
+        of_line = {"intercept", "coefficients", *(columns.name for columns in self.main.columns)}
+        texts = [text for name, text in self.options.priors.items() if name in of_line]
+        has_normal_line = all(text.partition("(")[0].strip() == "normal" for text in texts)
         return self._has_sums and len(groups) > 1 and are_units and has_normal_line
 
     def choose_integrated(self, constants: Mapping[str, float | int], read_blocks: ReadBlocks) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -204,3 +205,24 @@ def test_the_page_names_the_kernel_for_crossed_groups_of_many_levels(
     prepared, _ = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     facts = Glm(own, prepared).described()["facts"]
     assert ("kernel: {name: gibbs}" in facts.get("Effects of site, species", "")) == is_told  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("priors", "is_normal"),
+    [
+        ({"sdx": "normal(0, 1)", "sigma": "exponential(1)", "sd": "exponential(1)", "sd_site": "half_cauchy(1)"}, True),
+        ({"sdx": "cauchy(0, 1)"}, False),
+        ({"coefficients": "laplace(0, 1)"}, False),
+        ({"intercept": "student_t(3, 0, 1)"}, False),
+    ],
+)
+def test_effects_are_drawn_exactly_only_under_normal_priors_of_intercept_and_coefficients(
+    priors: dict[str, str], is_normal: bool
+) -> None:
+    spec, table = trees(NUM_ROWS)
+    table["sdx"] = table["mass"]
+    spec = dataclasses.replace(spec, fields={**spec.fields, "sdx": spec.fields["mass"]})
+    formula = "growth ~ sdx + (1 | site) + (1 | species)"
+    own = options_class("model", "glm")(formula=formula, family="normal", centred=True, priors=priors)
+    prepared, _ = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    assert bool(Glm(own, prepared).normal_groups) == is_normal
