@@ -150,7 +150,7 @@ def load_configuration(config: Path) -> Configuration:
     _check_listed(config, run, {*paths, *broken}, files)
     wrong = find_clashes(paths, dict(sorted(experiments.items())), {*paths, *broken, *sweeps})
     # Repeated, because an experiment that names an invalid one is not valid either.
-    while wrong := wrong | _wrong_together(paths, experiments, broken | wrong):
+    while wrong := wrong | _wrong_together(paths, experiments, broken | wrong, sweeps):
         broken |= wrong
         experiments = {name: each for name, each in experiments.items() if name not in wrong}
         wrong = {}
@@ -180,14 +180,17 @@ def _check_names(path: Path, key: str, what: str, names: Iterable[str], taken: s
 
 
 def _wrong_together(
-    paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
+    paths: Mapping[str, Path],
+    experiments: Mapping[str, ExperimentBase],
+    broken: Mapping[str, ConfigError],
+    sweeps: Mapping[str, Sweep],
 ) -> dict[str, ConfigError]:
     """Return the errors of experiments that are valid alone but not together with those that they name."""
     wrong: dict[str, ConfigError] = {}
     for name, experiment in experiments.items():
         try:
             check_named(paths[name], name, experiments, broken)
-            check_relative(paths[name], name, experiments)
+            check_relative(paths[name], name, experiments, broken, sweeps)
             check_offers(paths[name], experiment, experiments)
         except ConfigError as error:
             wrong[name] = error

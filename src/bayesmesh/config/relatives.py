@@ -11,6 +11,7 @@ from bayesmesh.config.blocks import SamplingSettings, StopSettings
 from bayesmesh.config.declarations import read_trait
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.settings import numeric_options
+from bayesmesh.config.sweep import Sweep
 from bayesmesh.errors import ConfigError, suggest
 
 _AUTO, _NONE = "auto", "none"
@@ -35,20 +36,40 @@ def continue_first(members: Mapping[str, ExperimentBase]) -> None:
             member.name_relative(first)
 
 
-def check_relative(path: Path, name: str, experiments: Mapping[str, ExperimentBase]) -> None:
+def check_relative(
+    path: Path,
+    name: str,
+    experiments: Mapping[str, ExperimentBase],
+    broken: Mapping[str, ConfigError],
+    sweeps: Mapping[str, Sweep],
+) -> None:
     """Check the experiment that `sampling.initial.relative` names, and that it does not lead back to this one.
 
+    Args:
+        path: file of the experiment.
+        name: its name.
+        experiments: name -> experiment.
+        broken: name -> error of those that are not valid.
+        sweeps: name -> sweep.
+
     Raises:
-        ConfigError: there is no such experiment, its chains cannot be continued, or they continue those of this experiment.
+        ConfigError: there is no such experiment, it is not valid, its chains cannot be continued, or they continue those of
+            this experiment.
     """
     experiment = experiments[name]
     relative = experiment.sampling.initial.relative
     if relative in (_AUTO, _NONE):
         return
     where = f"{path}: key 'sampling.initial.relative'"
+    if relative == name:
+        raise ConfigError(f"{where}: '{name}' is this experiment itself", "name another one, or use `none`")
+    if relative in broken:
+        raise ConfigError(f"{where}: '{relative}' is not valid: {broken[relative].message}", broken[relative].remedy)
+    if relative in sweeps:
+        raise ConfigError(f"{where}: '{relative}' is a sweep", f"name one of {', '.join(sweeps[relative].members)}")
     if relative not in experiments:
-        raise ConfigError(f"{where}: no experiment '{relative}'", suggest(relative, experiments))
-    other, seen = experiments[relative], {name, relative}
+        raise ConfigError(f"{where}: no experiment '{relative}'", suggest(relative, set(experiments) - {name}))
+    other = experiments[relative]
     for key, values in {
         "kernel": (experiment.kernel, other.kernel),
         "compute.dtype": (experiment.compute.dtype, other.compute.dtype),
@@ -58,12 +79,13 @@ def check_relative(path: Path, name: str, experiments: Mapping[str, ExperimentBa
             raise ConfigError(f"{where}: '{relative}' has another {key}", f"give both the same {key}, or use `none`")
     if not _takes_relative(experiment) or not _takes_relative(other):
         raise ConfigError(f"{where}: needs one group of at least two chains and a kernel that can continue others, such as nuts", "use `none`")  # fmt: skip
-    following = other
-    while following.relative:
-        if following.relative in seen:
-            raise ConfigError(f"{where}: '{relative}' continues '{name}' in turn", "use `none` in one of them")
-        seen.add(following.relative)
-        following = experiments[following.relative]
+    # Another experiment in the chain may be at fault, and then has an error of its own.
+    way, following = [name], relative
+    while following in experiments and following not in way:
+        way.append(following)
+        following = experiments[following].relative
+    if following == name:
+        raise ConfigError(f"{where}: a cycle, {' -> '.join([*way, name])}", "use `none` in one of them")
 
 
 def _takes_relative(experiment: ExperimentBase) -> bool:

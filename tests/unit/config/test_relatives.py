@@ -88,4 +88,23 @@ def test_a_named_relative_must_exist_fit_and_not_lead_back(folder: Path) -> None
     assert _load(folder, trial=GLM, b=named("trial"))["b"] == "trial"
     assert "no experiment 'tria'" in _load(folder, b=named("tria"))["b"]
     assert "'trial' has another sampling.chains" in _load(folder, b=named("trial", ", chains: 8"))["b"]
-    assert "continues 'b' in turn" in _load(folder, trial=named("b"), b=named("trial"))["b"]
+    assert "a cycle, b -> trial -> b" in _load(folder, trial=named("b"), b=named("trial"))["b"]
+    assert "'b' is this experiment itself" in _load(folder, trial=GLM, b=named("b"))["b"]
+
+
+@pytest.mark.parametrize("last", [None, "draws: many\n", SWEPT])
+def test_an_experiment_is_refused_with_the_relative_of_its_relative(folder: Path, last: str | None) -> None:
+    ways = {name: f"{GLM}sampling: {{initial: {{relative: {to}}}}}\n" for name, to in (("a", "b"), ("b", "c"))}
+    found = _load(folder, trial=GLM, **ways, **({} if last is None else {"c": last}))
+    why = "no experiment 'c'" if last is None else "'c' is a sweep" if last is SWEPT else "'c' is not valid: "
+    assert found["trial"] == ""
+    assert why in found["b"]
+    assert found["a"].endswith(f"'b' is not valid: {found['b']}")
+
+
+def test_a_sweep_is_no_relative_but_its_members_are(folder: Path) -> None:
+    text = f"{GLM}sampling: {{initial: {{relative: %s}}}}\n"
+    _load(folder, trial=SWEPT, b=text % "trial", c=text % "trial-two")
+    found = load_configuration(folder)
+    assert found.experiments["c"].relative == "trial-two"
+    assert found.broken["b"].remedy.startswith("name one of trial-one, trial-two, ")
