@@ -23,7 +23,10 @@ def continue_refit(whole: str, refit: ExperimentBase) -> ExperimentBase:
     """Return a refit that continues the chains of the whole experiment, and ends once its gates hold."""
     if refit.sampling.initial.relative == _NONE or not _takes_relative(refit):
         return refit
-    continued = refit.model_copy(update={"sampling": _until_gates(refit)})
+    # The refit has the settings of the whole, which may continue another experiment.
+    initial = refit.sampling.initial.model_copy(update={"relative": _AUTO})
+    sampling = _until_gates(refit).model_copy(update={"initial": initial})
+    continued = refit.model_copy(update={"sampling": sampling})
     continued.name_relative(whole)
     return continued
 

@@ -108,3 +108,9 @@ def test_a_sweep_is_no_relative_but_its_members_are(folder: Path) -> None:
     found = load_configuration(folder)
     assert found.experiments["c"].relative == "trial-two"
     assert found.broken["b"].remedy.startswith("name one of trial-one, trial-two, ")
+
+
+def test_folds_continue_the_whole_run_also_where_it_names_another(folder: Path) -> None:
+    named = f"{GLM}sampling: {{initial: {{relative: before}}}}\nk_fold: {{folds: 2}}\n"
+    found = _load(folder, before=GLM, trial=named)
+    assert found == {"before": "", "trial": "before", "trial-fold-1-of-2": "trial", "trial-fold-2-of-2": "trial"}
