@@ -15,6 +15,9 @@ from bayesmesh.config.sweep import Sweep
 from bayesmesh.errors import ConfigError, suggest
 
 _AUTO, _NONE = "auto", "none"
+LEAST_WARMUP = 40
+"""Fewest iterations of warmup: half of the last fifth of them, the short warmup, must show whether chains agree."""
+
 _FREE = {"prior", "priors"}
 """Options of a model that may differ from those of the relative, in addition to its numbers."""
 
@@ -81,7 +84,7 @@ def check_relative(
         if values[0] != values[1]:
             raise ConfigError(f"{where}: '{relative}' has another {key}", f"give both the same {key}, or use `none`")
     if not _takes_relative(experiment) or not _takes_relative(other):
-        raise ConfigError(f"{where}: needs one group of at least two chains and a kernel that can continue others, such as nuts", "use `none`")  # fmt: skip
+        raise ConfigError(f"{where}: needs one group of at least two chains, a warmup of at least {LEAST_WARMUP}, and a kernel that can continue others, such as nuts", "use `none`")  # fmt: skip
     # Another experiment in the chain may be at fault, and then has an error of its own.
     way, following = [name], relative
     while following in experiments and following not in way:
@@ -98,7 +101,7 @@ def _takes_relative(experiment: ExperimentBase) -> bool:
         read_trait("kernel", experiment.kernel.name, "continues_others", False)
         and sampling.chain_groups == experiment.compute.processes == 1
         and sampling.chains > 1
-        and sampling.warmup > 0
+        and sampling.warmup >= LEAST_WARMUP
         and sampling.initial.method != "laplace"
         and experiment.data.replicates is None
     )

@@ -62,6 +62,7 @@ def test_folds_continue_the_whole_run_and_draw_until_their_gates_hold(folder: Pa
     [
         "sampling: {initial: {relative: none}}",
         "sampling: {chains: 1}",
+        "sampling: {warmup: 39}",
         "sampling: {initial: {method: laplace}}",
         "sampling: {mode: independent, chain_groups: 2}",
         "kernel: {name: hmc}",
@@ -88,6 +89,7 @@ def test_a_named_relative_must_exist_fit_and_not_lead_back(folder: Path) -> None
     assert _load(folder, trial=GLM, b=named("trial"))["b"] == "trial"
     assert "no experiment 'tria'" in _load(folder, b=named("tria"))["b"]
     assert "'trial' has another sampling.chains" in _load(folder, b=named("trial", ", chains: 8"))["b"]
+    assert "a warmup of at least 40" in _load(folder, b=named("trial", ", warmup: 39"))["b"]
     assert "a cycle, b -> trial -> b" in _load(folder, trial=named("b"), b=named("trial"))["b"]
     assert "'b' is this experiment itself" in _load(folder, trial=GLM, b=named("b"))["b"]
 

@@ -94,7 +94,9 @@ def check_continued(store: ChainStore, step_size: float) -> None:
     """
     lp = np.asarray(open_group(store.folder / DRAWS / "warmup_sample_stats")["lp"])
     chance = chance_of_r_hat(lp[:, lp.shape[1] // 2 :, None])[0]
-    if not chance >= LEAST_CHANCE:
+    if np.isnan(chance):
+        raise Misled("the log densities of its chains and of others are not finite, or are all equal")
+    if chance < LEAST_CHANCE:
         raise Misled(f"the log densities of its chains and of others differ (probability {chance:.1g} if they agreed)")
     ratio = store.commits()[-1].facts["step_size"] / step_size
     if ratio < MOST_SHRINKAGE:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import zarr
 
+from bayesmesh.config.relatives import LEAST_WARMUP
+from bayesmesh.kernels.adaptation.warmup import readapted_begin
 from bayesmesh.workflow.stages.relative import Misled, check_continued
 
 
@@ -29,8 +31,16 @@ def test_chains_in_two_places_a_lost_chain_and_another_scale_are_noticed(tmp_pat
     apart, lost = LP.copy(), LP.copy()
     apart[2:] -= 50
     lost[3, 60:] = np.nan
-    for lp in (apart, lost):
-        with pytest.raises(Misled, match="log densities"):
+    for lp, why in ((apart, "and of others differ"), (lost, "and of others are not finite")):
+        with pytest.raises(Misled, match=f"log densities of its chains {why}"):
             check_continued(_store(tmp_path, lp, 0.4), 0.5)
     with pytest.raises(Misled, match="metric does not fit"):
         check_continued(_store(tmp_path, LP, 0.2), 0.5)
+
+
+def test_the_shortest_warmup_that_is_continued_tells_agreement_from_disagreement(tmp_path: Path) -> None:
+    lp = LP[:, : LEAST_WARMUP - int(readapted_begin(LEAST_WARMUP))].copy()
+    check_continued(_store(tmp_path, lp, 0.4), 0.5)
+    lp[2:] -= 50
+    with pytest.raises(Misled, match="differ"):
+        check_continued(_store(tmp_path, lp, 0.4), 0.5)
