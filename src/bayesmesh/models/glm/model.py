@@ -98,6 +98,15 @@ class Glm(Model):
             and all(g.is_centred is None for g in groups)
         )
 
+    @property
+    def row_problem(self) -> str:
+        """Why a row with a weight cannot be left out; empty without weights."""
+        if (name := self.options.weights) is None:
+            return ""
+        return (
+            f"rows have weights (key 'model.weights': '{name}'), and a weighted row is not one observation to leave out"
+        )
+
     def prior(self, data_spec: DataSpec) -> Prior:
         """Return the priors by name; those that are not given are scaled to the data."""
         parts = make_prior(self.plan, self.family, self.options, data_spec)

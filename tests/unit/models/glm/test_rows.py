@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+from bayesmesh.analyses._likelihood import check_rows
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
@@ -40,6 +42,16 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
         Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
     with pytest.raises(ConfigError, match="training row 1: the exposure is 0"):
         Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
+
+
+def test_analyses_that_leave_out_rows_refuse_weights_before_sampling() -> None:
+    spec, table = trees(NUM_ROWS)
+    for options in ({}, {"weights": "plots"}):
+        own = options_class("model", "glm")(formula="growth ~ age", **options)
+        prepared, _ = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+        how = pytest.raises(ConfigError, match=r"'loo': .*'model.weights': 'plots'") if options else nullcontext()
+        with how:
+            check_rows("loo", Glm(own, prepared), prepared)
 
 
 @pytest.mark.parametrize("key", ["offset", "weights", "censored"])
