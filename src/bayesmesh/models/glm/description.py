@@ -18,7 +18,7 @@ from bayesmesh.models.glm.formula import KEY
 from bayesmesh.models.glm.partial import in_words, is_partial
 from bayesmesh.models.glm.plan import Plan
 from bayesmesh.models.glm.predictor import Predictor
-from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts
+from bayesmesh.models.glm.priors import default_of_parameter, find_conflicts, find_shut_off
 
 MANY_LEVELS = 1000
 """Number of levels of several groups from which a page advises to draw their effects exactly, in turn."""
@@ -126,6 +126,14 @@ def describe(plan: Plan, family: Family, options: Any, spec: DataSpec) -> dict[s
         "warnings": [
             *(f"{KEY}: {remark}" for each in plan.predictors for remark in each.formula.remarks),
             *find_conflicts(plan.main, family, options, spec),
+            *find_shut_off(KEY, plan.main, options.priors, spec),
+            *(
+                warning
+                for name, each in plan.others.items()
+                for warning in find_shut_off(
+                    f"key 'model.parameters.{name}'", each, options.parameters[name].priors, spec
+                )
+            ),
         ],
         "effects": {"scale": words.scale, "of": of, "doubled": _doubled(plan.main)},
         "remedies": {"bias": _MEANS, **_remedies(plan, family)},

@@ -37,6 +37,9 @@ _LKJ = re.compile(r"\s*lkj\(\s*([0-9.]+)\s*\)\s*")
 _FAR = 4.0
 """Distance from 0, in standard deviations of prior and least squares together: 1 in 16,000 values is beyond it by chance."""
 
+_OFF_CENTRE = 10.0
+"""Root mean square of a column, in its standard deviations, from which a default prior excludes its slopes."""
+
 _MOST_NAMED = 4
 """Largest number of coefficients that a warning names."""
 
@@ -340,6 +343,41 @@ def find_conflicts(predictor: Predictor, family: Family, options: Any, spec: Dat
         f"{KEY}: default priors forbid coefficients that the data determine: {'; '.join(text for *_, text, _ in found)}. Their "
         f"standard deviations follow from those of single columns: {remedy}set wider priors in the model (priors: {{{keys}}})"
     ]
+
+
+def find_shut_off(key: str, predictor: Predictor, given: Mapping[str, str], spec: DataSpec) -> list[str]:
+    """Return a warning for each column far from zero whose slopes a default prior all but excludes.
+
+    The prior follows from the root mean square of the column, and how far slopes can differ from its standard deviation.
+
+    Args:
+        key: key of the formula.
+        predictor: the predictor.
+        given: its priors that the configuration gives.
+        spec: description of the prepared data.
+    """
+    numbers = {
+        columns.labels[i]: (columns, predictor.mean[part][i], predictor.sd[part][i])
+        for columns, part in zip(predictor.columns, predictor.parts.values(), strict=True)
+        for i in range(len(columns.labels))
+        if not columns.is_of_levels
+    }
+    by_default = [group for group in predictor.groups if not {"sd", f"sd_{group.name}"} & given.keys()]
+    slopes = [(g, *each) for g in by_default for each in zip(g.labels, g.sizes, strict=True) if each[0] in numbers]
+    found = []
+    for group, label, size in slopes:
+        columns, mean, sd = numbers[label]
+        if size < _OFF_CENTRE * sd:
+            continue
+        names = list(_to_standardise(columns, spec))
+        standardise = f"standardise it in the data (standardise: {json.dumps(names)}), or " if names else ""
+        example = f", such as I({label} - {mean:.4g})" if columns.is_single and mean > 0 else ""
+        found.append(
+            f"{key}: the default prior of {group.sd} nearly excludes that slopes of '{label}' differ: its mean is "
+            f"{size / sd:.0f} times smaller than for a centred column. Centre the column: {standardise}subtract its mean in "
+            f"the formula{example}"
+        )
+    return found
 
 
 def _to_standardise(columns: Columns, spec: DataSpec) -> Iterator[str]:

@@ -83,3 +83,17 @@ def test_a_coefficient_that_float32_cannot_hold_is_refused() -> None:
         prior_of("float32")
     assert "'data.standardise'" in caught.value.remedy
     prior_of("float64")
+
+
+def test_slopes_of_a_column_far_from_zero_are_named_with_how_to_centre_it() -> None:
+    columns, sigma = table(0), {"sigma": {"formula": "~ year + (1 + year | site)"}}
+    (warning,) = warnings_of("y ~ year + (1 + year | site)", columns)
+    assert "the default prior of sd_site nearly excludes that slopes of 'year' differ" in warning
+    assert 'standardise: ["year"]' in warning
+    assert "I(year - 200" in warning
+    (of_sigma,) = warnings_of("y ~ year", columns, parameters=sigma)
+    assert of_sigma.startswith("key 'model.parameters.sigma': the default prior of sigma_sd_site")
+    given = {"sd_site": "exponential(1)"}
+    assert warnings_of("y ~ year + (1 + year | site)", columns, priors=given) == ()
+    for right in ("x + (1 + x | site)", "rare + (1 + rare | site)", "I(year - 2005) + (1 + I(year - 2005) | site)"):
+        assert warnings_of(f"y ~ {right}", columns) == ()
