@@ -22,7 +22,7 @@ DRAWS = 2
 SAMPLE = 1
 """Raise if a stopping rule would end at another draw, or the records of sampling would change, with the draws as they are."""
 
-ASSEMBLE = 3
+ASSEMBLE = 4
 """Raise if the posterior would hold other groups, variables or values."""
 
 DIAGNOSE = 2
