@@ -152,7 +152,9 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     left, tilde, right = text.partition("~")
     if not tilde or not left.strip() or "~" in right:
         raise ConfigError(f"{KEY}: '{text:.80}' is not of the form outcome ~ terms", EXAMPLE)
-    if right.rstrip()[-1:] in tuple("+-*/:~|^"):
+    if not right.strip():
+        raise ConfigError(f"{KEY}: '{text:.80}' has no terms", f"for an intercept alone, write {left.strip()} ~ 1")
+    if right.rstrip()[-1] in "+-*/:~|^":
         raise ConfigError(
             f"{KEY}: '{text:.80}' ends with '{right.rstrip()[-1]}'", "remove it, or write what comes after it"
         )

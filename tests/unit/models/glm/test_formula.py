@@ -74,6 +74,7 @@ def test_names_in_backticks_are_columns_inside_transforms() -> None:
     ("text", "said"),
     [
         ("y", "not of the form outcome ~ terms"),
+        ("y ~ ", "has no terms\n  remedy: for an intercept alone, write y ~ 1"),
         ("~ x", "not of the form"),
         ("y ~ x ~ z", "not of the form"),
         ("y ~ nowhere", "no column 'nowhere' in the data"),
