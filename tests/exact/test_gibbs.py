@@ -1,8 +1,4 @@
-"""Exact draws of users, films, level and noise leave the joint distribution of latents and ratings as it is (Geweke 2004).
-
-Replicates of a small factorisation begin in exact draws of both, and take turns at a step of the kernel and a fresh draw of
-the ratings. An error that turns would wash out shows after one.
-"""
+"""Exact draws of users, films, level and noise leave the joint distribution of latents and ratings as it is; see `joint`."""
 
 from __future__ import annotations
 
@@ -17,11 +13,11 @@ from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.kernels import gibbs
-from bayesmesh.kernels.base import Position
 from bayesmesh.models import _redraws, rating_factorization
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.rows import lay_out_rows
+from joint import Replicates
 
 USERS, FILMS, WIDTH = 5, 4, 2
 NUM, ALPHA = 3_000, 1e-6
@@ -48,47 +44,31 @@ def make_target(model_class: Any = RatingFactorization) -> Target:
     return Target(model, spec(), lay_out_rows(len(CELLS), 2, 4, spec().entry_counts))
 
 
-def keys(seed: int, iteration: Any) -> jax.Array:
-    chains = jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(jnp.arange(NUM))
-    return jax.vmap(lambda k: jax.random.fold_in(k, iteration))(chains)
-
-
-def draw_ratings(target: Target, key: jax.Array, position: Position) -> jax.Array:
-    z, (user, film) = target.constrain(position), CELLS.T
+def draw_ratings(key: jax.Array, z: dict[str, jax.Array]) -> jax.Array:
+    user, film = CELLS.T
     products = (z["user_embeddings"][user] * z["film_embeddings"][film]).sum(axis=1)
     expected = z["mean"] + z["user_biases"][user] + z["film_biases"][film] + products
     return expected + z["sigma"] * jax.random.normal(key, expected.shape)
 
 
-def move(target: Target, kernel: Any, key: jax.Array, position: Position, ratings: jax.Array) -> Position:
-    """One step of one chain, with ratings of its own."""
-    slots = target.layout.slots(range(target.layout.num_devices))
-    data = {"is_row": slots.is_row, "entry_of_row": slots.entry_of_row, "film": CELLS[:, 1].astype(np.int32)[slots.row]}
-    bound = target.bind({**{k: jnp.asarray(v) for k, v in data.items()}, "rating": ratings[slots.row]})
-    state = kernel.init(key[None], jax.tree.map(lambda x: x[None], position), bound)
-    after, _ = kernel.step(key[None], state, bound, ())
-    return jax.tree.map(lambda x: x[0], after.position)
-
-
 def smallest_p(turns: int, model_class: Any = RatingFactorization) -> float:
-    target, kernel = make_target(model_class), gibbs.Gibbs(gibbs.Options(), 0)
-
-    @jax.jit
-    def exact(seed: jax.Array) -> tuple[Position, jax.Array]:
-        position = jax.vmap(target.sample_prior)(keys(seed, 0))
-        return position, jax.vmap(functools.partial(draw_ratings, target))(keys(seed, 1), position)
-
-    @jax.jit
-    def alternate(position: Position, ratings: jax.Array) -> tuple[Position, jax.Array]:
-        def turn(i: jax.Array, carry: Any) -> Any:
-            position, ratings = carry
-            position = jax.vmap(functools.partial(move, target, kernel))(keys(5, i), position, ratings)
-            return position, jax.vmap(functools.partial(draw_ratings, target))(keys(6, i), position)
-
-        return jax.lax.fori_loop(0, turns, turn, (position, ratings))
-
-    position, ratings = alternate(*exact(1))
-    latents = jax.device_get(jax.vmap(target.constrain)(position))
+    target = make_target(model_class)
+    slots = target.layout.slots(range(target.layout.num_devices))
+    fixed = {
+        "is_row": slots.is_row,
+        "entry_of_row": slots.entry_of_row,
+        "film": CELLS[:, 1].astype(np.int32)[slots.row],
+    }
+    fixed = {k: jnp.asarray(v) for k, v in fixed.items()}
+    replicates = Replicates(
+        target,
+        gibbs.Gibbs(gibbs.Options(), 0),
+        NUM,
+        draw_ratings,
+        lambda ratings, row: {**fixed, "rating": ratings[row]},
+    )
+    position, ratings = replicates.after(turns)
+    latents = jax.device_get(replicates.latents(position))
     embedding = np.sqrt(0.9 * SD / np.sqrt(WIDTH))
     scales = {f"{s}_embeddings": embedding for s in ("user", "film")} | {
         f"{s}_biases": BIAS_SCALE * SD for s in ("user", "film")
@@ -102,8 +82,8 @@ def smallest_p(turns: int, model_class: Any = RatingFactorization) -> float:
         found += [stats.kstest(x, "norm").pvalue for x in z.T]
         found.append(stats.kstest((z**2).sum(1), stats.chi2(z.shape[1]).cdf).pvalue)
         found.append(stats.kstest(z.sum(1) / np.sqrt(z.shape[1]), "norm").pvalue)
-    fresh, data = exact(2)
-    others = quantities(jax.device_get(jax.vmap(target.constrain)(fresh)), np.asarray(data))
+    fresh, data = replicates.exact(2)
+    others = quantities(jax.device_get(replicates.latents(fresh)), np.asarray(data))
     for one, other in zip(quantities(latents, np.asarray(ratings)), others, strict=True):
         found.append(stats.ks_2samp(one, other, method="asymp").pvalue)
     return float(np.min(found))

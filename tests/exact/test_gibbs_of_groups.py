@@ -1,8 +1,4 @@
-"""Exact draws of effects of crossed groups leave the joint distribution of latents and outcomes as it is (Geweke 2004).
-
-As in `test_gibbs`: replicates begin in exact draws of latents and outcomes, and take turns at a step of the kernel and a fresh
-draw of the outcomes.
-"""
+"""Exact draws of effects of crossed groups leave the joint distribution of latents and outcomes as it is; see `joint`."""
 
 from __future__ import annotations
 
@@ -19,11 +15,11 @@ from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
 from bayesmesh.kernels import gibbs
-from bayesmesh.kernels.base import Position
 from bayesmesh.models.glm import conditionals
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.density.log_density import Target
 from bayesmesh.sampling.density.rows import lay_out_rows
+from joint import Replicates
 
 NUM, ALPHA, NUM_ROWS = 1_000, 1e-6, 24
 FORMULA = "y ~ x + (1 + x || site) + (1 | year)"
@@ -59,30 +55,10 @@ def make_target() -> Target:
     return Target(Glm(own, spec), spec, lay_out_rows(NUM_ROWS, 2, 8, spec.entry_counts))
 
 
-def keys(seed: int, iteration: Any) -> jax.Array:
-    chains = jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(jnp.arange(NUM))
-    return jax.vmap(lambda k: jax.random.fold_in(k, iteration))(chains)
-
-
 def predictor(target: Target, latents: Any) -> jax.Array:
     _, spec, rows = prepared()
     aligned = {k: latents[k][spec.entries_of(np.arange(NUM_ROWS))] for k in target.model.local_latents}
     return target.model.linear_predictor({**latents, **aligned}, {k: jnp.asarray(v) for k, v in rows.items()})
-
-
-def draw_outcomes(target: Target, key: jax.Array, position: Position) -> jax.Array:
-    latents = target.constrain(position)
-    return predictor(target, latents) + latents["sigma"] * jax.random.normal(key, (NUM_ROWS,))
-
-
-def move(target: Target, kernel: Any, key: jax.Array, position: Position, outcome: jax.Array) -> Position:
-    """One step of one chain, with outcomes of its own."""
-    slots = target.layout.slots(range(target.layout.num_devices))
-    laid_out = {k: jnp.asarray(v) for k, v in target.lay_out(prepared()[2]).items()}
-    bound = target.bind({**laid_out, "outcome": outcome[slots.row]})
-    state = kernel.init(key[None], jax.tree.map(lambda x: x[None], position), bound)
-    after, _ = kernel.step(key[None], state, bound, ())
-    return jax.tree.map(lambda x: x[0], after.position)
 
 
 def quantities(target: Target, z: dict[str, Any], outcomes: Any) -> list[np.ndarray]:
@@ -100,26 +76,18 @@ def quantities(target: Target, z: dict[str, Any], outcomes: Any) -> list[np.ndar
 
 
 def smallest_p(turns: int) -> float:
-    target, kernel = make_target(), gibbs.Gibbs(gibbs.Options(), 0)
+    target = make_target()
+    fixed = {k: jnp.asarray(v) for k, v in target.lay_out(prepared()[2]).items()}
 
-    @jax.jit
-    def exact(seed: jax.Array) -> tuple[Position, jax.Array]:
-        position = jax.vmap(target.sample_prior)(keys(seed, 0))
-        return position, jax.vmap(functools.partial(draw_outcomes, target))(keys(seed, 1), position)
+    def draw(key: jax.Array, latents: dict[str, jax.Array]) -> jax.Array:
+        return predictor(target, latents) + latents["sigma"] * jax.random.normal(key, (NUM_ROWS,))
 
-    @jax.jit
-    def alternate(position: Position, outcomes: jax.Array) -> tuple[Position, jax.Array]:
-        def turn(i: jax.Array, carry: Any) -> Any:
-            position, outcomes = carry
-            position = jax.vmap(functools.partial(move, target, kernel))(keys(5, i), position, outcomes)
-            return position, jax.vmap(functools.partial(draw_outcomes, target))(keys(6, i), position)
-
-        return jax.lax.fori_loop(0, turns, turn, (position, outcomes))
-
-    after, fresh = alternate(*exact(1)), exact(2)
+    replicates = Replicates(
+        target, gibbs.Gibbs(gibbs.Options(), 0), NUM, draw, lambda outcome, row: {**fixed, "outcome": outcome[row]}
+    )
     one, other = (
-        quantities(target, dict(jax.vmap(target.constrain)(position)), outcomes)
-        for position, outcomes in (after, fresh)
+        quantities(target, dict(replicates.latents(position)), outcomes)
+        for position, outcomes in (replicates.after(turns), replicates.exact(2))
     )
     return min(stats.ks_2samp(a, b, method="asymp").pvalue for a, b in zip(one, other, strict=True))
 
