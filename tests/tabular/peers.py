@@ -4,13 +4,15 @@
 
 The samplers take turns on a table, each with its compiled program in a process of its own. Counted are warmup and draws; compilation is
 shown apart. The number of effective draws is the smallest among the quantities that the others have, of bulk and tail. All three sample
-the same posterior: the largest difference from the mean of another, in standard errors of both, is shown too.
+the same posterior: the largest difference from a mean of another, in standard errors of both, is shown too where its draws suffice.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -31,7 +33,7 @@ from cases import Case
 from posteriors.judging import run
 from tabular.base import Table
 from tabular.published import PUBLISHED, columns_of
-from tabular.runs import case_of, named_draws
+from tabular.runs import LEAST_ESS, case_of, named_draws
 
 LEAST_MEDIAN, LEAST = 1.3, 0.5
 """Ratios to the better of the others: the median over tables, and that of each."""
@@ -75,12 +77,17 @@ def ours(name: str, folder: Path) -> Contender:
     return Contender(compilation, sample)
 
 
-def peer(name: str, sampler: str, folder: Path, python: Path) -> Contender:
-    """Start a sampler of the other environment."""
-    process = subprocess.Popen(
-        [python, OTHERS, name, sampler], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(OTHERS.parents[1])},
-    )  # fmt: skip
+def peer(name: str, sampler: str, folder: Path, python: Path, at_end: contextlib.ExitStack) -> Contender:
+    """Start a sampler of the other environment, which ends with its standard input."""
+    process = at_end.enter_context(
+        subprocess.Popen(
+            [python, OTHERS, name, sampler],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(OTHERS.parents[1])},
+        )
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     asks, answers = process.stdin, process.stdout
@@ -120,20 +127,22 @@ def main(names: list[str], rounds: int) -> None:
         "| table | ours | NumPyro | nutpie | ratio to the better | apart, errors | compilation, s |\n|---|---|---|---|---|---|---|"
     )
     for name in names or PUBLISHED:
-        with tempfile.TemporaryDirectory() as path:
+        with tempfile.TemporaryDirectory() as path, contextlib.ExitStack() as at_end:
             folder = Path(path)
             contenders = {"ours": ours(name, folder / "ours")} | {
-                each: peer(name, each, folder, python) for each in PEERS
+                each: peer(name, each, folder, python, at_end) for each in PEERS
             }
             rates: dict[str, list[float]] = {each: [] for each in contenders}
-            apart = 0.0
+            apart = math.nan
             for seed in range(1, rounds + 1):
                 done = {each: contender.sample(seed) for each, contender in contenders.items()}
                 found = {each: known(draws, list(done["numpyro"][0])) for each, (draws, _) in done.items()}
                 for each, (_, seconds) in done.items():
                     rates[each].append(found[each].effective / seconds)
-                    distance = np.abs(found["ours"].means - found[each].means)
-                    apart = max(apart, float((distance / np.hypot(found["ours"].errors, found[each].errors)).max()))
+                    if each != "ours" and found[each].effective >= LEAST_ESS:
+                        distance = np.abs(found["ours"].means - found[each].means)
+                        errors = np.hypot(found["ours"].errors, found[each].errors)
+                        apart = np.fmax(apart, (distance / errors).max())
         medians = {each: float(np.median(values)) for each, values in rates.items()}
         ratios.append(medians["ours"] / max(medians[each] for each in PEERS))
         compilation = ", ".join(f"{contender.compilation:.1f}" for contender in contenders.values())
