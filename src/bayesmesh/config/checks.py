@@ -156,6 +156,27 @@ def _other_components(analysis: AnalysisDeclaration) -> str:
     )
 
 
+def check_valid(
+    where: str, name: str, other: str, experiments: Collection[str], broken: Mapping[str, ConfigError]
+) -> None:
+    """Check that another experiment, which a key names, exists and is valid.
+
+    Args:
+        where: file and key.
+        name: name of the experiment that has the key, which is not suggested.
+        other: name of the other one.
+        experiments: names of those that are valid.
+        broken: name -> error of those that are not.
+
+    Raises:
+        ConfigError: it does not exist or is not valid.
+    """
+    if other in broken:
+        raise ConfigError(f"{where}: '{other}' is not valid: {broken[other].message}", broken[other].remedy)
+    if other not in experiments:
+        raise ConfigError(f"{where}: no experiment '{other}'", suggest(other, set(experiments) - {name}))
+
+
 def check_named(
     path: Path, name: str, experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
 ) -> None:
@@ -174,10 +195,7 @@ def check_named(
         named = experiments[name].named_experiments(analysis)
         where = f"{path}: key '{key_of(analysis)}.experiments'"
         for other in named:
-            if other in broken:
-                raise ConfigError(f"{where}: '{other}' is not valid: {broken[other].message}", broken[other].remedy)
-            if other not in experiments:
-                raise ConfigError(f"{where}: no experiment '{other}'", suggest(other, set(experiments) - {name}))
+            check_valid(where, name, other, experiments, broken)
             if named.count(other) > 1:
                 raise ConfigError(f"{where}: '{other}' is named twice", "name each experiment once")
         if circle := _circle(analysis, [name], experiments):

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.config.blocks import SamplingSettings, StopSettings
+from bayesmesh.config.checks import check_valid
 from bayesmesh.config.declarations import read_trait
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.config.sweep import Sweep
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.errors import ConfigError
 
 _AUTO, _NONE = "auto", "none"
 LEAST_WARMUP = 40
@@ -59,8 +60,8 @@ def check_relative(
         sweeps: name -> sweep.
 
     Raises:
-        ConfigError: there is no such experiment, it is not valid, its chains cannot be continued, or they continue those of
-            this experiment.
+        ConfigError: the relative does not exist or is not valid, its chains cannot be continued, or it continues this
+            experiment in turn.
     """
     experiment = experiments[name]
     relative = experiment.sampling.initial.relative
@@ -69,12 +70,9 @@ def check_relative(
     where = f"{path}: key 'sampling.initial.relative'"
     if relative == name:
         raise ConfigError(f"{where}: '{name}' is this experiment itself", "name another one, or use `none`")
-    if relative in broken:
-        raise ConfigError(f"{where}: '{relative}' is not valid: {broken[relative].message}", broken[relative].remedy)
     if relative in sweeps:
         raise ConfigError(f"{where}: '{relative}' is a sweep", f"name one of {', '.join(sweeps[relative].members)}")
-    if relative not in experiments:
-        raise ConfigError(f"{where}: no experiment '{relative}'", suggest(relative, set(experiments) - {name}))
+    check_valid(where, name, relative, experiments, broken)
     other = experiments[relative]
     for key, values in {
         "kernel": (experiment.kernel, other.kernel),
