@@ -1,7 +1,7 @@
 """A quick fit of a linear model with group effects, on the host, from which the coordinates for sampling are derived.
 
 Sums over rows are computed block by block: the products of the columns with each other, and those within every level of a
-group. Coefficients and variances follow from them by expectation-maximisation (Laird and Ware 1982, doi:10.2307/2529876).
+group. Coefficients and variances follow from them by Fisher's scoring (Longford 1987, doi:10.1093/biomet/74.4.817).
 Families other than the normal are linearised first, and again around every fit (Breslow and Clayton 1993,
 doi:10.1080/01621459.1993.10594284); with many rows, by their likelihood itself (`curvature`). The quality of the fit affects only the cost of draws, not their distribution.
 """
@@ -18,8 +18,9 @@ from bayesmesh.models.glm.curvature import Likelihood, sample
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 
-_ITERATIONS = 40
-"""Iterations of expectation-maximisation; the cost of each grows with the number of levels, not with that of rows."""
+_ITERATIONS, _LONGEST = 12, 2.0
+"""Steps of scoring, the cost of which grows with the number of levels, not with that of rows; and the largest change of the log of
+a variance in one of them."""
 
 _PASSES = 4
 """Passes over the rows where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
@@ -131,13 +132,17 @@ def fit(
         dispersion = None if family.has_dispersion else 1.0
         if likelihood is not None and state is not None:
             dispersion = 1 / likelihood.precision(state.parameters)
-        fits = [_expectation_maximisation(each, ridge, unit, dispersion) for each in sums]
+        correlated = [group.is_correlated for group in groups] or [False]
+        fits = [
+            _score(each, ridge, unit, dispersion, is_correlated=is_correlated)
+            for each, is_correlated in zip(sums, correlated, strict=True)
+        ]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         chosen, of_all = fits[largest], sums[largest].num_rows
         found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
         found["least_squares"] = chosen.least_squares
         if family.is_in_unit:
-            found["first_sigma"] = np.array([0.5 * np.log(chosen.dispersion), 1 / np.sqrt(1 + 2 * of_all)])
+            found["first_sigma"] = np.array([0.5 * np.log(chosen.dispersion), chosen.log_sigma_error])
         for group, own, of_group in zip(groups, sums, fits, strict=False):
             q, divisor = group.num_effects, family.fixed_dispersion(of_group.dispersion)
             gram, cross, outcome = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
@@ -284,6 +289,7 @@ class _Fit(NamedTuple):
         precision: (column, column), precision of the coefficients with the effects integrated out.
         effects: (level, effect).
         dispersion: variance of a row of unit weight.
+        log_sigma_error: standard deviation of the log of its root.
         sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
         correlation: (effect, effect), Cholesky factor of the correlations, drawn towards 0 where few levels tell of them.
         least_squares: (2, column), coefficients without their prior, and their standard errors.
@@ -293,6 +299,7 @@ class _Fit(NamedTuple):
     precision: np.ndarray
     effects: np.ndarray
     dispersion: float
+    log_sigma_error: float
     sd: np.ndarray
     correlation: np.ndarray
     least_squares: np.ndarray
@@ -316,11 +323,16 @@ def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.stack([np.tensordot(inverse, right / units, axes=1) / units, errors.reshape(units.shape) + 0 * right])
 
 
-def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None) -> _Fit:
-    """Return the fit with a given dispersion, or with one that is estimated."""
+def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, is_correlated: bool) -> _Fit:
+    """Return the fit with a given dispersion, or with one that is estimated.
+
+    Variances are scored: moved by their gradient over its expected information, until they are at the mode of their density
+    with a wide prior. What is found is the symmetric matrix S of a step from the covariance L L^T to L exp(S) L^T, a diagonal
+    one where effects are uncorrelated, and the change of the log of the dispersion.
+    """
     width = len(ridge)
     gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
-    num_effects = sums.levels.shape[1]
+    num_levels, num_effects = sums.levels.shape[:2]
     within, with_columns, with_outcome = (
         sums.levels[:, :, :num_effects], sums.levels[:, :, num_effects:-1], sums.levels[:, :, -1],
     )  # fmt: skip
@@ -329,39 +341,62 @@ def _expectation_maximisation(sums: _Sums, ridge: np.ndarray, unit: float, given
     dispersion = spread if given is None else given
     size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_used, 1e-12)
     size[size == 0] = 1.0
-    covariance = np.diag(0.25 * spread / size)
+    widest, identity = 4 * spread / size, np.eye(num_effects)
+    factor = np.diag(np.sqrt(widest) / 4)
+    free = np.arange(num_effects**2) if is_correlated else np.arange(num_effects) * (num_effects + 1)
+    known = np.zeros((len(free) + 1, len(free) + 1))
     coefficients, information, right = plain, gram / dispersion, cross / dispersion
-    effects, remaining = np.zeros(with_outcome.shape), np.zeros(within.shape)
-    for _ in range(_ITERATIONS if len(within) else 1):
-        remaining = np.linalg.inv(within / dispersion + np.linalg.inv(covariance)[None])
-        shrunk = np.einsum("lqr,lrp->lqp", remaining, with_columns) / dispersion
-        information = (gram - np.einsum("lqp,lqr->pr", with_columns, shrunk)) / dispersion
-        right = (cross - np.einsum("lqp,lq->p", shrunk, with_outcome)) / dispersion
+    effects = np.zeros(with_outcome.shape)
+    for _ in range(_ITERATIONS if num_levels else 1):
+        # Of effects as L z, with z standard normal.
+        of_effects = factor.T @ within @ factor / dispersion
+        of_columns, of_outcome = factor.T @ with_columns / dispersion, with_outcome @ factor / dispersion
+        remaining = np.linalg.inv(identity + of_effects)
+        shrunk = remaining @ of_columns
+        information = gram / dispersion - np.einsum("lqp,lqr->pr", of_columns, shrunk)
+        right = cross / dispersion - np.einsum("lqp,lq->p", shrunk, of_outcome)
         coefficients = np.linalg.solve(information + ridge, right) if width else right
-        left_over = with_outcome - np.einsum("lqp,p->lq", with_columns, coefficients)
-        effects = np.einsum("lqr,lr->lq", remaining, left_over) / dispersion
-        if len(within):
-            squares = effects[:, :, None] * effects[:, None, :] + remaining
-            covariance = squares.mean(0) + 1e-6 * np.diag(0.25 * spread / size)
-        if given is None:
-            residual = total - 2 * coefficients @ cross + coefficients @ gram @ coefficients
-            residual += np.einsum("lqr,lq,lr->", within, effects, effects) - 2 * np.sum(effects * left_over)
-            residual += np.einsum("lqr,lqr->", within, remaining)
-            dispersion = max(float(residual) / max(sums.num_used, 1.0), 1e-6 * spread)
-    variances = np.diagonal(covariance)
-    # How closely each effect follows its level's own outcomes: 0 leaves the scale of the prior as it is.
-    follows = np.clip(1 - np.einsum("lqq->lq", remaining) / variances[None], 0, 1)
-    of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
+        left_over = of_outcome - np.einsum("lqp,p->lq", of_columns, coefficients)
+        normals = np.einsum("lqr,lr->lq", remaining, left_over)
+        effects = normals @ factor.T
+        squares = np.einsum("lq,lr->qr", normals, normals) + remaining.sum(0)
+        residual = (total - 2 * coefficients @ cross + coefficients @ gram @ coefficients) / dispersion
+        residual += np.einsum("lqr,lq,lr->", of_effects, normals, normals) - 2 * np.sum(normals * left_over)
+        share = identity - remaining
+        residual += np.einsum("lqq->", share)
+        flat = share.reshape(num_levels, num_effects**2)
+        products = (flat.T @ flat).reshape([num_effects] * 4).transpose(0, 3, 1, 2).reshape([num_effects**2] * 2)
+        both = share.sum(0) - np.einsum("lqr,lrs->qs", share, share)
+        known[:-1, :-1] = products[np.ix_(free, free)]
+        known[:-1, -1] = known[-1, :-1] = both.reshape(-1)[free] if given is None else 0.0
+        known[-1, -1] = sums.num_used - np.einsum("lqq->", share) - np.trace(both)
+        towards = squares - (num_levels - 1) * identity - factor.T @ (factor / widest[:, None])
+        slope = np.append(towards.reshape(-1)[free], residual - sums.num_used if given is None else 0.0)
+        step = np.linalg.solve(known + np.eye(len(known)), slope)
+        step /= max(1.0, np.abs(step).max() / _LONGEST)
+        change = np.zeros(num_effects**2)
+        change[free] = step[:-1]
+        values, vectors = np.linalg.eigh(change.reshape(num_effects, num_effects))
+        factor = np.linalg.cholesky(factor @ (vectors * np.exp(values)) @ vectors.T @ factor.T)
+        dispersion = max(dispersion * float(np.exp(step[-1])), 1e-6 * spread)
     least = least_squares(information, right)
     spare = sums.num_used - width
-    if given is None and not len(within) and spare > 0:
+    if given is None and not num_levels and spare > 0:
         # Without the prior, the residuals may be far smaller.
         least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / spread)
     if spare < _SPARE_ROWS:
         least[1] = 1 / _SINGULAR
-    sd = np.stack([np.sqrt(variances), of_logs])
-    size = np.sqrt(variances)
-    told = np.square(follows).sum(axis=0).min(initial=np.inf)
-    share = told / (told + _FEW_LEVELS) if len(within) else 0.0
-    correlation = np.linalg.cholesky(np.eye(num_effects) * (1 - share) + share * covariance / np.outer(size, size))
-    return _Fit(coefficients, information + ridge, effects, dispersion, sd, correlation, least)
+    # Of the logs of standard deviations, with a variance of 1 where nothing is known.
+    errors = np.linalg.inv(2 * known + np.eye(len(known)))
+    sd = np.linalg.norm(factor, axis=1)
+    directions = (
+        np.einsum("qr,qs->qrs", factor, factor).reshape(num_effects, num_effects**2)[:, free] / sd[:, None] ** 2
+    )
+    of_logs = np.sqrt(np.einsum("qi,ij,qj->q", directions, errors[:-1, :-1], directions))
+    told = ((of_logs**-2 - 1) / 2).min(initial=np.inf)
+    weight = told / (told + _FEW_LEVELS) if num_levels else 0.0
+    toward = identity * (1 - weight) + weight * factor @ factor.T / np.outer(sd, sd)
+    return _Fit(
+        coefficients, information + ridge, effects, dispersion, float(np.sqrt(errors[-1, -1])), np.stack([sd, of_logs]),
+        np.linalg.cholesky(toward), least,
+    )  # fmt: skip

@@ -10,6 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.config.registry import options_class
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.models.glm.model import Glm
+from cases import condensed
 from unit.models.glm.test_model import draw, make
 
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -102,3 +106,44 @@ def test_posteriors_of_many_rows_are_near_the_origin(outcome: str, family: str) 
     assert np.abs(np.linalg.solve(precision, gradient)).max() < 1
     values = np.linalg.eigvalsh(precision)
     assert 0.3 < values.min() < values.max() < 3
+
+
+@pytest.mark.parametrize("between", ["|", "||"])
+def test_integrated_posteriors_of_few_rows_a_level_are_near_the_origin_on_unit_scale(between: str) -> None:
+    # Levels with fewer rows than effects tell little each: expectation-maximisation would still be far off after 100 iterations.
+    num_levels, num_rows = 2000, 8000
+    random = np.random.default_rng(5)
+    columns = {name: random.normal(size=num_rows) for name in ("x", "z", "w", "v")}
+    codes = random.integers(0, num_levels, num_rows).astype(np.int32)
+    effects = random.normal(size=(num_levels, 5)) * [0.5, 0.3, 0.4, 0.5, 0.6]
+    y = effects[codes, 0] + sum(effects[codes, i + 1] * x for i, x in enumerate(columns.values()))
+    table = {**columns, "g": codes, "y": y + random.normal(size=num_rows)}
+    levels = Variable("category", levels=tuple(map(str, range(num_levels))))
+    fields = {name: FieldSpec((), v.dtype.name) for name, v in table.items()}
+    spec = DataSpec(num_rows, fields, {}, "float64", variables={"g": levels})
+    own = options_class("model", "glm")(formula=f"y ~ x + z + (1 + x + z + w + v {between} g)")
+    _, _, few, rows = condensed(own, spec, table)
+    model = Glm(own, few)
+    prior, arrays = model.prior(few), {name: jnp.asarray(v) for name, v in rows.items()}
+    bijector = prior.experimental_default_event_space_bijector()
+    origin = jax.tree.map(jnp.zeros_like, bijector.inverse(prior.sample(seed=jax.random.key(0))))
+    zero, unflatten = jax.flatten_util.ravel_pytree(origin)
+
+    @jax.jit
+    def gradient(flat: jax.Array) -> jax.Array:
+        def log_density(flat: jax.Array) -> jax.Array:
+            latents = bijector.forward(unflatten(flat))
+            jacobian = bijector.forward_log_det_jacobian(unflatten(flat))
+            return prior.log_prob(latents) + jacobian + model.log_likelihood(latents, arrays).sum()
+
+        return jax.grad(log_density)(flat)
+
+    precision = -np.stack([(gradient(zero + h) - gradient(zero - h)) / 2e-3 for h in 1e-3 * np.eye(zero.size)])
+    covariance = np.linalg.inv((precision + precision.T) / 2)
+    away = covariance @ np.asarray(gradient(zero))
+    assert np.abs(away).max() < 0.5
+    of_each = unflatten(jnp.sqrt(np.diagonal(covariance)))
+    # The unit of correlations is that of the effect of which rows tell least.
+    assert all(0.4 < sd < 1.4 for sd in of_each.pop("correlation_g", np.ones(1)))
+    for name, sd in of_each.items():
+        assert 0.8 < sd.min() <= sd.max() < 1.25, name
