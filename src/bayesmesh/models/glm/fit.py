@@ -18,8 +18,8 @@ from bayesmesh.models.glm.curvature import Likelihood, sample
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
 
-_ITERATIONS, _LONGEST = 12, 2.0
-"""Steps of scoring, the cost of which grows with the number of levels, not with that of rows; and the largest change of the log of
+_ITERATIONS, _LEAST, _MOST = 12, 0.01, 10.0
+"""Steps of scoring, the cost of which grows with the number of levels, not with that of rows; and the least and the largest factor of
 a variance in one of them."""
 
 _PASSES = 4
@@ -315,7 +315,7 @@ def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
     >>> least_squares(np.array([[4.0, 0.0], [0.0, 0.0]]), np.array([8.0, 0.0])).round(6).tolist()
     [[2.0, 0.0], [0.5, 1000000.0]]
     """
-    lengths = np.sqrt(np.diagonal(information))
+    lengths = np.sqrt(np.maximum(np.diagonal(information), 0))
     lengths = np.where(lengths > 0, lengths, 1.0)
     inverse = np.linalg.inv(information / np.outer(lengths, lengths) + _SINGULAR * np.eye(len(lengths)))
     units = lengths.reshape(-1, *(1 for _ in right.shape[1:]))
@@ -326,9 +326,8 @@ def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, is_correlated: bool) -> _Fit:
     """Return the fit with a given dispersion, or with one that is estimated.
 
-    Variances are scored: moved by their gradient over its expected information, until they are at the mode of their density
-    with a wide prior. What is found is the symmetric matrix S of a step from the covariance L L^T to L exp(S) L^T, a diagonal
-    one where effects are uncorrelated, and the change of the log of the dispersion.
+    Each step moves the variances by the inverse of their expected information times the gradient of their density with a wide
+    prior: the covariance L L^T of the effects to L (1 + S) L^T, where S is symmetric, and diagonal for uncorrelated effects.
     """
     width = len(ridge)
     gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
@@ -344,10 +343,11 @@ def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, 
     widest, identity = 4 * spread / size, np.eye(num_effects)
     factor = np.diag(np.sqrt(widest) / 4)
     free = np.arange(num_effects**2) if is_correlated else np.arange(num_effects) * (num_effects + 1)
+    # Twice the expected information on the entries of S and on the log of the dispersion.
     known = np.zeros((len(free) + 1, len(free) + 1))
     coefficients, information, right = plain, gram / dispersion, cross / dispersion
     effects = np.zeros(with_outcome.shape)
-    for _ in range(_ITERATIONS if num_levels else 1):
+    for _ in range(_ITERATIONS):
         # Of effects as L z, with z standard normal.
         of_effects = factor.T @ within @ factor / dispersion
         of_columns, of_outcome = factor.T @ with_columns / dispersion, with_outcome @ factor / dispersion
@@ -361,24 +361,32 @@ def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, 
         effects = normals @ factor.T
         squares = np.einsum("lq,lr->qr", normals, normals) + remaining.sum(0)
         residual = (total - 2 * coefficients @ cross + coefficients @ gram @ coefficients) / dispersion
-        residual += np.einsum("lqr,lq,lr->", of_effects, normals, normals) - 2 * np.sum(normals * left_over)
-        share = identity - remaining
-        residual += np.einsum("lqq->", share)
-        flat = share.reshape(num_levels, num_effects**2)
-        products = (flat.T @ flat).reshape([num_effects] * 4).transpose(0, 3, 1, 2).reshape([num_effects**2] * 2)
-        both = share.sum(0) - np.einsum("lqr,lrs->qs", share, share)
-        known[:-1, :-1] = products[np.ix_(free, free)]
-        known[:-1, -1] = known[-1, :-1] = both.reshape(-1)[free] if given is None else 0.0
-        known[-1, -1] = sums.num_used - np.einsum("lqq->", share) - np.trace(both)
+        residual -= np.sum(normals * left_over) + np.trace(squares) - num_levels * num_effects
+        explained = identity - remaining
+        if is_correlated:
+            # S to the sum of A S A over the levels.
+            flat = explained.reshape(num_levels, num_effects**2)
+            products = (flat.T @ flat).reshape([num_effects] * 4).transpose(0, 3, 1, 2)
+            known[:-1, :-1] = products.reshape([num_effects**2] * 2)
+        else:
+            known[:-1, :-1] = np.square(explained).sum(0)
         towards = squares - (num_levels - 1) * identity - factor.T @ (factor / widest[:, None])
-        slope = np.append(towards.reshape(-1)[free], residual - sums.num_used if given is None else 0.0)
+        slope = np.append(towards.reshape(-1)[free], 0.0)
+        if given is None:
+            mixed = np.einsum("lqr,lrs->qs", explained, remaining)
+            known[:-1, -1] = known[-1, :-1] = mixed.reshape(-1)[free]
+            # Weights below 1 would make it less than what the effects take.
+            least_known = known[-1, :-1] @ np.linalg.solve(known[:-1, :-1] + 0.5 * np.eye(len(free)), known[:-1, -1])
+            of_rows = sums.num_used - np.einsum("lqq->", explained) - np.trace(mixed)
+            known[-1, -1] = max(of_rows, least_known)
+            slope[-1] = residual - sums.num_used
+        # With a prior worth one level.
         step = np.linalg.solve(known + np.eye(len(known)), slope)
-        step /= max(1.0, np.abs(step).max() / _LONGEST)
         change = np.zeros(num_effects**2)
         change[free] = step[:-1]
         values, vectors = np.linalg.eigh(change.reshape(num_effects, num_effects))
-        factor = np.linalg.cholesky(factor @ (vectors * np.exp(values)) @ vectors.T @ factor.T)
-        dispersion = max(dispersion * float(np.exp(step[-1])), 1e-6 * spread)
+        factor = factor @ (vectors * np.sqrt(np.clip(1 + values, _LEAST, _MOST))) @ vectors.T
+        dispersion = max(dispersion * float(np.clip(1 + step[-1], _LEAST, _MOST)), 1e-6 * spread)
     least = least_squares(information, right)
     spare = sums.num_used - width
     if given is None and not num_levels and spare > 0:
@@ -392,11 +400,11 @@ def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, 
     directions = (
         np.einsum("qr,qs->qrs", factor, factor).reshape(num_effects, num_effects**2)[:, free] / sd[:, None] ** 2
     )
-    of_logs = np.sqrt(np.einsum("qi,ij,qj->q", directions, errors[:-1, :-1], directions))
+    of_logs = np.sqrt(np.minimum(np.einsum("qi,ij,qj->q", directions, errors[:-1, :-1], directions), 1))
     told = ((of_logs**-2 - 1) / 2).min(initial=np.inf)
     weight = told / (told + _FEW_LEVELS) if num_levels else 0.0
-    toward = identity * (1 - weight) + weight * factor @ factor.T / np.outer(sd, sd)
+    correlations = identity * (1 - weight) + weight * factor @ factor.T / np.outer(sd, sd)
     return _Fit(
         coefficients, information + ridge, effects, dispersion, float(np.sqrt(errors[-1, -1])), np.stack([sd, of_logs]),
-        np.linalg.cholesky(toward), least,
+        np.linalg.cholesky(correlations), least,
     )  # fmt: skip

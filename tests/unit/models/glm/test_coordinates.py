@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 
 from bayesmesh.config.registry import options_class
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.views import prepare_rows
 from bayesmesh.models.glm.model import Glm
 from cases import condensed
 from unit.models.glm.test_model import draw, make
@@ -147,3 +149,22 @@ def test_integrated_posteriors_of_few_rows_a_level_are_near_the_origin_on_unit_s
     assert all(0.4 < sd < 1.4 for sd in of_each.pop("correlation_g", np.ones(1)))
     for name, sd in of_each.items():
         assert 0.8 < sd.min() <= sd.max() < 1.25, name
+
+
+@pytest.mark.parametrize(
+    ("unit", "sd", "sigma", "weight"), [(1e-3, 0.0, 1e-4, 1.0), (1.0, 1.0, 1e-3, 1.0), (1.0, 0.3, 1.0, 0.1)]
+)
+def test_the_quick_fit_finds_sigma(unit: float, sd: float, sigma: float, weight: float) -> None:
+    random = np.random.default_rng(2)
+    codes = np.repeat(np.arange(100), 10).astype(np.int32)
+    x = random.normal(size=1000)
+    y = unit * x + sd * random.normal(size=100)[codes] + sigma * random.normal(size=1000)
+    table = {"x": x, "g": codes, "w": np.full(1000, weight), "y": y}
+    fields = {name: FieldSpec((), v.dtype.name) for name, v in table.items()}
+    levels = Variable("category", levels=tuple(map(str, range(100))))
+    spec = DataSpec(1000, fields, {}, "float64", variables={"g": levels})
+    own = options_class("model", "glm")(formula="y ~ x" + (" + (1 | g)" if sd else ""), weights="w")
+    prepared, _ = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    at, error = prepared.arrays["first_sigma"]
+    assert np.exp(at) == pytest.approx(sigma, rel=0.1)
+    assert 0.7 < error * np.sqrt(2 * weight * 1000) < 1.6
