@@ -132,10 +132,9 @@ def fit(
         dispersion = None if family.has_dispersion else 1.0
         if likelihood is not None and state is not None:
             dispersion = 1 / likelihood.precision(state.parameters)
-        correlated = [group.is_correlated for group in groups] or [False]
         fits = [
-            _score(each, ridge, unit, dispersion, is_correlated=is_correlated)
-            for each, is_correlated in zip(sums, correlated, strict=True)
+            _score(each, ridge, unit, dispersion, is_correlated=bool(groups) and groups[i].is_correlated)
+            for i, each in enumerate(sums)
         ]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
         chosen, of_all = fits[largest], sums[largest].num_rows
@@ -289,7 +288,7 @@ class _Fit(NamedTuple):
         precision: (column, column), precision of the coefficients with the effects integrated out.
         effects: (level, effect).
         dispersion: variance of a row of unit weight.
-        log_sigma_error: standard deviation of the log of its root.
+        log_sigma_error: standard deviation of the log of its root; 1 where the dispersion is given.
         sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
         correlation: (effect, effect), Cholesky factor of the correlations, drawn towards 0 where few levels tell of them.
         least_squares: (2, column), coefficients without their prior, and their standard errors.
@@ -391,7 +390,7 @@ def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, 
     spare = sums.num_used - width
     if given is None and not num_levels and spare > 0:
         # Without the prior, the residuals may be far smaller.
-        least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / spread)
+        least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / dispersion)
     if spare < _SPARE_ROWS:
         least[1] = 1 / _SINGULAR
     # Of the logs of standard deviations, with a variance of 1 where nothing is known.

@@ -112,7 +112,7 @@ def test_posteriors_of_many_rows_are_near_the_origin(outcome: str, family: str) 
 
 @pytest.mark.parametrize("between", ["|", "||"])
 def test_integrated_posteriors_of_few_rows_a_level_are_near_the_origin_on_unit_scale(between: str) -> None:
-    # Levels with fewer rows than effects tell little each: expectation-maximisation would still be far off after 100 iterations.
+    # Levels with fewer rows than effects tell little each: 40 iterations of expectation-maximisation end 0.8 standard deviations away.
     num_levels, num_rows = 2000, 8000
     random = np.random.default_rng(5)
     columns = {name: random.normal(size=num_rows) for name in ("x", "z", "w", "v")}
@@ -168,3 +168,4 @@ def test_the_quick_fit_finds_sigma(unit: float, sd: float, sigma: float, weight:
     at, error = prepared.arrays["first_sigma"]
     assert np.exp(at) == pytest.approx(sigma, rel=0.1)
     assert 0.7 < error * np.sqrt(2 * weight * 1000) < 1.6
+    assert prepared.arrays["least_squares"][1, -1] * np.sqrt(weight * 1000) == pytest.approx(sigma, rel=0.15)
