@@ -25,13 +25,13 @@ SAMPLE = 1
 ASSEMBLE = 4
 """Raise if the posterior would hold other groups, variables or values."""
 
-DIAGNOSE = 2
+DIAGNOSE = 3
 """Raise if a statistic, a gate or a sentence of the verdict would change."""
 
 ANALYSE = 2
 """Raise if analyses would be given other draws, rows or predictions."""
 
-REPORT = 3
+REPORT = 4
 """Raise if a page, a figure or a table on it would look different: of experiments, of sweeps, and the index."""
 
 VERSIONS = {

@@ -17,12 +17,15 @@ from jaxtyping import Bool, Float, Real
 from scipy.special import chdtrc, ndtri
 
 from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
-from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
+from bayesmesh.diagnostics.ranks import order_draws, quantile_of, rank_normalise, rank_normalise_folded, tail_indicator
 
 BLOCK_BYTES = 32 * 2**20
 """Limit on the working memory of a thread, in bytes; exceeded only if a single coordinate needs more. Larger blocks are not faster."""
 
-STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
+OF_CHAINS = ("mcse_mean", "r_hat", "ess_bulk", "ess_tail")
+"""Statistics that depend on the order of the draws."""
+
+STATISTICS = ("mean", "sd", "q5", "q95", *OF_CHAINS)
 """Keys of a convergence table, in the order of the columns of summary.csv."""
 
 _PRIMER_BYTES = 31 * 2**20
@@ -34,17 +37,18 @@ _MIN_CHAINS = 2
 
 
 def convergence_table(x: Real[np.ndarray, "..."]) -> dict[str, Float[np.ndarray, " coordinate"]]:
-    """Return mean, spread, Monte Carlo error, R-hat and effective sample sizes of every coordinate.
+    """Return mean, spread, quantiles, Monte Carlo error, R-hat and effective sample sizes of every coordinate.
 
     Args:
         x: draws, shape (chain, draw, coordinate), any real dtype; computed in float64.
 
     Returns:
-        One float64 array per statistic: `mean`; `sd`, with ddof=1; `mcse_mean`, the Monte
+        One float64 array per statistic: `mean`; `sd`, with ddof=1; `q5` and `q95`, the 5% and 95% quantiles, linear
+        between order statistics; `mcse_mean`, the Monte
         Carlo standard error of the mean, in the variable's unit; `r_hat`, the larger of rank-normalised and folded
         split R-hat; `ess_bulk` and `ess_tail`, in draws.
         NaN: all statistics of a coordinate with a non-finite draw; R-hat of a constant coordinate or of a single chain;
-        everything except mean and sd with fewer than 4 draws per chain.
+        everything except mean, sd and quantiles with fewer than 4 draws per chain.
 
     Raises:
         ValueError: `x` does not have three axes, or has no draws.
@@ -131,9 +135,10 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
     table = {"mean": np.where(is_constant, flat[:, 0], flat.mean(axis=1))}
     if flat.shape[1] > 1:
         table["sd"] = np.where(is_constant, 0.0, flat.std(axis=1, ddof=1))
+    ordered = order_draws(x)
+    table["q5"], table["q95"] = (quantile_of(ordered, probability) for probability in _TAIL)
     if num_draws < _MIN_DRAWS:
         return table
-    ordered = order_draws(x)
     # Series that need an effective sample size, then the folded scores: one call, because each costs as much as many rows.
     series = np.empty((_NUM_SIZES + 1 if num_chains >= _MIN_CHAINS else _NUM_SIZES, *ordered.halves.shape))
     rank_normalise(ordered, out=series[0])

@@ -44,7 +44,7 @@ def order_draws(x: Float[np.ndarray, "coordinate chain draw"]) -> Ordered:
     """Split chains into halves and sort each coordinate once.
 
     Args:
-        x: draws, float64, finite, at least two.
+        x: draws, float64, finite, at least one; from two on, halves are not empty.
 
     Returns:
         Halves and their order. If the number of draws is odd, quantiles include the middle draw and halves omit it.

@@ -18,6 +18,7 @@ import zarr
 from jaxtyping import Float, Int, Shaped
 
 from bayesmesh.diagnostics.convergence import (
+    OF_CHAINS,
     STATISTICS,
     chance_of_r_hat,
     coordinate_parts,
@@ -268,7 +269,7 @@ class SummaryFile:
             names, table = _names(name, array.shape[2:], labels, chosen), part_table(draws)
             if self._num_populations:
                 compare_populations(table, draws, self._num_populations, self._limit)
-            for each in STATISTICS[2:]:
+            for each in OF_CHAINS:
                 table[each][np.isin(chosen, fixed)] = np.nan
             further = ""
             if self._efficiency is not None:

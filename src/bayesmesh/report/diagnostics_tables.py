@@ -13,7 +13,8 @@ from typing import Any
 from bayesmesh.analyses.figures.documents import read_csv, read_table
 from bayesmesh.diagnostics.gates.messages import place_of
 
-STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
+STATISTICS = ("mean", "sd", "q5", "q95", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
+"""Columns with numbers; those of `bayesmesh.diagnostics.convergence`, which imports SciPy."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Coordinate:
     Attributes:
         variable: name of the latent or summary.
         index: position in the array after chain and draw; empty for a scalar.
-        mean, sd, mcse_mean: mean, standard deviation and Monte Carlo standard error of the mean, times `scale`.
+        mean, sd, q5, q95, mcse_mean: mean, standard deviation, 5% and 95% quantiles and Monte Carlo standard error of the
+            mean, times `scale`.
         r_hat, ess_bulk, ess_tail: see `bayesmesh.diagnostics.convergence`.
         is_summary: whether it is a summary, which gates assess, and not a latent.
         names: the index with the names of levels and columns; empty if there are none.
@@ -35,6 +37,8 @@ class Coordinate:
     index: tuple[int, ...]
     mean: float
     sd: float
+    q5: float
+    q95: float
     mcse_mean: float
     r_hat: float
     ess_bulk: float
@@ -50,9 +54,10 @@ class Coordinate:
         return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
 
     def scaled(self, factor: float) -> Coordinate:
-        """Return the coordinate in another unit: mean, standard deviation and error multiplied by `factor`."""
+        """Return the coordinate in another unit: mean, standard deviation, quantiles and error multiplied by `factor`."""
         mean, sd, error = (value * factor for value in (self.mean, self.sd, self.mcse_mean))
-        return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, mcse_mean=error)
+        low, high = sorted((self.q5 * factor, self.q95 * factor))
+        return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, q5=low, q95=high, mcse_mean=error)
 
     @property
     def is_fixed(self) -> bool:

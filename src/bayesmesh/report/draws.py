@@ -33,7 +33,7 @@ class DrawReader(Posterior):
     def __init__(self, path: Path) -> None:
         check_metadata(path)
         super().__init__(path)
-        self._truths: dict[str, np.ndarray] = {}
+        self._truths: dict[str, np.ndarray | None] = {}
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -60,12 +60,13 @@ class DrawReader(Posterior):
 
     def truth(self, item: Coordinate) -> float:
         """Return the true value of an identified summary, from which data were simulated; NaN if unknown."""
-        if not item.is_summary or (array := self.find(f"{TRUTH}/{item.variable}")) is None:
+        if not item.is_summary:
             return math.nan
         if item.variable not in self._truths:
-            self._truths[item.variable] = read_part(array)
+            array = self.find(f"{TRUTH}/{item.variable}")
+            self._truths[item.variable] = None if array is None else read_part(array)
         values = self._truths[item.variable]
-        return float(values[item.index]) if values.ndim == len(item.index) else math.nan
+        return float(values[item.index]) if values is not None and values.ndim == len(item.index) else math.nan
 
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
         """Return a sampler statistic of every draw, float64, shape (chain, draw); None if absent."""

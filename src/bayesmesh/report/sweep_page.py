@@ -11,12 +11,7 @@ from bayesmesh.config.sweep import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison.page import page_context
-from bayesmesh.report.comparison.quantities import (
-    Quantity,
-    measure_quantity,
-    quantity_texts,
-    read_coordinates,
-)
+from bayesmesh.report.comparison.quantities import quantity_texts, read_coordinates
 from bayesmesh.report.comparison.scores import compare_experiments, find_output
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
@@ -49,10 +44,7 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     summaries = {name: read_coordinates(ExperimentLayout(layout.results, name)) for name in finished}
     readers = {name: DrawReader(ExperimentLayout(layout.results, name).posterior) for name in finished}
     wanted = _choose(layout.sweep, sweep.quantities, summaries)
-    found = {
-        name: [measure_quantity(readers[name], summary[label]) if label in summary else None for label in wanted]
-        for name, summary in summaries.items()
-    }
+    found = {name: [summary.get(label) for label in wanted] for name, summary in summaries.items()}
     keys = list(dict.fromkeys(key for settings in sweep.members.values() for key in settings))
     for name, row in rows.items():
         settings = sweep.members[name]
@@ -110,7 +102,7 @@ def _table(
     rows: Mapping[str, Mapping[str, Any]],
     keys: Sequence[str],
     wanted: Sequence[str],
-    found: Mapping[str, Sequence[Quantity | None]],
+    found: Mapping[str, Sequence[Coordinate | None]],
 ) -> str:
     """Return the table as CSV, with one row per member and quantity.
 
@@ -120,9 +112,7 @@ def _table(
     for name, row in rows.items():
         start = [name, *row["settings"], row["verdict"], row["score"]]
         measured = [(label, each) for label, each in zip(wanted, found.get(name, ()), strict=False) if each]
-        for label, (coordinate, low, high) in measured:
-            numbers = [coordinate.mean, coordinate.mcse_mean, coordinate.sd, low, high]
-            lines.append([*start, label, *numbers, coordinate.r_hat, coordinate.ess_bulk, coordinate.ess_tail])
+        lines += [[*start, label, *(getattr(each, name) for name in _COLUMNS[1:])] for label, each in measured]
         if not measured:
             lines.append([*start, *[""] * len(_COLUMNS)])
     return render_csv(["member", *keys, "verdict", "score", *_COLUMNS], lines)

@@ -21,6 +21,8 @@ def reference_table(x: np.ndarray) -> dict[str, np.ndarray]:
         return {
             "mean": x.mean(axis=(0, 1)),
             "sd": x.std(axis=(0, 1), ddof=1),
+            "q5": np.quantile(x, 0.05, axis=(0, 1)),
+            "q95": np.quantile(x, 0.95, axis=(0, 1)),
             "mcse_mean": array_stats.mcse(x, **axes),
             "r_hat": array_stats.rhat(x, **axes),
             "ess_bulk": array_stats.ess(x, method="bulk", **axes),
@@ -101,10 +103,12 @@ def test_stuck_chains_equal_arviz(shape) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (4, 1), (4, 2), (4, 3)], ids=str)
-def test_too_few_draws_give_mean_and_sd_only(shape) -> None:
+def test_too_few_draws_give_mean_sd_and_quantiles_only(shape) -> None:
     x = np.random.default_rng(0).normal(size=(*shape, 3))
     found = convergence_table(x)
     np.testing.assert_allclose(found["mean"], x.mean(axis=(0, 1)), rtol=1e-12)
+    for name, probability in (("q5", 0.05), ("q95", 0.95)):
+        np.testing.assert_allclose(found[name], np.quantile(x, probability, axis=(0, 1)), rtol=1e-12)
     assert np.isnan(found["sd"]).all() == (x[..., 0].size == 1)
     for name in ("mcse_mean", "r_hat", "ess_bulk", "ess_tail"):
         assert np.isnan(found[name]).all(), name

@@ -51,7 +51,7 @@ def complete(_complete: Path, tmp_path: Path) -> ExperimentLayout:
 def minimal(tmp_path: Path) -> Callable[..., ExperimentLayout]:
     """Write a folder with nothing but an empty posterior, a verdict of one gate and a summary of one line."""
 
-    def write(*, summary: str = "logits,0,,0.1,1.0,0.02,1.002,900,800", **gate: Any) -> ExperimentLayout:
+    def write(*, summary: str = "logits,0,,0.1,1.0,-1.5,1.7,0.02,1.002,900,800", **gate: Any) -> ExperimentLayout:
         layout = ExperimentLayout(tmp_path / "minimal", "small")
         layout.verdict.parent.mkdir(parents=True, exist_ok=True)
         open_group(layout.posterior, "w")
@@ -70,7 +70,7 @@ def minimal(tmp_path: Path) -> Callable[..., ExperimentLayout]:
             "acceptance_rate": None,
         }
         layout.verdict.write_text(json.dumps(content), encoding="utf-8")
-        header = "variable,index,label,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"
+        header = "variable,index,label,mean,sd,q5,q95,mcse_mean,r_hat,ess_bulk,ess_tail"
         layout.summary.write_text(f"{header}\n{summary}\n", encoding="utf-8")
         return layout
 

@@ -63,7 +63,7 @@ def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
 
 
 def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
-    return Coordinate(variable, (0,), 0.0, 1.0, 0.01, r_hat, ess, ess)
+    return Coordinate(variable, (0,), 0.0, 1.0, -1.6, 1.6, 0.01, r_hat, ess, ess)
 
 
 def test_what_is_not_a_number_is_the_worst() -> None:

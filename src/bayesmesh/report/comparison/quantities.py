@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import choose_findings
-from bayesmesh.report.learned.estimates import INTERVAL
 from bayesmesh.store.layout import ExperimentLayout
 
 MOST_EXPERIMENTS = 6
@@ -21,14 +17,6 @@ MOST_EXPERIMENTS = 6
 
 MOST_SHARED = 40
 """Largest number of quantities side by side."""
-
-
-class Quantity(NamedTuple):
-    """A quantity of one experiment: its row of ``summary.csv``, and the 5% and 95% quantiles of its draws."""
-
-    coordinate: Coordinate
-    low: float
-    high: float
 
 
 class Shared(NamedTuple):
@@ -56,20 +44,7 @@ def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
     return {each.label: each for each in read_summary(layout.summary, num_summaries)}
 
 
-def measure_quantity(reader: DrawReader, coordinate: Coordinate) -> Quantity:
-    """Return a quantity with quantiles of its draws; NaN if it has no stored draws or a draw is not finite.
-
-    Raises:
-        StoreError: the posterior is damaged.
-    """
-    draws = reader.coordinate(coordinate)
-    if draws is None or not np.isfinite(draws).all():
-        return Quantity(coordinate, math.nan, math.nan)
-    low, high = np.quantile(draws, INTERVAL)
-    return Quantity(coordinate, float(low), float(high))
-
-
-def quantity_texts(quantity: Quantity | None, scales: Mapping[str, float]) -> tuple[str, str]:
+def quantity_texts(quantity: Coordinate | None, scales: Mapping[str, float]) -> tuple[str, str]:
     """Return the mean with its Monte Carlo standard error, and the interval, as text.
 
     Args:
@@ -78,12 +53,10 @@ def quantity_texts(quantity: Quantity | None, scales: Mapping[str, float]) -> tu
     """
     if quantity is None:
         return formats.NOT_RECORDED, ""
-    factor = scales.get(quantity.coordinate.variable, 1.0)
-    shown = quantity.coordinate.scaled(factor)
-    low, high = sorted((quantity.low * factor, quantity.high * factor))
+    shown = quantity.scaled(scales.get(quantity.variable, 1.0))
     return (
         f"{formats.real(shown.mean)} ± {formats.real(shown.mcse_mean, 2)}",
-        f"{formats.real(low)} to {formats.real(high)}",
+        f"{formats.real(shown.q5)} to {formats.real(shown.q95)}",
     )
 
 
@@ -113,7 +86,7 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
     common = [label for label, count in labels.items() if count > 1]
     rows = {
         label: [
-            quantity_texts(measure_quantity(reader, of[label]), reader.description.scales) if label in of else ("", "")
+            quantity_texts(of[label], reader.description.scales) if label in of else ("", "")
             for reader, of in zip(readers, known, strict=True)
         ]
         for label in common[:MOST_SHARED]

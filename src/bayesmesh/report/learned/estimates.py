@@ -1,4 +1,4 @@
-"""Compute intervals of chosen coordinates, with Monte Carlo errors, and write the sentences that these support, and no others."""
+"""Intervals of coordinates, with Monte Carlo errors of some, and the sentences that these support, and no others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ INTERVAL = (0.05, 0.95)
 READ_BYTES = 64 * 2**20
 """Limit on a block of stored draws, with the data read at a time for it, in bytes."""
 
-MOST_VALUES = 40_000_000
-"""Largest number of draws times coordinates of a finding for which every coordinate gets an interval: each block of `READ_BYTES` takes a pass through the array."""
-
 MIN_DRAWS = 4
 """Fewest draws per chain for which the ends of an interval get an error."""
 
@@ -31,21 +28,27 @@ class Estimate(NamedTuple):
     """A coordinate with the interval of its draws.
 
     Attributes:
-        item: the coordinate, with mean, standard deviation and diagnostics.
-        low, high: ends of the interval; NaN if a draw is not finite or none are stored.
-        low_error, high_error: their Monte Carlo standard errors; NaN if they were not computed, or with fewer than
-            `MIN_DRAWS` draws per chain.
+        item: the coordinate, with mean, standard deviation, quantiles and diagnostics.
         reference: value with which the interval is compared, or None.
         truth: true value, from which the data were simulated; NaN if unknown.
+        low_error, high_error: Monte Carlo standard errors of the ends; NaN if they were not computed.
     """
 
     item: Coordinate
-    low: float
-    high: float
-    low_error: float
-    high_error: float
     reference: float | None
     truth: float
+    low_error: float = math.nan
+    high_error: float = math.nan
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; NaN if a draw is not finite."""
+        return self.item.q5
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+        return self.item.q95
 
     @property
     def side(self) -> int:
@@ -96,35 +99,25 @@ def _is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return len(index) == len(shape) and all(n < length for n, length in zip(index, shape, strict=True))
 
 
-def measure_intervals(
-    reader: DrawReader, items: Sequence[Coordinate], references: Sequence[float | None], *, with_errors: bool
-) -> list[Estimate]:
-    """Return the estimate of each coordinate, in order; the interval is NaN without stored draws.
+def errors_of_ends(reader: DrawReader, items: Sequence[Coordinate]) -> dict[Coordinate, tuple[float, float]]:
+    """Return the Monte Carlo standard errors of the ends of intervals; none with fewer than `MIN_DRAWS` draws per chain.
 
     Args:
         reader: reader of the posterior.
-        items: coordinates.
-        references: reference value of each coordinate, or None.
-        with_errors: whether to compute Monte Carlo errors of the ends of intervals.
+        items: coordinates of any arrays; each array is read once.
 
     Raises:
         StoreError: a chunk is missing or damaged.
     """
     from bayesmesh.diagnostics.efficiency import quantile_mcse
 
-    ends = np.full((len(items), 4), np.nan)
+    found: dict[Coordinate, tuple[float, float]] = {}
     for places, draws in read_draws(reader, items):
-        is_finite = np.isfinite(draws).all(axis=(0, 1))
-        ends[places, :2] = np.where(is_finite, np.quantile(draws, INTERVAL, axis=(0, 1)), np.nan).T
-        if with_errors and draws.shape[1] >= MIN_DRAWS:
-            ends[places, 2:] = quantile_mcse(draws, INTERVAL).T
-    truths = [reader.truth(item) * item.scale for item in items]
-    return [
-        Estimate(item, low, high, low_error, high_error, reference, truth)
-        for item, (low, high, low_error, high_error), reference, truth in zip(
-            items, ends.tolist(), references, truths, strict=True
-        )
-    ]
+        if draws.shape[1] >= MIN_DRAWS:
+            found |= {
+                items[n]: (low, high) for n, (low, high) in zip(places, quantile_mcse(draws, INTERVAL).T, strict=True)
+            }
+    return found
 
 
 def extremes(items: Sequence[Coordinate], most: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from markupsafe import Markup
@@ -18,11 +18,10 @@ from bayesmesh.report.learned.choice import Finding, choose_findings
 from bayesmesh.report.learned.curves import draw_curves
 from bayesmesh.report.learned.effects import ShownEffects, build_effects, meanings_of
 from bayesmesh.report.learned.estimates import (
-    MOST_VALUES,
     Estimate,
+    errors_of_ends,
     extremes,
     is_unsettled,
-    measure_intervals,
     read_draws,
     say_sides,
     say_truth,
@@ -147,7 +146,15 @@ def build_learned(
     """
     about = reader.description
     findings, others = choose_findings(coordinates, reader.attributes, about.scales)
-    shown = [_show(n, each, verdict, reader, image_shape) for n, each in enumerate(findings)]
+    images = [None if image_shape is None else draw_weights(reader, each.coordinates, image_shape) for each in findings]
+    listed = [
+        each.coordinates[n] for each, own in zip(findings, images, strict=True) if own is None for n in _listed(each)
+    ]
+    errors = errors_of_ends(reader, listed)
+    shown = [
+        _show(n, each, verdict, reader, errors) if own is None else _show_images(each, own)
+        for n, (each, own) in enumerate(zip(findings, images, strict=True))
+    ]
     kept = [each for each in shown if each is not None]
     if not kept:
         return None
@@ -166,28 +173,41 @@ def build_learned(
     )
 
 
+def _listed(finding: Finding) -> Sequence[int]:
+    """Return the positions of the coordinates that the table of a finding lists: of many, those with extreme means."""
+    items = finding.coordinates
+    return extremes(items, MOST_ROWS - 4) if len(items) > MOST_ROWS else range(len(items))
+
+
+def _show_images(finding: Finding, images: WeightImages) -> ShownFinding:
+    return ShownFinding(finding.heading, (), (), (), (), (), images.note, images)
+
+
 def _show(
-    number: int, finding: Finding, verdict: Verdict, reader: DrawReader, image_shape: tuple[int, ...] | None
+    number: int,
+    finding: Finding,
+    verdict: Verdict,
+    reader: DrawReader,
+    errors: Mapping[Coordinate, tuple[float, float]],
 ) -> ShownFinding | None:
-    """Return a finding as the template shows it; None if the posterior has no finite draws of it."""
-    items, references = finding.coordinates, finding.references
-    if image_shape is not None and (images := draw_weights(reader, items, image_shape)) is not None:
-        return ShownFinding(finding.heading, (), (), (), (), (), images.note, images)
-    is_many = len(items) > MOST_ROWS
-    ends = extremes(items, MOST_ROWS - 4)
-    values = len(items) * verdict.num_chains * verdict.num_draws
-    listed = ends if is_many else range(len(items))
+    """Return a finding as the template shows it; None if the posterior has no finite draws of it.
 
-    def measure(chosen: Iterable[int], *, with_errors: bool) -> list[Estimate]:
-        return measure_intervals(
-            reader, [items[n] for n in chosen], [references[n] for n in chosen], with_errors=with_errors
-        )
-
-    rows = measure(listed, with_errors=True)
-    estimates = measure(range(len(items)), with_errors=False) if is_many and values <= MOST_VALUES else rows
+    Args:
+        number: position among the findings.
+        finding: the finding.
+        verdict: verdict on the run.
+        reader: reader of the posterior.
+        errors: of the ends of the intervals that the table lists.
+    """
+    truths = [reader.truth(item) * item.scale for item in finding.coordinates]
+    estimates = [
+        Estimate(item, reference, truth, *errors.get(item, ()))
+        for item, reference, truth in zip(finding.coordinates, finding.references, truths, strict=True)
+    ]
     if not any(math.isfinite(each.low) for each in estimates):
         return None
-    level_rows = _level_rows(items, reader)
+    rows = [estimates[n] for n in _listed(finding)]
+    level_rows = _level_rows(finding.coordinates, reader)
     densities, panels = _figures(number, finding, rows, estimates, reader, level_rows)
     return ShownFinding(
         finding.heading,
@@ -196,7 +216,7 @@ def _show(
         _sentences(finding, estimates, verdict),
         densities,
         panels,
-        _note(finding, rows, estimates, verdict),
+        _note(finding, rows, verdict),
         level_rows=level_rows,
     )
 
@@ -206,9 +226,11 @@ def _level_rows(items: Sequence[Coordinate], reader: DrawReader) -> dict[str, in
     found: dict[str, int] = {}
     of_columns = reader.attributes.get(LEVEL_ROWS, {})
     assert isinstance(of_columns, dict)
+    arrays = {(item.is_summary, item.variable) for item in items}
+    axes = {array: reader.axes("summaries" if array[0] else "posterior", array[1]) for array in arrays}
     for item in items:
-        axes = reader.axes("summaries" if item.is_summary else "posterior", item.variable)
-        counts = of_columns.get(axes[0], {}) if axes else {}
+        own = axes[item.is_summary, item.variable]
+        counts = of_columns.get(own[0], {}) if own else {}
         parts = item.names.split(",")
         # Names of levels may contain commas: the longest that the name begins with is its own.
         starts = (",".join(parts[:n]) for n in range(len(parts), 0, -1))
@@ -254,7 +276,7 @@ def _figures(
         ]
     gap = len(half) if is_many else 0
     panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
-    if is_many and len(estimates) > len(every):
+    if is_many:
         others = [each for each in estimates if not is_compared or each.reference is not None]
         panels.append(draw_all(f"{name}-all", others, f"All {len(others)} 90% intervals by mean: {heading}"))
     return _densities(name, finding, apart[:MOST_DENSITIES], reader), panels
@@ -279,7 +301,7 @@ def _share_scale(rows: Sequence[Estimate]) -> bool:
     return bool(spreads) and max(spreads) / min(spreads) < _SAME_SCALE and max(means) < 100 * max(spreads)
 
 
-def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], verdict: Verdict) -> str:
+def _note(finding: Finding, rows: Sequence[Estimate], verdict: Verdict) -> str:
     """Return a note on the coordinates that the table lists; empty if it lists all."""
     total = len(finding.coordinates)
     if len(rows) == total:
@@ -290,6 +312,4 @@ def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estima
     listed = verdict.latents.get(name)
     if listed is not None and not finding.coordinates[0].is_summary and listed.total > listed.listed:
         note += f", evenly spaced among {formats.count(listed.total)}"
-    if len(estimates) < total:
-        note += "; the intervals of the others were not computed, because there are too many"
     return f"{note}."

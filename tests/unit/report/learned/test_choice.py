@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.learned.choice import choose_findings
 
-NUMBERS = (0.5, 1.0, 0.02, 1.001, 900.0, 800.0)
+NUMBERS = (0.5, 1.0, -1.1, 2.1, 0.02, 1.001, 900.0, 800.0)
 
 
 def coordinates(name: str, size: int = 0, *, is_summary: bool = True, names: tuple[str, ...] = ()) -> list[Coordinate]:

@@ -1,4 +1,4 @@
-"""Intervals and their Monte Carlo errors, against arviz_stats, in blocks and in order."""
+"""Intervals: their side of a reference, the Monte Carlo errors of their ends against arviz_stats, and draws in blocks."""
 
 from __future__ import annotations
 
@@ -10,48 +10,52 @@ import pytest
 
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
-from bayesmesh.report.learned.estimates import measure_intervals, read_draws
+from bayesmesh.report.learned.estimates import Estimate, errors_of_ends, read_draws
 from bayesmesh.store.arrays import open_group, write_array
 
 DRAWS = np.random.default_rng(3).normal(size=(3, 101, 4, 5)).cumsum(axis=1)
 
 
-def item(index: tuple[int, ...], variable: str = "z", mean: float = 0.0, *, is_summary: bool = False) -> Coordinate:
-    return Coordinate(variable, index, mean, 1.0, 0.02, 1.0, 900.0, 800.0, is_summary=is_summary)
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> DrawReader:
-    path = tmp_path_factory.mktemp("estimates") / "posterior.zarr"
-    root = open_group(path, "w")
-    write_array(root.require_group("posterior"), "z", DRAWS, ("chain", "draw", "a", "b"))
-    odd = DRAWS[:, :, 0, 0].copy()
-    odd[1, 7] = np.inf
-    write_array(root.require_group("summaries"), "odd", odd, ("chain", "draw"))
-    write_array(root.require_group("truth"), "odd", np.array(2.5), ())
-    return DrawReader(path)
+def item(index: tuple[int, ...], low: float = -1.6, high: float = 1.6) -> Coordinate:
+    return Coordinate("z", index, 0.0, 1.0, low, high, 0.02, 1.0, 900.0, 800.0, is_summary=False)
 
 
 @pytest.mark.parametrize("draws", [DRAWS[..., 0], DRAWS[:, :100, :, 0], DRAWS[:1, ..., 0], np.round(DRAWS[..., 0])])
 def test_errors_of_ends_are_those_of_arviz(draws: np.ndarray, tmp_path: Path) -> None:
     write_array(open_group(tmp_path, "w").require_group("posterior"), "z", draws, ("chain", "draw", "a"))
-    found = measure_intervals(DrawReader(tmp_path), [item((n,)) for n in range(4)], [None] * 4, with_errors=True)
-    for n, each in enumerate(found):
+    items = [item((n,)) for n in range(4)]
+    found = errors_of_ends(DrawReader(tmp_path), items)
+    for n, each in enumerate(items):
         errors = [
             arviz_stats.mcse(draws[..., n], chain_axis=0, draw_axis=1, method="quantile", prob=p) for p in (0.05, 0.95)
         ]
-        np.testing.assert_allclose((each.low_error, each.high_error), np.ravel(errors), rtol=1e-10)
+        np.testing.assert_allclose(found[each], np.ravel(errors), rtol=1e-10)
 
 
-def test_intervals_come_in_the_order_of_the_coordinates_and_from_blocks(reader: DrawReader) -> None:
+def test_errors_are_in_the_unit_of_the_page_and_need_four_draws(tmp_path: Path) -> None:
+    for folder, draws in (("many", DRAWS[..., 0]), ("few", DRAWS[:, :3, :, 0])):
+        write_array(open_group(tmp_path / folder, "w").require_group("posterior"), "z", draws, ("chain", "draw", "a"))
+    plain, scaled = item((2,)), item((2,)).scaled(10.0)
+    found = errors_of_ends(DrawReader(tmp_path / "many"), [plain, scaled])
+    np.testing.assert_allclose(found[scaled], 10 * np.array(found[plain]), rtol=1e-10)
+    turned = item((2,), -1.0, 2.0).scaled(-10.0)
+    assert (turned.q5, turned.q95) == (-20.0, 10.0)
+    assert errors_of_ends(DrawReader(tmp_path / "few"), [plain]) == {}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "reference", "side"), [(-1, 1, 0.0, 0), (-1, 1, None, 0), (-1, 1, 1e9, -1), (-1, 1, -1e9, 1)]
+)
+def test_an_interval_lies_above_or_below_its_reference_or_contains_it(
+    low: float, high: float, reference: float | None, side: int
+) -> None:
+    assert Estimate(item((0,), low, high), reference, np.nan).side == side
+
+
+def test_draws_come_in_blocks_with_the_positions_of_their_coordinates(tmp_path: Path) -> None:
+    write_array(open_group(tmp_path, "w").require_group("posterior"), "z", DRAWS, ("chain", "draw", "a", "b"))
     items = [item((3, 4)), item((0, 1)), item((2, 0)), item((1, 3))]
-    found = measure_intervals(reader, items, [0.0, None, 1e9, -1e9], with_errors=True)
-    for each in found:
-        draws = DRAWS[:, :, *each.item.index]
-        np.testing.assert_allclose((each.low, each.high), np.quantile(draws, (0.05, 0.95)), rtol=1e-12)
-        assert each.low_error > 0
-    assert [each.side for each in found[1:]] == [0, -1, 1]
-    blocks = list(read_draws(reader, items, block_bytes=3 * 101 * 8 * 2))
+    blocks = list(read_draws(DrawReader(tmp_path), items, block_bytes=3 * 101 * 8 * 2))
     assert len(blocks) == 4, "one coordinate at a time"
     places = [place for block, _ in blocks for place in block]
     assert sorted(places) == [0, 1, 2, 3]

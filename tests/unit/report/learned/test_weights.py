@@ -31,7 +31,9 @@ def made(
     group = open_group(path, "w").create_group("posterior")
     write_array(group, "weights", draws, ("chain", "draw", "feature", "class"))
     items = [
-        Coordinate("weights", (n, k), 0.0, 1.0, 0.1, 1.0, 900.0, 900.0, is_summary=is_summary, names=f"{n},{name}")
+        Coordinate(
+            "weights", (n, k), 0.0, 1.0, -1.6, 1.6, 0.1, 1.0, 900.0, 900.0, is_summary=is_summary, names=f"{n},{name}"
+        )
         for n in range(6)
         for k, name in enumerate(NAMES)
     ]
