@@ -11,7 +11,7 @@ import numpy as np
 from bayesmesh.analyses._outcome import class_names, find_outcome
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.effects.columns import Column, Columns, Contrast, contrasts_of
-from bayesmesh.analyses.effects.evaluation import Averages, Evaluator, FixedRows, Statistics, change_of
+from bayesmesh.analyses.effects.evaluation import MOST_CELLS, Averages, Evaluator, FixedRows, Statistics, change_of
 from bayesmesh.analyses.effects.table import check_effects
 from bayesmesh.analyses.options import EffectsOptions
 from bayesmesh.data.shards import Shards
@@ -63,8 +63,10 @@ def comparisons_of(bound: BoundModel, posterior: Posterior, effects: Effects | N
         return Evaluator(bound, posterior, max_draws=NUM_DRAWS, scale=scale, unit=unit)
 
     def described(evaluator: Evaluator, of: Sequence[str], *, is_ratio: bool, unit: float = 1.0) -> Iterator[Any]:
-        for each in changes:
-            (low, high), _ = evaluator.averaged(rows, change_of(columns, each.contrast), _ALL)
+        ends = [end for each in changes for end in change_of(columns, each.contrast)]
+        size = 2 * max(1, MOST_CELLS // (2 * evaluator.num_draws * evaluator.num_levels))
+        means = [mean for some in itertools.batched(ends, size) for mean in evaluator.averaged(rows, some, _ALL)[0]]
+        for each, low, high in zip(changes, means[::2], means[1::2], strict=True):
             draws = (high - low)[:, 0] * unit
             if np.isfinite(draws).all() and draws.any():
                 lead = {"predictor": each.predictor, "change": each.words, "is_ratio": is_ratio}

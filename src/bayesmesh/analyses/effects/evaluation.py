@@ -198,13 +198,13 @@ class Evaluator:
         for start in range(0, source.num_rows, size):
             count = min(size, source.num_rows - start)
             raw = _padded(source.read(start, start + count), size)
-            found = []
-            for change in changes:
-                made, entries = self._made(change(raw))
-                values = np.empty((self.num_draws, count, self.num_levels))
-                for first, number, latents in self._draws.chunks():
-                    values[first : first + number] = self._values(latents, made, entries)[:number, :count]
-                found.append(values)
+            made = [self._made(change(raw)) for change in changes]
+            found = [np.empty((self.num_draws, count, self.num_levels)) for _ in changes]
+            # Large draws are read anew for each block of rows, but not for each change.
+            for first, number, latents in self._draws.chunks():
+                placed = _on_device(latents)
+                for (changed, entries), values in zip(made, found, strict=True):
+                    values[first : first + number] = self._values(placed, changed, entries)[:number, :count]
             yield start, found
 
     def averaged(
@@ -227,10 +227,11 @@ class Evaluator:
             weights = np.where(np.arange(size) < count, averages.weights_of(raw, start), 0.0)
             codes = averages.codes_of(raw, start)
             total += np.bincount(codes, weights, averages.number)
-            for change, of_change in zip(changes, sums, strict=True):
-                made, entries = self._made(change(raw))
-                for first, number, latents in self._draws.chunks():
-                    block = self._sums(latents, made, entries, weights, codes, averages.number)
+            made = [self._made(change(raw)) for change in changes]
+            for first, number, latents in self._draws.chunks():
+                placed = _on_device(latents)
+                for (changed, entries), of_change in zip(made, sums, strict=True):
+                    block = self._sums(placed, changed, entries, weights, codes, averages.number)
                     of_change[first : first + number] += block[:number]
         with np.errstate(invalid="ignore"):
             return [each / total[:, None] for each in sums], total
