@@ -1,7 +1,7 @@
 """A quick fit of a linear model with group effects, on the host, from which the coordinates for sampling are derived.
 
 Sums over rows are computed block by block: the products of the columns with each other, and those within every level of a
-group. Coefficients and variances follow from them by Fisher's scoring (Longford 1987, doi:10.1093/biomet/74.4.817).
+group. Coefficients and variances follow from them (`scoring`).
 Families other than the normal are linearised first, and again around every fit (Breslow and Clayton 1993,
 doi:10.1080/01621459.1993.10594284); with many rows, by their likelihood itself (`curvature`). The quality of the fit affects only the cost of draws, not their distribution.
 """
@@ -17,41 +17,13 @@ from bayesmesh.models.base import HostRows, ReadBlocks
 from bayesmesh.models.glm.curvature import Likelihood, sample
 from bayesmesh.models.glm.design import Group
 from bayesmesh.models.glm.families.base import DEFAULT_SCALE, Family
-
-_ITERATIONS, _LEAST, _MOST = 12, 0.01, 10.0
-"""Steps of scoring, the cost of which grows with the number of levels, not with that of rows; and the least and the largest factor of
-a variance in one of them."""
+from bayesmesh.models.glm.scoring import Sums, least_squares, score
 
 _PASSES = 4
 """Passes over the rows where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
 
-_SINGULAR = 1e-12
-"""Share of a column that others do not determine, below which it is rounding error."""
-
-_FEW_LEVELS = 10
-"""Number of levels from which correlations are taken by half."""
-
-_SPARE_ROWS = 10
-"""Number of rows beyond that of columns from which residuals tell how far least squares may be off."""
-
 _DIGITS = 8
 """Digits of the numbers that are kept, so that these do not depend on the order in which a machine sums."""
-
-
-class _Sums(NamedTuple):
-    """Weighted sums of products over rows.
-
-    Attributes:
-        num_rows: sum of the weights of the rows.
-        num_used: that of the rows about which `Family.working` says something.
-        gram: (column + 1, column + 1), products of the columns followed by the outcome.
-        levels: (level, effect, effect + column + 1), products of effects with effects, columns and outcome.
-    """
-
-    num_rows: float
-    num_used: float
-    gram: np.ndarray
-    levels: np.ndarray
 
 
 class _State(NamedTuple):
@@ -133,7 +105,7 @@ def fit(
         if likelihood is not None and state is not None:
             dispersion = 1 / likelihood.precision(state.parameters)
         fits = [
-            _score(each, ridge, unit, dispersion, is_correlated=bool(groups) and groups[i].is_correlated)
+            score(each, ridge, unit, dispersion, is_correlated=bool(groups) and groups[i].is_correlated)
             for i, each in enumerate(sums)
         ]
         largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
@@ -239,7 +211,7 @@ def _sums_of_groups(
     center: float,
     *,
     has_intercept: bool,
-) -> list[_Sums]:
+) -> list[Sums]:
     """Return the sums for each group, with the current effects of the others subtracted from the outcome; one without groups."""
     grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(groups)))]
     levels = [np.zeros((g.num_levels, g.num_effects, g.num_effects + width + 1)) for g in groups]
@@ -268,7 +240,7 @@ def _sums_of_groups(
             if groups:
                 all_three = np.concatenate([effects[i], both], axis=1)
                 add_levels(levels[i], rows[f"group_{groups[i].number}"], weight[:, None] * effects[i], all_three)
-    return [_Sums(num_rows, num_used, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
+    return [Sums(num_rows, num_used, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
 
 
 def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
@@ -278,132 +250,3 @@ def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     products = left[order][:, :, None] * right[order][:, None, :]
     total[ordered[first]] += np.add.reduceat(products, first, axis=0)
-
-
-class _Fit(NamedTuple):
-    """A fit with the effects of one group.
-
-    Attributes:
-        coefficients: (column,).
-        precision: (column, column), precision of the coefficients with the effects integrated out.
-        effects: (level, effect).
-        dispersion: variance of a row of unit weight.
-        log_sigma_error: standard deviation of the log of its root; 1 where the dispersion is given.
-        sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
-        correlation: (effect, effect), Cholesky factor of the correlations, drawn towards 0 where few levels tell of them.
-        least_squares: (2, column), coefficients without their prior, and their standard errors.
-    """
-
-    coefficients: np.ndarray
-    precision: np.ndarray
-    effects: np.ndarray
-    dispersion: float
-    log_sigma_error: float
-    sd: np.ndarray
-    correlation: np.ndarray
-    least_squares: np.ndarray
-
-
-def least_squares(information: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return coefficients without a prior, and their standard errors, which are huge for what rows do not determine, (2, column, ...).
-
-    Args:
-        information: (column, column), inverse covariance of the coefficients.
-        right: (column, ...), its product with the coefficients.
-
-    >>> least_squares(np.array([[4.0, 0.0], [0.0, 0.0]]), np.array([8.0, 0.0])).round(6).tolist()
-    [[2.0, 0.0], [0.5, 1000000.0]]
-    """
-    lengths = np.sqrt(np.maximum(np.diagonal(information), 0))
-    lengths = np.where(lengths > 0, lengths, 1.0)
-    inverse = np.linalg.inv(information / np.outer(lengths, lengths) + _SINGULAR * np.eye(len(lengths)))
-    units = lengths.reshape(-1, *(1 for _ in right.shape[1:]))
-    errors = np.sqrt(np.abs(np.diagonal(inverse))) / lengths
-    return np.stack([np.tensordot(inverse, right / units, axes=1) / units, errors.reshape(units.shape) + 0 * right])
-
-
-def _score(sums: _Sums, ridge: np.ndarray, unit: float, given: float | None, *, is_correlated: bool) -> _Fit:
-    """Return the fit with a given dispersion, or with one that is estimated.
-
-    Each step moves the variances by the inverse of their expected information times the gradient of their density with a wide
-    prior: the covariance L L^T of the effects to L (1 + S) L^T, where S is symmetric, and diagonal for uncorrelated effects.
-    """
-    width = len(ridge)
-    gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
-    num_levels, num_effects = sums.levels.shape[:2]
-    within, with_columns, with_outcome = (
-        sums.levels[:, :, :num_effects], sums.levels[:, :, num_effects:-1], sums.levels[:, :, -1],
-    )  # fmt: skip
-    plain = np.linalg.solve(gram + ridge, cross) if width else cross
-    spread = max(float(total - plain @ cross) / max(sums.num_used, 1.0), 1e-12 * unit**2)
-    dispersion = spread if given is None else given
-    size = np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_used, 1e-12)
-    size[size == 0] = 1.0
-    widest, identity = 4 * spread / size, np.eye(num_effects)
-    factor = np.diag(np.sqrt(widest) / 4)
-    free = np.arange(num_effects**2) if is_correlated else np.arange(num_effects) * (num_effects + 1)
-    # Twice the expected information on the entries of S and on the log of the dispersion.
-    known = np.zeros((len(free) + 1, len(free) + 1))
-    coefficients, information, right = plain, gram / dispersion, cross / dispersion
-    effects = np.zeros(with_outcome.shape)
-    for _ in range(_ITERATIONS):
-        # Of effects as L z, with z standard normal.
-        of_effects = factor.T @ within @ factor / dispersion
-        of_columns, of_outcome = factor.T @ with_columns / dispersion, with_outcome @ factor / dispersion
-        remaining = np.linalg.inv(identity + of_effects)
-        shrunk = remaining @ of_columns
-        information = gram / dispersion - np.einsum("lqp,lqr->pr", of_columns, shrunk)
-        right = cross / dispersion - np.einsum("lqp,lq->p", shrunk, of_outcome)
-        coefficients = np.linalg.solve(information + ridge, right) if width else right
-        left_over = of_outcome - np.einsum("lqp,p->lq", of_columns, coefficients)
-        normals = np.einsum("lqr,lr->lq", remaining, left_over)
-        effects = normals @ factor.T
-        squares = np.einsum("lq,lr->qr", normals, normals) + remaining.sum(0)
-        residual = (total - 2 * coefficients @ cross + coefficients @ gram @ coefficients) / dispersion
-        residual -= np.sum(normals * left_over) + np.trace(squares) - num_levels * num_effects
-        explained = identity - remaining
-        if is_correlated:
-            # S to the sum of A S A over the levels.
-            flat = explained.reshape(num_levels, num_effects**2)
-            products = (flat.T @ flat).reshape([num_effects] * 4).transpose(0, 3, 1, 2)
-            known[:-1, :-1] = products.reshape([num_effects**2] * 2)
-        else:
-            known[:-1, :-1] = np.square(explained).sum(0)
-        towards = squares - (num_levels - 1) * identity - factor.T @ (factor / widest[:, None])
-        slope = np.append(towards.reshape(-1)[free], 0.0)
-        if given is None:
-            mixed = np.einsum("lqr,lrs->qs", explained, remaining)
-            known[:-1, -1] = known[-1, :-1] = mixed.reshape(-1)[free]
-            # Weights below 1 would make it less than what the effects take.
-            least_known = known[-1, :-1] @ np.linalg.solve(known[:-1, :-1] + 0.5 * np.eye(len(free)), known[:-1, -1])
-            of_rows = sums.num_used - np.einsum("lqq->", explained) - np.trace(mixed)
-            known[-1, -1] = max(of_rows, least_known)
-            slope[-1] = residual - sums.num_used
-        # With a prior worth one level.
-        step = np.linalg.solve(known + np.eye(len(known)), slope)
-        change = np.zeros(num_effects**2)
-        change[free] = step[:-1]
-        values, vectors = np.linalg.eigh(change.reshape(num_effects, num_effects))
-        factor = factor @ (vectors * np.sqrt(np.clip(1 + values, _LEAST, _MOST))) @ vectors.T
-        dispersion = max(dispersion * float(np.clip(1 + step[-1], _LEAST, _MOST)), 1e-6 * spread)
-    least = least_squares(information, right)
-    spare = sums.num_used - width
-    if given is None and not num_levels and spare > 0:
-        # Without the prior, the residuals may be far smaller.
-        least[1] *= np.sqrt(max(float(total - least[0] @ cross), 0.0) / spare / dispersion)
-    if spare < _SPARE_ROWS:
-        least[1] = 1 / _SINGULAR
-    # Of the logs of standard deviations, with a variance of 1 where nothing is known.
-    errors = np.linalg.inv(2 * known + np.eye(len(known)))
-    sd = np.linalg.norm(factor, axis=1)
-    directions = (
-        np.einsum("qr,qs->qrs", factor, factor).reshape(num_effects, num_effects**2)[:, free] / sd[:, None] ** 2
-    )
-    of_logs = np.sqrt(np.minimum(np.einsum("qi,ij,qj->q", directions, errors[:-1, :-1], directions), 1))
-    told = ((of_logs**-2 - 1) / 2).min(initial=np.inf)
-    weight = told / (told + _FEW_LEVELS) if num_levels else 0.0
-    correlations = identity * (1 - weight) + weight * factor @ factor.T / np.outer(sd, sd)
-    return _Fit(
-        coefficients, information + ridge, effects, dispersion, float(np.sqrt(errors[-1, -1])), np.stack([sd, of_logs]),
-        np.linalg.cholesky(correlations), least,
-    )  # fmt: skip
