@@ -61,9 +61,6 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
         PeerError: another process failed.
     """
     with Interruption(job.sampling.grace_seconds) as interruption:
-        label = f"{job.experiment} {group_name(group)}"
-        # Several processes stop together, which the loop coordinates.
-        leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
             use_cache(job.results)
             shards, data_spec = shards_of(job, settings.model)
@@ -72,39 +69,24 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             program = make_program(settings, sampled.spec(job.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, job.compute)
             relative = read_relative(job, program)
-        work = _Work(
-            job,
-            ledger,
-            settings,
-            peers,
-            group,
-            interruption,
-            leave,
-            label,
-            shards,
-            sampled,
-            data_spec,
-            lengths,
-            program,
-        )
+        made = _Made(shards, sampled, data_spec, lengths, program)
+        attempt = functools.partial(_sample, job, ledger, settings.model, peers, group, interruption, made)
         try:
-            return _sample(work, relative)
+            return attempt(relative)
         except Misled as misled:
             _log.info("the chains of '%s' are not continued: %s", job.relative, misled)
-            return _sample(work, None)
+            return attempt(None)
 
 
-class _Work(NamedTuple):
-    """The arguments of the job, and what follows from them before it is known whose chains are continued."""
+class _Made(NamedTuple):
+    """What is sampled.
 
-    job: Job
-    ledger: Ledger
-    settings: ProgramSettings
-    peers: Peers
-    group: int
-    interruption: Interruption
-    leave: Callable[[], None]
-    label: str
+    Attributes:
+        shards, data_spec: rows of the experiment, and what the model knows of them.
+        sampled: the rows that the program reads, which may be condensed.
+        lengths, program: programs of the chain group.
+    """
+
     shards: Shards
     sampled: Shards
     data_spec: DataSpec
@@ -112,14 +94,19 @@ class _Work(NamedTuple):
     program: Program
 
 
-def _sample(work: _Work, relative: Relative | None) -> str:
+def _sample(
+    job: Job, ledger: Ledger, model: Component, peers: Peers, group: int, interruption: Interruption, made: _Made,
+    relative: Relative | None,
+) -> str:  # fmt: skip
     """Sample chains that continue a relative, or that start by themselves, and return a line for the log.
 
     Raises:
         Misled: those that continue the relative do not agree.
     """
-    job, ledger, settings, peers, group, interruption, leave, label, shards, sampled, data_spec, lengths, program = work
-    sampling = job.sampling
+    sampling, (shards, sampled, data_spec, lengths, program) = job.sampling, made
+    label = f"{job.experiment} {group_name(group)}"
+    # Several processes stop together, which the loop coordinates.
+    leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
     with contextlib.ExitStack() as held:
         with peers.together():
             code, data, other = component_code(job), shards.fingerprint, relative.identity if relative else ""
@@ -148,7 +135,7 @@ def _sample(work: _Work, relative: Relative | None) -> str:
             left = max(0, sampling.draws - (last.num_draws if last is not None else 0))
             if warning := check_disk(left * draw_bytes(program), job.layout.folder, is_certain=sampling.stop is None):
                 _log.warning("warning: %s", warning)
-        rule = _stop_rule(job, settings.model, data_spec, shards, store, job.layout.looks(identity, group))
+        rule = _stop_rule(job, model, data_spec, shards, store, job.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         if relative is not None:
