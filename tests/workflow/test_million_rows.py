@@ -1,4 +1,4 @@
-"""One million rows with effects of a group, from a CSV to the page: verdict, memory, gradients, and the numbers simulated with."""
+"""Many rows with effects of a group, from a CSV to the page: verdict, memory, gradients, and the numbers simulated with."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ CASES = {
 }
 
 
+def _passed(
+    workspace: Any, table: dict[str, np.ndarray], experiment: dict[str, Any]
+) -> tuple[Path, list[dict[str, str]]]:
+    """Run an experiment on a table; return its folder and the rows of its summary, after a verdict that passes."""
+    pd.DataFrame(table).to_csv(workspace.root / "rows.csv", index=False)
+    whole = {"title": "Many rows", "data": {"source": "table", "files": "rows.csv"}, **experiment}
+    workspace.experiment("trial").write_text(yaml.safe_dump(whole))
+    # Other tests leave programs unoptimised.
+    done = workspace.snakemake("--cores", "2", "trial", XLA_FLAGS="")
+    assert done.returncode == 0, done.stderr[-4000:]
+    folder = workspace.results / "trial"
+    assert json.loads((folder / "diagnostics" / "verdict.json").read_text())["verdict"] == "pass"
+    with (folder / "diagnostics" / "summary.csv").open() as file:
+        return folder, [*csv.DictReader(file)]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("family", CASES)
 def test_a_million_rows_pass_in_bounded_memory(family: str, fresh: Any, tmp_path: Path) -> None:
@@ -63,20 +79,11 @@ def test_a_million_rows_pass_in_bounded_memory(family: str, fresh: Any, tmp_path
     eta = 0.3 + random.normal(0, SD, case.num_levels)[code] + sum(b * columns[name] for name, b in SLOPES.items())
     if case.slope_sd:
         eta = eta + random.normal(0, case.slope_sd, case.num_levels)[code] * columns["x1"]
-    workspace = fresh(tmp_path / "copy")
     table = {"g": np.char.add("g", code.astype(str)), **columns, **case.outcome(random, eta)}
-    pd.DataFrame(table).to_csv(workspace.root / "rows.csv", index=False)
     model = {"name": "glm", "formula": "y ~ x1 + x2 + (1 | g)", "family": family, **case.options}
-    experiment = {"title": "A million rows", "data": {"source": "table", "files": "rows.csv"}, "model": model}
-    workspace.experiment("trial").write_text(yaml.safe_dump(experiment))
-    # Other tests leave programs unoptimised.
-    done = workspace.snakemake("--cores", "2", "trial", XLA_FLAGS="")
-    assert done.returncode == 0, done.stderr[-4000:]
-    folder = workspace.results / "trial"
-    assert json.loads((folder / "diagnostics" / "verdict.json").read_text())["verdict"] == "pass"
-    with (folder / "diagnostics" / "summary.csv").open() as file:
-        # The first row of an array, which is that of the intercepts.
-        found = {row["variable"]: row for row in reversed([*csv.DictReader(file)])}
+    folder, summary = _passed(fresh(tmp_path / "copy"), table, {"model": model})
+    # The first row of an array, which is that of the intercepts.
+    found = {row["variable"]: row for row in reversed(summary)}
     # Effects that were simulated have a mean and a standard deviation of their own.
     own = {"b_x1": case.slope_sd / case.num_levels**0.5, "sd_g": SD / (2 * case.num_levels) ** 0.5}
     for name, truth in {**{f"b_{x}": b for x, b in SLOPES.items()}, "sd_g": SD}.items():
@@ -87,3 +94,23 @@ def test_a_million_rows_pass_in_bounded_memory(family: str, fresh: Any, tmp_path
     memory, gradients = ledger.peak_memory_bytes.max(), draws.gradients.sum() / NUM_DRAWS
     assert memory <= case.most_memory * 2**30, memory
     assert gradients <= MOST_GRADIENTS, gradients
+
+
+@pytest.mark.nightly
+def test_twenty_slopes_in_ten_thousand_levels_pass_with_the_setting_of_the_guide(fresh: Any, tmp_path: Path) -> None:
+    random, names = np.random.default_rng(11), [f"x{n}" for n in range(1, 21)]
+    code, x = random.integers(0, 10_000, 100_000), random.normal(size=(100_000, 20)).round(4)
+    b, sd = random.normal(0, 0.3, 20), random.uniform(0.1, 0.4, 20)
+    slopes, intercepts = b + sd * random.normal(size=(10_000, 20)), 0.3 + random.normal(0, SD, 10_000)
+    y = intercepts[code] + (x * slopes[code]).sum(1) + random.normal(size=100_000)
+    table = {"g": np.char.add("g", code.astype(str)), **dict(zip(names, x.T, strict=True)), "y": y.round(4)}
+    columns = " + ".join(names)
+    model = {"name": "glm", "formula": f"y ~ {columns} + (1 + {columns} || g)", "family": "normal"}
+    stop = {"growth": 1.1, "min_ess_bulk": 400, "min_ess_tail": 400, "max_r_hat": 1.01}
+    setting = {"model": model, "kernel": {"name": "chees"}, "sampling": {"warmup": 200, "stop": stop}}
+    _, summary = _passed(fresh(tmp_path / "copy"), table, setting)
+    found = {row["label"]: row for row in summary if row["variable"] == "sd_g"}
+    for name, truth in zip(names, sd, strict=True):
+        # Effects that were simulated have a standard deviation of their own.
+        error = np.hypot(float(found[name]["sd"]), truth / 20_000**0.5)
+        assert abs(float(found[name]["mean"]) - truth) < 4.5 * error, name
