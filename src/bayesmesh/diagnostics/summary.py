@@ -56,7 +56,7 @@ def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
         latent: rows of summary.csv of one variable.
         summaries: rows of all summaries.
     """
-    # Means and deviations tell draws apart; the other statistics are left out of fixed entries of a summary.
+    # Means and deviations tell draws apart; statistics of chains are left out of fixed entries of a summary.
     of_both = ["mean", "sd", "index"]
     other = summaries.loc[summaries["variable"] == latent["variable"].iloc[0], of_both].set_index("index")
     own = latent[of_both].set_index("index")

@@ -21,6 +21,9 @@ from bayesmesh.store.posterior.reader import Posterior
 NUM_DRAWS, MOST_ROWS, MOST_CHANGES = 1000, 1000, 60
 """Draws, evenly spaced rows over which a change is averaged, and changes."""
 
+TOGETHER = 10
+"""Changes for which draws are read once, with the rows of each in memory."""
+
 _ALL = Averages(1, lambda rows, _: np.zeros(len(next(iter(rows.values()))), np.int64), lambda *_: np.ones(1))
 
 
@@ -63,16 +66,17 @@ def comparisons_of(bound: BoundModel, posterior: Posterior, effects: Effects | N
         return Evaluator(bound, posterior, max_draws=NUM_DRAWS, scale=scale, unit=unit)
 
     def described(evaluator: Evaluator, of: Sequence[str], *, is_ratio: bool, unit: float = 1.0) -> Iterator[Any]:
-        ends = [end for each in changes for end in change_of(columns, each.contrast)]
-        size = 2 * max(1, MOST_CELLS // (2 * evaluator.num_draws * evaluator.num_levels))
-        means = [mean for some in itertools.batched(ends, size) for mean in evaluator.averaged(rows, some, _ALL)[0]]
-        for each, low, high in zip(changes, means[::2], means[1::2], strict=True):
-            draws = (high - low)[:, 0] * unit
-            if np.isfinite(draws).all() and draws.any():
-                lead = {"predictor": each.predictor, "change": each.words, "is_ratio": is_ratio}
-                for quantity, *numbers in zip(of, *evaluator.summarise(draws), strict=True):
-                    named = zip(Statistics._fields, map(float, numbers), strict=True)
-                    yield lead | {"of": quantity, **dict(named)}
+        size = max(1, min(TOGETHER, MOST_CELLS // (2 * evaluator.num_draws * evaluator.num_levels)))
+        for some in itertools.batched(changes, size):
+            ends = [end for each in some for end in change_of(columns, each.contrast)]
+            means, _ = evaluator.averaged(rows, ends, _ALL)
+            for each, low, high in zip(some, means[::2], means[1::2], strict=True):
+                draws = (high - low)[:, 0] * unit
+                if np.isfinite(draws).all() and draws.any():
+                    lead = {"predictor": each.predictor, "change": each.words, "is_ratio": is_ratio}
+                    for quantity, *numbers in zip(of, *evaluator.summarise(draws), strict=True):
+                        named = zip(Statistics._fields, map(float, numbers), strict=True)
+                        yield lead | {"of": quantity, **dict(named)}
 
     evaluator = evaluator_of("outcome")
     y = str(getattr(bound.model.options, "formula", outcome.name)).partition("~")[0].strip()

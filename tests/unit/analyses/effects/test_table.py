@@ -15,6 +15,7 @@ from scipy.special import expit, softmax
 from scipy.stats import truncnorm
 
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.effects import comparisons
 from bayesmesh.analyses.effects.comparisons import comparisons_of
 from bayesmesh.analyses.effects.curves import curves_of
 from bayesmesh.analyses.effects.table import check_effects, write_effects
@@ -373,6 +374,8 @@ def test_changes_of_the_page_are_averages_on_the_scale_of_the_outcome_and_factor
     name: str, changes: Mapping[str, Any], of: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # Several batches.
+    monkeypatch.setattr(comparisons, "TOGETHER", 2)
     case = CASES[name]
     bound, posterior = stored(case)
     found = comparisons_of(bound, posterior, check_described(bound.model).effects)
