@@ -13,7 +13,7 @@ from bayesmesh.report.learned.choice import choose_findings
 from bayesmesh.store.layout import ExperimentLayout
 
 MOST_EXPERIMENTS = 6
-"""Largest number of experiments side by side; for each one, the summary and some draws must be read."""
+"""Largest number of experiments side by side; for each one, the summary must be read."""
 
 MOST_SHARED = 40
 """Largest number of quantities side by side."""
