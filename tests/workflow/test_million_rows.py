@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 
+ROOT = Path(__file__).parents[2]
+
 NUM_ROWS = 1_000_000
 SLOPES, SD = {"x1": 0.5, "x2": -0.3}, 0.6
 MOST_GRADIENTS = 15
@@ -106,9 +108,10 @@ def test_twenty_slopes_in_ten_thousand_levels_pass_with_the_setting_of_the_guide
     table = {"g": np.char.add("g", code.astype(str)), **dict(zip(names, x.T, strict=True)), "y": y.round(4)}
     columns = " + ".join(names)
     model = {"name": "glm", "formula": f"y ~ {columns} + (1 + {columns} || g)", "family": "normal"}
-    stop = {"growth": 1.1, "min_ess_bulk": 400, "min_ess_tail": 400, "max_r_hat": 1.01}
-    setting = {"model": model, "kernel": {"name": "chees"}, "sampling": {"warmup": 200, "stop": stop}}
-    _, summary = _passed(fresh(tmp_path / "copy"), table, setting)
+    workspace = fresh(tmp_path / "copy")
+    guide = (ROOT / "docs" / "how-to" / "formula.md").read_text(encoding="utf-8")
+    setting = yaml.safe_load(guide.partition("With many slopes and levels")[2].split("```")[1].removeprefix("yaml"))
+    _, summary = _passed(workspace, table, {"model": model, **setting})
     found = {row["label"]: row for row in summary if row["variable"] == "sd_g"}
     for name, truth in zip(names, sd, strict=True):
         # Effects that were simulated have a standard deviation of their own.
