@@ -69,8 +69,8 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             program = make_program(settings, sampled.spec(job.compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, job.compute)
             relative = read_relative(job, program)
-        made = _Made(shards, sampled, data_spec, lengths, program)
-        attempt = functools.partial(_sample, job, ledger, settings.model, peers, group, interruption, made)
+        prepared = _Prepared(shards, sampled, data_spec, lengths, program)
+        attempt = functools.partial(_sample, job, ledger, settings.model, peers, group, interruption, prepared)
         try:
             return attempt(relative)
         except Misled as misled:
@@ -78,13 +78,14 @@ def run(job: Job, ledger: Ledger, settings: ProgramSettings, peers: Peers, group
             return attempt(None)
 
 
-class _Made(NamedTuple):
-    """What is sampled.
+class _Prepared(NamedTuple):
+    """The rows and the program of a chain group, which every attempt to sample uses.
 
     Attributes:
-        shards, data_spec: rows of the experiment, and what the model knows of them.
-        sampled: the rows that the program reads, which may be condensed.
-        lengths, program: programs of the chain group.
+        shards, data_spec: rows of the experiment, and their description.
+        sampled: rows that the program reads, which may be condensed.
+        lengths: numbers of draws of slices and segments.
+        program: its program.
     """
 
     shards: Shards
@@ -95,7 +96,7 @@ class _Made(NamedTuple):
 
 
 def _sample(
-    job: Job, ledger: Ledger, model: Component, peers: Peers, group: int, interruption: Interruption, made: _Made,
+    job: Job, ledger: Ledger, model: Component, peers: Peers, group: int, interruption: Interruption, prepared: _Prepared,
     relative: Relative | None,
 ) -> str:  # fmt: skip
     """Sample chains that continue a relative, or that start by themselves, and return a line for the log.
@@ -103,7 +104,7 @@ def _sample(
     Raises:
         Misled: those that continue the relative do not agree.
     """
-    sampling, (shards, sampled, data_spec, lengths, program) = job.sampling, made
+    sampling, (shards, sampled, data_spec, lengths, program) = job.sampling, prepared
     label = f"{job.experiment} {group_name(group)}"
     # Several processes stop together, which the loop coordinates.
     leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
