@@ -87,7 +87,7 @@ class Terms(NamedTuple):
             read_blocks: returns an iterator over all training rows.
 
         Raises:
-            ConfigError: a column is constant.
+            ConfigError: a column is constant, or slopes are of one.
         """
         constants: dict[str, float | int] = {}
         labels, all_mean, all_sd = self.labels, found.mean[first:], found.sd[first:]
@@ -103,9 +103,19 @@ class Terms(NamedTuple):
             )
         constants |= {f"{self.prefix}is_unused_{i}": 1 for i in unused}
         checks.warn_of_unused(unused.values(), self.key)
-        for i in range(sum(self._widths)):
-            j = len(labels) + i
-            constants[f"{self.prefix}size_of_effect_{i}"] = float(np.hypot(all_mean[j], all_sd[j])) or 1.0
+        slopes = [
+            (term, columns.is_single, label)
+            for term, part in zip(self.formula.groups, self.effects, strict=True)
+            for columns in part
+            for label in columns.labels
+        ]
+        for i, (term, is_number, label) in enumerate(slopes):
+            mean, sd = all_mean[len(labels) + i], all_sd[len(labels) + i]
+            if is_number and () in term.terms and not sd > 1e-12 * abs(mean):
+                raise checks.without_spread(
+                    f"'{label}' among the effects of '{term.group}'", mean, "leave it out", self.key
+                )
+            constants[f"{self.prefix}size_of_effect_{i}"] = float(np.hypot(mean, sd)) or 1.0
         return constants
 
     def constants_of_groups(self, source: Source, most: Mapping[str, int]) -> dict[str, float | int]:
