@@ -24,6 +24,7 @@ from bayesmesh.store.posterior.reader import (
     Chunks,
     Posterior,
     StoredDraws,
+    draws_of_chunk,
     in_dtype,
     iterate_chunks,
 )
@@ -135,17 +136,17 @@ class DrawBlocks:
 
     def _every(self, posterior: Posterior, stride: int) -> Chunks:
         """Yield chunks of every `stride`-th draw."""
-        found = iterate_chunks(posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
+        size = draws_of_chunk(posterior, min(CHUNK_DRAWS, self.num_draws), BLOCK_BYTES)
         waiting: list[dict[str, np.ndarray]] = []
         done = 0
-        for first, count, latents in found:
+        for first, count, latents in iterate_chunks(posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES):
             chosen = np.flatnonzero(posterior.is_kept(first, count, stride))
-            waiting += [{k: v[i] for k, v in latents.items()} for i in chosen]
-            while len(waiting) >= CHUNK_DRAWS:
-                yield done, CHUNK_DRAWS, _stacked(waiting[:CHUNK_DRAWS])
-                done, waiting = done + CHUNK_DRAWS, waiting[CHUNK_DRAWS:]
+            # Views would keep all draws of a chunk in memory.
+            waiting += [{k: v[i].copy() for k, v in latents.items()} for i in chosen]
+            while len(waiting) >= size:
+                yield done, size, _stacked(waiting[:size])
+                done, waiting = done + size, waiting[size:]
         if waiting:
-            size = min(CHUNK_DRAWS, self.num_draws)
             yield done, len(waiting), _stacked([*waiting, *[waiting[-1]] * (size - len(waiting))])
 
     def first_draw(self) -> dict[str, jax.Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.analyses import _draw_blocks
 from bayesmesh.analyses._draw_blocks import DrawBlocks
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Model
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.arrays import create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior.reader import Posterior
 
@@ -60,6 +62,22 @@ def test_chunks_hold_every_so_many_th_draw_of_all_chains_once(tmp_path: Path, st
     assert len({len(latents["a"]) for _, _, latents in chunks}) == 1
     np.testing.assert_array_equal(np.concatenate([latents["a"][:count] for _, count, latents in chunks]), everything)
     assert found.first_draw()["a"] == 0
+
+
+def test_memory_follows_the_blocks_and_not_the_draws_that_are_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(_draw_blocks, "BLOCK_BYTES", 2**20)
+    group, shape = open_group(tmp_path / "posterior.zarr", "w").create_group("posterior"), (2, 120, 2**15)
+    array = create_array(group, "a", shape, np.float64, (CHAIN, DRAW, "n"), chunks=(1, 2, 2**15))
+    array[...] = np.arange(240.0).reshape(2, 120, 1)
+    found = DrawBlocks("own", Doubled("y"), SPEC, Posterior(tmp_path / "posterior.zarr"), 3)
+    tracemalloc.start()
+    try:
+        sizes = {latents["a"].shape[0] for _, _, latents in found.chunks()}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sizes == {2**20 // (8 * 2**15)}
+    assert peak < 8 * 2**20 < array.nbytes / 7
 
 
 def test_blocks_have_one_shape_and_repeat_the_last_row(tmp_path: Path) -> None:

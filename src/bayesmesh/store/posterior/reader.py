@@ -207,6 +207,12 @@ class StoredDraws:
         return self._kept if self._kept is not None else self._read()
 
 
+def draws_of_chunk(posterior: Posterior, most: int, block_bytes: int) -> int:
+    """Return the largest number of draws, at most `most` and at least one, whose latents fit into so many bytes."""
+    arrays = [posterior.array("posterior", name) for name in posterior.latents]
+    return draws_of_block([(a.shape[2:], a.dtype) for a in arrays], 1, most, block_bytes)
+
+
 def iterate_chunks(
     posterior: Posterior,
     dtype: str,
@@ -226,10 +232,8 @@ def iterate_chunks(
         ends: ascending draw counts at which a chunk ends; the last is the number of draws.
         select: returns the part of a latent to keep, from its name and its values, (draws, ...).
     """
-    arrays = [posterior.array("posterior", name) for name in posterior.latents]
-    per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays)
     total = posterior.num_chains * posterior.num_draws
-    size = max(1, min(max_draws, total, block_bytes // max(1, per_draw)))
+    size = draws_of_chunk(posterior, min(max_draws, total), block_bytes)
     done = 0
     for block in posterior.blocks(block_bytes=block_bytes):
         chosen = {name: select(name, values) for name, values in block.items()}
